@@ -38,17 +38,17 @@ from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
-from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.decision import Decision
-from lr_sweep.analysis.statistics.finding import CheckFinding
-from lr_sweep.analysis.statistics.flips import flips
-from lr_sweep.analysis.statistics.ledger import ledger
-from lr_sweep.analysis.statistics.orders import orders
-from lr_sweep.analysis.statistics.overall import overall
-from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
-from lr_sweep.analysis.statistics.uncertainty import NUM_DRAWS, intervals
-from lr_sweep.analysis.statistics.verdicts import verdicts
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
+from lr_sweep.analysis.statistics.comparisons.flips import flips
+from lr_sweep.analysis.statistics.comparisons.orders import orders
+from lr_sweep.analysis.statistics.comparisons.overall import overall
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals
+from lr_sweep.analysis.statistics.comparisons.verdicts import verdicts
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
+from lr_sweep.analysis.statistics.selection.ledger import ledger
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.common.text import failure_line
 
 MAX_FAILURES = 20

@@ -10,9 +10,9 @@ from lr_sweep.analysis.record.code_versions import Now
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
-from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
-from lr_sweep.analysis.statistics.finding import CheckFinding, problems_first
-from lr_sweep.analysis.statistics.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, problems_first
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
+from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_summary import read_summary
 

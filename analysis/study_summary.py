@@ -12,9 +12,9 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.record.rungs import StoppedRates, stopped_of, with_stops
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
-from lr_sweep.analysis.statistics.axes import of_contents
-from lr_sweep.analysis.statistics.decision import Decision, decide
+from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
+from lr_sweep.analysis.statistics.selection.axes import of_contents
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")

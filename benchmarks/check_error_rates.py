@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.finding import CheckFinding
-from lr_sweep.analysis.statistics.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.benchmarks import simulated_studies as simulated
 from lr_sweep.benchmarks.simulated_studies import Frames, Truth, any_setting, drawn, sound
 from lr_sweep.common.text import counted

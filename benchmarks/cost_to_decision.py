@@ -18,12 +18,20 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.aggregate import GROUP
-from lr_sweep.analysis.statistics.comparisons import LEVEL, choice_factor, choice_is_open
-from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Pairs, Settings, judge_pairs
-from lr_sweep.analysis.statistics.families import shaffer
-from lr_sweep.analysis.statistics.noise import cell_noise, welch
-from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.analysis.statistics.comparisons.decide import (
+    EQUAL,
+    FIRST,
+    SECOND,
+    UNDECIDED,
+    Pairs,
+    Settings,
+    judge_pairs,
+)
+from lr_sweep.analysis.statistics.comparisons.families import shaffer
+from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.verdict_simulation import seeds_used, windows_of
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"

@@ -45,8 +45,8 @@ from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.trial_events import TrialEvent
 from lr_sweep.sweep.tune.trials import report_every_s, train_cohorts
-from lr_sweep.trainables import ray_trainable
-from lr_sweep.trainables.events import Advanced, Finished
+from lr_sweep.trainables.worker import ray_trainable
+from lr_sweep.trainables.worker.events import Advanced, Finished
 
 NUM_WAITS = 50
 STUDY = """\

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
-from lr_sweep.trainables.backbones.gpt2 import GPT2
+from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize, Precision, Protocol, Run
 

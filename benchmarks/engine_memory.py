@@ -1,4 +1,4 @@
-"""Peak memory of stacks, measured on a CPU, beside what `trainables.memory` predicts.
+"""Peak memory of stacks, measured on a CPU, beside what `trainables.worker.memory` predicts.
 
 Each case has a process of its own: `python -m benchmarks.engine_memory small-frozen small-unfrozen`.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, TINY, Cell, made_up_data, sweep_of, weights_of
-from lr_sweep.trainables.memory import stack_bytes
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.stacked.products import batched
+from lr_sweep.trainables.worker.memory import stack_bytes
 
 ROOT = Path(__file__).parent.parent
 SIZES = {"small-frozen": (1, 4, 12), "small-unfrozen": (1, 4, 12), "base-frozen": (1, 2), "base-unfrozen": (1, 2)}

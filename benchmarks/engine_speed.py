@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, Case, made_up_data, sweep_of, weights_of
-from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
 COMPILING_S = 150.0

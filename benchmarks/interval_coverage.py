@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lr_sweep.analysis.statistics.uncertainty import Floats, selection_interval, t_interval, tuned_test_accuracy
+from lr_sweep.analysis.statistics.comparisons.uncertainty import (
+    Floats,
+    selection_interval,
+    t_interval,
+    tuned_test_accuracy,
+)
 
 RATE_STEPS = np.arange(9) - 5
 """Distance from the best learning rate, in steps of the grid (half a decade)."""

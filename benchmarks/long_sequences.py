@@ -1,7 +1,7 @@
 """Peak memory and time of a step of one run of long sequences with dropout, by each kind of attention.
 
-On a CPU: written out and in blocks, with a GPT-2 of reduced width; memory beside what `trainables.memory` predicts. On
-a GPU: fused as well, with GPT-2 base. Each case has a process of its own, and rounds alternate:
+On a CPU: written out and in blocks, with a GPT-2 of reduced width; memory beside what `trainables.worker.memory`
+predicts. On a GPU: fused as well, with GPT-2 base. Each case has a process of its own, and rounds alternate:
 `python -m benchmarks.long_sequences --rounds 3`.
 """
 
@@ -18,9 +18,9 @@ import torch
 from lr_sweep.benchmarks.engine_cases import BASE, Cell, made_up_data, sweep_of
 from lr_sweep.benchmarks.engine_memory import in_a_process, resident_bytes, warm_up
 from lr_sweep.benchmarks.engine_speed import machine
-from lr_sweep.trainables.memory import stack_bytes
 from lr_sweep.trainables.run import Attention, ModelSize, Precision
 from lr_sweep.trainables.stacked.engine import StackedTraining
+from lr_sweep.trainables.worker.memory import stack_bytes
 
 NUM_TOKENS = (500, 1000, 2000)
 NUM_STEPS, NUM_TIMED = 2, 3

@@ -22,8 +22,8 @@ from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table,
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.statistics.orders import Order, kind_of, order_of
-from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.comparisons.orders import Order, kind_of, order_of
+from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 

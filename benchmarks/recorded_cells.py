@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.read import read_curves, read_runs, read_study, read_wanted
-from lr_sweep.analysis.statistics.aggregate import per_learning_rate, summarise
-from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
-from lr_sweep.analysis.statistics.stopping import kept_rates
+from lr_sweep.analysis.statistics.rates.stopping import kept_rates
+from lr_sweep.analysis.statistics.selection.best import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection.observations import Observation
+from lr_sweep.analysis.statistics.selection.summary import per_learning_rate, summarise
 from lr_sweep.sweep.study.stop_early import StopEarly
 
 

@@ -24,8 +24,8 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.report.figure_frame import save
-from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
+from lr_sweep.analysis.statistics.rates.further_rates import three_digits
+from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search

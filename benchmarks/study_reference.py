@@ -31,7 +31,7 @@ from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.variants import StudyVariant
-from lr_sweep.trainables.backbones import FAMILIES, size_type
+from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import Protocol
 

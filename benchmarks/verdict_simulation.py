@@ -14,11 +14,20 @@ from itertools import product
 import numpy as np
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.comparisons import LEVEL, choice_factor, choice_is_open
-from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Decided, Pairs, Settings, judge_pairs
-from lr_sweep.analysis.statistics.families import shaffer
-from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise, welch
-from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.analysis.statistics.comparisons.decide import (
+    EQUAL,
+    FIRST,
+    SECOND,
+    UNDECIDED,
+    Decided,
+    Pairs,
+    Settings,
+    judge_pairs,
+)
+from lr_sweep.analysis.statistics.comparisons.families import shaffer
+from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 from lr_sweep.benchmarks.gating import NOISES, Rows, gate_table, percent, ratios
 
 NUM_RATES = 5

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from lr_sweep.analysis.record.read import RecordError, read_curves, read_wanted
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.laws import laws
-from lr_sweep.analysis.statistics.optimum import optima
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.rates.laws import laws
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.errors import UserError

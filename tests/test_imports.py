@@ -35,7 +35,7 @@ from lr_sweep.sweep.cli.parser import main
 sys.exit(main(sys.argv[3:]))
 """
 PACKAGES = ("common", "datasets", "trainables", "sweep", "analysis")
-NEEDS_RAY = {"lr_sweep.trainables.ray_trainable"}
+NEEDS_RAY = {"lr_sweep.trainables.worker.ray_trainable"}
 
 
 def test_no_module_imports_another_that_imports_it() -> None:
@@ -120,7 +120,7 @@ def test_figures_do_without_pyplot() -> None:
 def test_ray_stays_in_few_modules() -> None:
     everything = [module for package in PACKAGES for module in modules(package)]
     with_ray = {module for module in everything if "ray" in imported(module)}
-    training = {"lr_sweep.trainables.ray_internals"}
+    training = {"lr_sweep.trainables.worker.ray_internals"}
     training |= {f"lr_sweep.sweep.tune.{name}" for name in ("nodes", "ray_session", "tuner")}
     clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("jobs", "tunnels")}
     assert with_ray == NEEDS_RAY | training | clusters
@@ -129,7 +129,7 @@ def test_ray_stays_in_few_modules() -> None:
 def test_what_ray_does_not_document_is_used_in_one_module() -> None:
     internal = re.compile(r"\b(import|from) ray\S*\._|\bray\._|\bray\.(experimental|core|tune\.execution|widgets)\b")
     texts = {path.relative_to(ROOT).as_posix(): text for path, text in modules_of(ROOT).items()}
-    assert [name for name, text in texts.items() if internal.search(text)] == ["trainables/ray_internals.py"]
+    assert [name for name, text in texts.items() if internal.search(text)] == ["trainables/worker/ray_internals.py"]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """What trains runs: the interface between a `Session` and the engines, and the pace they report.
 
-`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three: `trainables.plain`,
-one eager run, which defines what is computed, `trainables.stacked.engine`, which computes the same for many runs as one
-program, and `trainables.own.engine`, which calls a training function of the user's own.
+`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three. `plain.engine` trains
+one run in eager PyTorch and defines what is computed. `stacked.engine` computes the same for many runs as one program.
+`own.engine` calls a training function of the user's own.
 
-For another, write a class with these members and have `trainables.session.new_engine` return it. What it must keep:
+For another, write a class with these members and have `worker.session.new_engine` return it. What it must keep:
 
 - A run's numbers depend on the run alone: randomness is keyed by seed, purpose and step (`trainables.randomness`).
 - `load_state(state())` of a run, in any process, resumes with the same numbers; on a CPU with the same bits.
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.trainables.curve import Evaluation, Progress
-from lr_sweep.trainables.evaluation import evaluated_splits
+from lr_sweep.trainables.plain.evaluation import evaluated_splits
 from lr_sweep.trainables.run import AnyRun, Run
 
 HALF_LIFE_S = 60.0

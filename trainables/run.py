@@ -29,7 +29,7 @@ Parametrization = Literal["standard", "mup"]
 OWN_MASKS: tuple[Attention | None, ...] = ("blocked", "fused")
 """Kinds of attention that draw dropout's masks themselves, by (seed, step, layer)."""
 QUERY_BLOCK = 128
-"""Queries of a block of `trainables.attention`; its masks depend on it."""
+"""Queries of a block of `trainables.models.attention`; its masks depend on it."""
 BLOCKED_FROM_TOKENS = 512
 """Tokens from which GPT-2's attention is blocked where a study leaves it open."""
 
@@ -38,10 +38,10 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 @dataclass(frozen=True, kw_only=True)
 class BodySize:
-    """A backbone by its size; each family of backbones (`trainables.backbones`) has a subclass with its options."""
+    """A backbone by its size; each family of backbones (`trainables.models`) has a subclass with its options."""
 
     family: ClassVar[str]
-    """Its name in `trainables.backbones.FAMILIES`."""
+    """Its name in `trainables.models.FAMILIES`."""
     layers: Annotated[int, Interval(ge=1, le=1000)]
     """Transformer blocks, or recurrent layers."""
     width: Dimension
@@ -121,7 +121,7 @@ class Protocol:
     base_heads: Dimension | None = None
     """Heads at that width; null: the model's."""
     schedule: Schedule = "constant"
-    """Learning rate after the warm-up (`trainables.schedules.rate_factor`)."""
+    """Learning rate after the warm-up (`trainables.plain.schedules.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
     """Steps in which the learning rate rises linearly from 0."""
     decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
@@ -214,7 +214,7 @@ class Run(AnyRun):
     seed: int
     """Keys every random choice together with a purpose and a step."""
     schedule_steps: int | None = None
-    """The step budget where the schedule depends on it (`trainables.schedules.depends_on_budget`), else None."""
+    """The step budget where the schedule depends on it (`trainables.plain.schedules.depends_on_budget`), else None."""
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
@@ -284,7 +284,7 @@ def needs_plain(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
 
 
 def reads_features(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
-    """Return whether only the output layer is trained, without dropout: see `trainables.features`."""
+    """Return whether only the output layer is trained, without dropout: see `trainables.plain.features`."""
     return list(trained) == ["output"] and not protocol["dropout"] and not protocol["input_dropout"]
 
 

@@ -8,7 +8,7 @@ from lr_sweep.analysis.judge.judge import Judged, judged
 from lr_sweep.analysis.judge.runs import RUN
 from lr_sweep.analysis.record.read import Deciding
 from lr_sweep.analysis.report.decided import decided_texts
-from lr_sweep.analysis.statistics.decision import Decision, decide
+from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 

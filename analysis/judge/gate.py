@@ -24,13 +24,13 @@ from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.words import is_rate, listed
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
-from lr_sweep.analysis.statistics.decision import Decision
-from lr_sweep.analysis.statistics.grid_values import RUN, CellValues, padded
-from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
-from lr_sweep.analysis.statistics.selection import best_learning_rates
-from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
+from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.selection.best import best_learning_rates
+from lr_sweep.analysis.statistics.selection.grid_values import RUN, CellValues, padded
+from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 

@@ -31,12 +31,12 @@ from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nui
 from lr_sweep.analysis.judge.words import has_word, is_higher_better, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
-from lr_sweep.analysis.statistics.axes import of_labels
-from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of, problems_first
-from lr_sweep.analysis.statistics.selection import CELL, Cell
-from lr_sweep.analysis.statistics.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of, problems_first
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.selection.axes import of_labels
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.analysis.study_summary import with_options
 from lr_sweep.common.errors import UserError

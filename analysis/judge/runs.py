@@ -16,7 +16,7 @@ from lr_sweep.analysis.judge.rows import LOSS, UNREAD
 from lr_sweep.analysis.judge.settings import RATE, Moved, differing, moved_with_rates
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.judge.words import listed
-from lr_sweep.analysis.statistics.selection import CELL, Cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 

@@ -14,7 +14,7 @@ from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.words import is_setting, listed, words_of
-from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""

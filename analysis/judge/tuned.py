@@ -10,8 +10,8 @@ import pandas as pd
 from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.settings import RATE
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.selection import rounded
+from lr_sweep.analysis.statistics.selection.best import rounded
+from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 

@@ -12,8 +12,8 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.readers.sources import expanded
 from lr_sweep.analysis.report.folder import replacing
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_report import Report
 from lr_sweep.common.errors import UserError, reason, translated

@@ -20,8 +20,8 @@ from lr_sweep.analysis.paper.numbers import (
 from lr_sweep.analysis.paper.published import Entry
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.tables import accuracy_text, lost_text, marks_of, seeds_text
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, Cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE, percent_text
 
 NEVER = "-"

@@ -6,8 +6,8 @@ import math
 
 import pandas as pd
 
-from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.selection import CELL, comparable
+from lr_sweep.analysis.statistics.selection.best import CELL, comparable
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 
 REFERENCE = "frozen-pretrained"
 """The variant that the others have to match."""

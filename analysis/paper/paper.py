@@ -22,9 +22,9 @@ from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem
 from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.optimum import optima
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 FIGURE_1_TASK = "cifar10-lra"
 

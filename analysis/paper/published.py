@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ruamel.yaml import YAML
 
-from lr_sweep.analysis.statistics.selection import Cell
+from lr_sweep.analysis.statistics.selection.best import Cell
 
 TEST = "test_accuracy_percent"
 MAX_STEPS = "max_gradient_steps"

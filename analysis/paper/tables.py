@@ -18,8 +18,8 @@ from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Table, stem_of_each
 from lr_sweep.analysis.report.tables import facts, main_table, marks_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.selection import Cell
+from lr_sweep.analysis.statistics.selection.best import Cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE
 
 ROWS_OF_TABLE_3 = {

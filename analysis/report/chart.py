@@ -16,10 +16,10 @@ from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.optimum import optima
-from lr_sweep.analysis.statistics.selection import CELL, rows_by_cell
-from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.common.text import percent_text, rate_text
 
 DIGITS = 4

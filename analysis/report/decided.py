@@ -21,8 +21,8 @@ from lr_sweep.analysis.report.figure_frame import MIN_WIDTH, Style, dress, frame
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import sized
-from lr_sweep.analysis.statistics.aggregate import GROUP
-from lr_sweep.analysis.statistics.decision import Decision
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
+from lr_sweep.analysis.statistics.selection.summary import GROUP
 
 MOST_PAIRS = 3
 """That a sentence names; more are counted."""

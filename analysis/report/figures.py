@@ -26,8 +26,8 @@ from lr_sweep.analysis.report.figure_frame import (
     plain,
     variant_styles,
 )
-from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.selection.best import CELL
 
 BEST_RATE = ["optimum", "low", "high"]
 """Columns of `optimum.optima`."""

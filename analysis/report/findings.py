@@ -12,8 +12,8 @@ import pandas as pd
 
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out
-from lr_sweep.analysis.statistics.aggregate import GROUP
-from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.common.text import counted, rate_text
 
 MAX_LINES = 40

@@ -12,11 +12,11 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.tables import incomplete_texts
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.comparisons import is_paired, seed_correlation
-from lr_sweep.analysis.statistics.modes import two_modes
-from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.uncertainty import t_factor
+from lr_sweep.analysis.statistics.checks.modes import two_modes
+from lr_sweep.analysis.statistics.comparisons.pairs import is_paired, seed_correlation
+from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE, rate_text
 
 MOST_PAIRS = 200

@@ -11,7 +11,7 @@ import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.tables import incomplete_texts
-from lr_sweep.analysis.statistics.orders import Kind, Order
+from lr_sweep.analysis.statistics.comparisons.orders import Kind, Order
 from lr_sweep.common.text import rate_text
 
 SHADED: tuple[Kind, ...] = ("order", "winner")

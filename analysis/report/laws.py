@@ -30,12 +30,12 @@ from lr_sweep.analysis.report.figure_frame import (
 )
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.laws import Surface, laws, series_of, surfaces
-from lr_sweep.analysis.statistics.optimum import optima
-from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.targets import steps_to_target
-from lr_sweep.analysis.statistics.tuning import expected_bests
+from lr_sweep.analysis.statistics.rates.laws import Surface, laws, series_of, surfaces
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.rates.targets import steps_to_target
+from lr_sweep.analysis.statistics.rates.tuning import expected_bests
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 MOST_FIGURES, MOST_SAID = 4, 3
 """Laws that are drawn (and panels of tuning curves), and said in a sentence; the table has all."""

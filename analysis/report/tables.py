@@ -15,10 +15,10 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.aggregate import OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.selection import comparable, rule_text, seeds_of
-from lr_sweep.analysis.statistics.verdicts import ranked
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
+from lr_sweep.analysis.statistics.selection.best import comparable, rule_text, seeds_of
+from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, StudySummary
 from lr_sweep.common.text import NO_VALUE, rate_texts
 
 PROVISIONAL = "†"

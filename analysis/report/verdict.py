@@ -13,12 +13,12 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Verdict
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.grid_checks import not_eligible
-from lr_sweep.analysis.statistics.orders import Flip
-from lr_sweep.analysis.statistics.selection import Cell
-from lr_sweep.analysis.statistics.sizes import MOST_FURTHER
-from lr_sweep.analysis.statistics.verdicts import Lead
+from lr_sweep.analysis.statistics.checks.grid import not_eligible
+from lr_sweep.analysis.statistics.comparisons.orders import Flip
+from lr_sweep.analysis.statistics.comparisons.sizes import MOST_FURTHER
+from lr_sweep.analysis.statistics.comparisons.verdicts import Lead
+from lr_sweep.analysis.statistics.selection.best import Cell
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
 
 MINUS = "\N{MINUS SIGN}"

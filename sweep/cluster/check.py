@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.cluster.tunnels import read_cluster
-from lr_sweep.trainables.ray_internals import refused_by_ray_up
+from lr_sweep.trainables.worker.ray_internals import refused_by_ray_up
 
 PLACEHOLDER_ID = "0123456789abcdef"
 """The digits of each AWS id in `cluster.yaml` as it is shipped, before one more digit."""

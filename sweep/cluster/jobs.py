@@ -19,7 +19,7 @@ from pydantic import HttpUrl, TypeAdapter, ValidationError
 
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.network import check_answers
-from lr_sweep.trainables.ray_internals import use_token_file
+from lr_sweep.trainables.worker.ray_internals import use_token_file
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lr_sweep.common.files import write_json
 from lr_sweep.sweep.cluster.jobs import KEPT, RESTARTED, STUDY_KEY, ClusterJobs
-from lr_sweep.trainables.ray_internals import job_server
+from lr_sweep.trainables.worker.ray_internals import job_server
 
 MAX_RESTARTS = 3
 RESTART_AFTER_S = 5.0

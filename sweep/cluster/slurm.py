@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.object_store import ObjectStore, local_path
-from lr_sweep.trainables.ray_internals import num_nodes
+from lr_sweep.trainables.worker.ray_internals import num_nodes
 
 POLL_S = 1.0
 """Seconds between two looks for nodes."""

@@ -33,13 +33,13 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.backbones.gpt2 import GPT2, WEIGHT_STD, Block
-from lr_sweep.trainables.initialise import load_weights
-from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.models.gpt2 import GPT2, WEIGHT_STD, Block
+from lr_sweep.trainables.models.initialise import load_weights
+from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.pretraining.fit import config_mistakes
 from lr_sweep.trainables.pretraining.weights import WeightsError, find_weights
 from lr_sweep.trainables.run import Run, gpt2_size
-from lr_sweep.trainables.session import task_data
+from lr_sweep.trainables.worker.session import task_data
 
 MOST_BYTES = 4_000_000_000
 """Largest array of attention weights, in bytes: it is held in memory."""

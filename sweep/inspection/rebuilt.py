@@ -16,13 +16,13 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
-from lr_sweep.trainables.backbones import size_from
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
-from lr_sweep.trainables.classifier import Classifier
-from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.models import size_from
+from lr_sweep.trainables.models.classifier import Classifier
+from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsSource, weights_checksum
 from lr_sweep.trainables.run import PROTOCOL_VERSION, Run
-from lr_sweep.trainables.session import pretrained_tensors, task_data
+from lr_sweep.trainables.worker.session import pretrained_tensors, task_data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from lr_sweep.analysis.record.access import denied
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
-from lr_sweep.analysis.statistics.selection import best_steps
+from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import end_of, hash_file
 from lr_sweep.common.text import aligned, counted, duration, failure_line, gigabytes, rate_text

@@ -18,7 +18,7 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import StudyInfo, read_rows
 from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.text import NO_VALUE, rate_text
 from lr_sweep.sweep.results.run_state import LABELS, flattened
 

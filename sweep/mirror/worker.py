@@ -10,7 +10,7 @@ from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.results.sink import Sink
-from lr_sweep.trainables.events import Finished, Report, evaluations
+from lr_sweep.trainables.worker.events import Finished, Report, evaluations
 
 REST = 3.0
 """Times as long as it mirrored that the thread rests: it takes a quarter of the driver's time at most. What changes

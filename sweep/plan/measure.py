@@ -20,16 +20,16 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.timings import busy_text, keep_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.trainables.backbones import load_family
-from lr_sweep.trainables.initialise import load_weights
-from lr_sweep.trainables.memory import largest_stack, share_memory
+from lr_sweep.trainables.models import load_family
+from lr_sweep.trainables.models.initialise import load_weights
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import OwnRun
 from lr_sweep.trainables.pretraining.weights import find_weights
 from lr_sweep.trainables.run import Run, engine_of
-from lr_sweep.trainables.session import device_name, task_data
-from lr_sweep.trainables.timing import time_engine
+from lr_sweep.trainables.worker.memory import largest_stack, share_memory
+from lr_sweep.trainables.worker.session import device_name, task_data
+from lr_sweep.trainables.worker.timing import time_engine
 
 PROC_STAT = Path("/proc/stat")
 MAX_SHARE = 0.9

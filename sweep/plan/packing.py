@@ -13,8 +13,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.files import write_cohort_sizes
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
-from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.run import Precision, Run, engine_of
+from lr_sweep.trainables.worker.memory import part_sizes
 
 Group = tuple[WantedRun, ...]
 """The runs of a cohort; all are of one cell, and have the same options."""

@@ -32,7 +32,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
 
 if TYPE_CHECKING:
-    from lr_sweep.analysis.statistics.decision import Decision
+    from lr_sweep.analysis.statistics.comparisons.decision import Decision
 
 
 class Plan:

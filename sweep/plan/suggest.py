@@ -9,9 +9,9 @@ import pandas as pd
 
 from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.read import recorded_studies
-from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.analysis.statistics.laws import LEAST_SIZES, fitted, log_optima, series_of
-from lr_sweep.analysis.statistics.optimum import optima
+from lr_sweep.analysis.statistics.rates.further_rates import three_digits
+from lr_sweep.analysis.statistics.rates.laws import LEAST_SIZES, fitted, log_optima, series_of
+from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.plan.plan import Plan

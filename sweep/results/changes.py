@@ -26,13 +26,13 @@ from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, labe
 from lr_sweep.sweep.study.backbones import is_unknown
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
+from lr_sweep.trainables.models import FAMILIES
 from lr_sweep.trainables.run import engine_for, id_of
 
 ENGINES = {
     "stacked": "lr_sweep.trainables.stacked.engine",
-    "plain": "lr_sweep.trainables.plain",
+    "plain": "lr_sweep.trainables.plain.engine",
     "own": "lr_sweep.trainables.own.engine",
 }
 """The module that each engine is in, by name: importing it would import torch, which `plan` does without."""

@@ -17,8 +17,8 @@ from lr_sweep.sweep.results.run_log import starts_in
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Started
 from lr_sweep.trainables.run import PROTOCOL_VERSION
+from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, Started
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Started
+from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, Started
 
 
 class RunLogs(Sink):

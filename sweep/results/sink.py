@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.trainables.events import Report
+from lr_sweep.trainables.worker.events import Report
 
 
 class Sink:

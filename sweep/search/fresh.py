@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.statistics.decision import Decision
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.study_summary import summarised
 from lr_sweep.sweep.search.proposals import FRESH, Proposal, present_seeds
 from lr_sweep.sweep.search.state import StudyState

@@ -10,13 +10,13 @@ from statistics import fmean
 
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
-from lr_sweep.analysis.statistics.stopping import kept_rates
+from lr_sweep.analysis.statistics.rates.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.files import write_judgements
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.events import Event, Finished, Report, evaluations
+from lr_sweep.trainables.worker.events import Event, Finished, Report, evaluations
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 """Test data cannot stop a run: it is not read."""

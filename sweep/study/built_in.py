@@ -32,11 +32,11 @@ from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
 from lr_sweep.sweep.study.variants import check_option, checked_axes, own_budget, own_protocol, variants_of
-from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
+from lr_sweep.trainables.plain.schedules import depends_on_budget
 from lr_sweep.trainables.run import Protocol, Run, attention_for
-from lr_sweep.trainables.schedules import depends_on_budget
+from lr_sweep.trainables.worker.memory import part_sizes
 
 ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
 """Which parts a model has does not depend on the task."""

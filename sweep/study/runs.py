@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates, read_stopped
-from lr_sweep.analysis.statistics.further_rates import stand_ins
+from lr_sweep.analysis.statistics.rates.further_rates import stand_ins
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.search import NO_OPTIONS, Options
 from lr_sweep.sweep.study.study import Examples, Study
-from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.pretraining.weights import WeightsSource
 from lr_sweep.trainables.run import AnyRun, Run
+from lr_sweep.trainables.worker.memory import trained_parameters
 
 NOT_PROPOSED = "not-proposed-yet"
 

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from lr_sweep.analysis.statistics.further_rates import three_digits
+from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.common.limits import Count, LearningRate, Seed
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_distinct

@@ -10,7 +10,7 @@ from rich.text import Text
 from lr_sweep.common.text import duration, rate_text
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.tune.progress import UNFINISHED, StudyProgress, Summary
-from lr_sweep.trainables.events import Report, Started
+from lr_sweep.trainables.worker.events import Report, Started
 
 REFRESH_S = 0.5
 """Shortest time between two drawings of the live display."""

@@ -40,7 +40,7 @@ from lr_sweep.sweep.tune.trial_events import (
     WorkerReplaced,
 )
 from lr_sweep.sweep.tune.trials import cohort_of, report_every_s, train_cohorts
-from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
+from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
 """Deaths of Ray in a row, before any run ends, after which it is not started again."""

@@ -16,7 +16,7 @@ from lr_sweep.sweep.results.run_state import run_title
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.tune.nodes import node_text
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.trainables.ray_internals import free_memory
+from lr_sweep.trainables.worker.ray_internals import free_memory
 
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""

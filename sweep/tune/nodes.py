@@ -18,8 +18,8 @@ from lr_sweep.common.text import machines_there
 from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
 from lr_sweep.sweep.tune.shares import Claim
-from lr_sweep.trainables.events import Advanced, Report
-from lr_sweep.trainables.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
+from lr_sweep.trainables.worker.events import Advanced, Report
+from lr_sweep.trainables.worker.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
 """On the head of a cluster that `ray up` started, where submitted sweeps run: the settings of its autoscaler."""

@@ -14,7 +14,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, evaluations
+from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, evaluations
 
 QUIET_S = 5.0
 """Workers report every two seconds of training; one that has not reported for this long may be evaluating."""

@@ -25,7 +25,7 @@ from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cl
 from lr_sweep.sweep.terminal import GROUP_SIGNALS, blocked
 from lr_sweep.sweep.tune.nodes import cluster_nodes, exchange_claims
 from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.trainables.ray_internals import (
+from lr_sweep.trainables.worker.ray_internals import (
     dead_processes,
     end_without_waiting,
     job_without_paths,

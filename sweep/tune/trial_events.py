@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lr_sweep.trainables.events import Report
+from lr_sweep.trainables.worker.events import Report
 
 
 class Leave(threading.Event):

@@ -17,8 +17,8 @@ from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes, was_killed
 from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
-from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.run import engine_of
+from lr_sweep.trainables.worker.cohort import Cohort
 
 REPORT_EVERY_S = 2.0
 """A trial's report to the driver, between evaluations, while trials are few."""

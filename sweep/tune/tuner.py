@@ -24,11 +24,11 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialInterrupted,
     WorkerReplaced,
 )
-from lr_sweep.trainables import ray_trainable
-from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.events import evaluations
 from lr_sweep.trainables.own.code import FAILURE
-from lr_sweep.trainables.ray_internals import in_notebook, tune_parts
+from lr_sweep.trainables.worker import ray_trainable
+from lr_sweep.trainables.worker.cohort import Cohort
+from lr_sweep.trainables.worker.events import evaluations
+from lr_sweep.trainables.worker.ray_internals import in_notebook, tune_parts
 
 SAVING_S = 3600.0
 """How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED
+from lr_sweep.analysis.statistics.comparisons.decide import EQUAL, FIRST, SECOND, UNDECIDED
 from lr_sweep.benchmarks.cost_to_decision import NUM_RATES, RUNG, Policy, Truth, is_false, main, recorded
 
 FAR_APART = np.array([30.0, 20.0, 10.0, 0.0])

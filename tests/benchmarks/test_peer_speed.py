@@ -9,7 +9,7 @@ import torch
 
 from lr_sweep.benchmarks import plain_ray_tune, sweep_speed
 from lr_sweep.datasets import digits
-from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize, Protocol
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lr_sweep.analysis.statistics.decide import Settings
+from lr_sweep.analysis.statistics.comparisons.decide import Settings
 from lr_sweep.benchmarks.gating import GATED, gating
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,

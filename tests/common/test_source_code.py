@@ -15,7 +15,7 @@ from lr_sweep.datasets import SHIPPED, TASKS
 from lr_sweep.datasets.checksum import data_checksum, task_sources
 from lr_sweep.sweep.results.changes import ENGINES
 from lr_sweep.sweep.results.changes import code_of as code_of_runs
-from lr_sweep.trainables.backbones import FAMILIES
+from lr_sweep.trainables.models import FAMILIES
 
 LOADER = '''"""What I do."""
 
@@ -115,13 +115,13 @@ def test_the_engines_files(engine: str) -> None:
     assert find_spec(ENGINES[engine]) is not None
     found = code_of_runs("digits", [ENGINES[engine], FAMILIES["gpt2"]])
     assert {
-        "trainables/plain.py",
-        "trainables/backbones/gpt2.py",
+        "trainables/plain/engine.py",
+        "trainables/models/gpt2.py",
         "trainables/run.py",
         "datasets/digits.py",
     } <= found.keys()
     assert ("trainables/stacked/layers.py" in found) == (engine == "stacked")
-    assert not {"trainables/session.py", "trainables/ray_trainable.py"} & found.keys()
+    assert not {"trainables/worker/session.py", "trainables/worker/ray_trainable.py"} & found.keys()
     assert all(version_here(file) == version for file, version in found.items())
 
 

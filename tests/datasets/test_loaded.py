@@ -18,7 +18,7 @@ from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.loaded import load_checked, mismatches
 from lr_sweep.datasets.task import DataError, TaskData, TaskShape
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of, symbol_task
-from lr_sweep.trainables.session import task_data
+from lr_sweep.trainables.worker.session import task_data
 
 NUMBERS, SYMBOLS = real_valued_task(), symbol_task()  # (N, 6, 4) and 3 classes; (N, 6) ids of 0 to 5 and 2 classes
 INPUTS, LABELS = NUMBERS.train.inputs, NUMBERS.train.labels

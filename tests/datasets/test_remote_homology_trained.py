@@ -15,7 +15,7 @@ from lr_sweep.tests.support.real_data import require
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.engine import Engine
-from lr_sweep.trainables.plain import PlainEngine, Training
+from lr_sweep.trainables.plain.engine import PlainEngine, Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
 

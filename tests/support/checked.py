@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 

@@ -20,7 +20,7 @@ from lr_sweep.tests.support.small_runs import (
     xor_task,
 )
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedSlot, StackedTraining
 
@@ -131,7 +131,7 @@ def in_float64(data: TaskData) -> TaskData:
 
 
 def double_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lr_sweep.trainables.initialise import build_classifier
+    from lr_sweep.trainables.models.initialise import build_classifier
 
-    for module in ("lr_sweep.trainables.plain", "lr_sweep.trainables.stacked.weights"):
+    for module in ("lr_sweep.trainables.plain.engine", "lr_sweep.trainables.stacked.weights"):
         monkeypatch.setattr(f"{module}.build_classifier", lambda *arguments: build_classifier(*arguments).double())

@@ -23,10 +23,10 @@ from lr_sweep.analysis.record.index import read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.flips import flips
-from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.statistics.comparisons.flips import flips
+from lr_sweep.analysis.statistics.comparisons.orders import orders
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
 from lr_sweep.sweep.results.directory import Results

@@ -25,9 +25,9 @@ from lr_sweep.sweep.tune.run_study import Outcome
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import TrialEvent, TrialFailed
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
-from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Started
+from lr_sweep.trainables.worker.cohort import Cohort
+from lr_sweep.trainables.worker.events import Advanced, Finished, Started
 
 Events = Generator[TrialEvent | None, None, None]
 

@@ -17,8 +17,8 @@ from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune.trial_events import TrialEvent, TrialFailed
 from lr_sweep.tests.support.scripted_trials import Bench, Script, evaluation, new_bench
 from lr_sweep.tests.support.tiny_study import write_study
-from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.events import Advanced, Finished, Started
+from lr_sweep.trainables.worker.cohort import Cohort
+from lr_sweep.trainables.worker.events import Advanced, Finished, Started
 
 VARIANTS = ("frozen-pretrained", "unfrozen-random")
 

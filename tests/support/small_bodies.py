@@ -21,8 +21,8 @@ from transformers import (
     ViTModel,
 )
 
-from lr_sweep.trainables.backbones import FAMILIES, bert, load_family, longformer, lstm, t5, vit
-from lr_sweep.trainables.backbones.family import Body
+from lr_sweep.trainables.models import FAMILIES, bert, load_family, longformer, lstm, t5, vit
+from lr_sweep.trainables.models.family import Body
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 SIZES: dict[str, BodySize] = {

@@ -97,7 +97,7 @@ def run_of(variant: str = "unfrozen-random", *, size: BodySize = SIZE, **changes
 
 def random_weights(size: ModelSize = SIZE) -> dict[str, torch.Tensor]:
     """A body's tensors, as a pretrained model would have them."""
-    from lr_sweep.trainables.backbones.gpt2 import GPT2
+    from lr_sweep.trainables.models.gpt2 import GPT2
 
     generator = torch.Generator().manual_seed(7)
     return {

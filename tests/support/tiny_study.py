@@ -31,11 +31,11 @@ from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.trials import cohort_of
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Event, Finished, evaluations
 from lr_sweep.trainables.run import ModelSize
-from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.worker.cohort import Cohort
+from lr_sweep.trainables.worker.events import Event, Finished, evaluations
+from lr_sweep.trainables.worker.session import Session
 
 ROOT = Path(__file__).parents[2]
 SIZE = ModelSize(layers=1, heads=2, width=16, positions=12)

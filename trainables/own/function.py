@@ -32,7 +32,7 @@ from lr_sweep.trainables.own.state import (
     seed_generators,
     state_of,
 )
-from lr_sweep.trainables.plain import CPU_THREADS
+from lr_sweep.trainables.plain.engine import CPU_THREADS
 
 THREAD = "training-function"
 """Name of the function's thread."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TextIO
 
-from lr_sweep.trainables.events import Printed
+from lr_sweep.trainables.worker.events import Printed
 
 MAX_CHARACTERS = 20_000
 """Kept between two reports, the newest: all that a loop prints at each step would outgrow the record."""

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from lr_sweep.trainables.backbones import load_family
-from lr_sweep.trainables.backbones.config import gpt2_mistakes, shown
+from lr_sweep.trainables.models import load_family
+from lr_sweep.trainables.models.config import gpt2_mistakes, shown
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 EXPONENTS: dict[str, tuple[type[np.unsignedinteger[Any]], int]] = {

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
-from lr_sweep.trainables.backbones.config import GPT2
-from lr_sweep.trainables.evaluation import evaluate
-from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.models.config import GPT2
+from lr_sweep.trainables.plain.engine import Training
+from lr_sweep.trainables.plain.evaluation import evaluate
 from lr_sweep.trainables.pretraining.loop import OnStep, train_and_save
 from lr_sweep.trainables.pretraining.recipe import NO_FILES, TaskRecipe
 from lr_sweep.trainables.pretraining.weights import CONFIG, WEIGHTS, WeightsError

@@ -53,7 +53,7 @@ class WeightsSource:
     sha256: str | None = None
     """Wanted checksum of `model.safetensors`; None: whatever is there."""
     family: str = "gpt2"
-    """Kind of model that they are of, a name in `trainables.backbones.FAMILIES`."""
+    """Kind of model that they are of, a name in `trainables.models.FAMILIES`."""
 
     def __str__(self) -> str:
         if self.folder is not None or self.shipped is not None:

@@ -1,6 +1,6 @@
 """The fast engine: runs of one cell trained as one program; each run's numbers are those it would have alone.
 
-`trainables.plain`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
+`trainables.plain.engine`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
 added and removed between steps, may be at different steps, and pass from one engine to the other through `state`.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` examples, `S` steps a chunk, `C` classes.
@@ -21,18 +21,18 @@ from torch import Tensor
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.evaluation import evaluated_splits, named_scores, wants_test
-from lr_sweep.trainables.memory import keep_freed_memory
-from lr_sweep.trainables.optimizers import counts_steps, moments_of
-from lr_sweep.trainables.parametrization import query_factor
-from lr_sweep.trainables.plain import CHUNK_STEPS, CPU_THREADS
+from lr_sweep.trainables.models.parametrization import query_factor
+from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
+from lr_sweep.trainables.plain.evaluation import evaluated_splits, named_scores, wants_test
+from lr_sweep.trainables.plain.optimizers import counts_steps, moments_of
+from lr_sweep.trainables.plain.schedules import learning_rate_at
 from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
-from lr_sweep.trainables.schedules import learning_rate_at
 from lr_sweep.trainables.stacked.batches import Batches
 from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
 from lr_sweep.trainables.stacked.model import Mask, StackedModel
 from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
+from lr_sweep.trainables.worker.memory import keep_freed_memory
 
 
 @dataclass(kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lr_sweep.common.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.evaluation import example_losses, in_batches
+from lr_sweep.trainables.plain.evaluation import example_losses, in_batches
 from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
 
 TOKENS_A_BATCH = 2**8

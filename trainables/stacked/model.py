@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.trainables.attention import AttentionNoise, attend_long
-from lr_sweep.trainables.classifier import logits_of, read_positions
-from lr_sweep.trainables.parametrization import width_ratio
+from lr_sweep.trainables.models.attention import AttentionNoise, attend_long
+from lr_sweep.trainables.models.classifier import logits_of, read_positions
+from lr_sweep.trainables.models.parametrization import width_ratio
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear

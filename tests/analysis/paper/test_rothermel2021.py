@@ -25,7 +25,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 
 TASKS = ["listops", "mnist", "cifar10", "cifar10-lra"]
 VARIANTS = ["frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained"]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.findings import folded
-from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord
 

@@ -24,10 +24,10 @@ from lr_sweep.analysis.report.further_tables import (
     interval_table,
     order_table,
 )
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.tuning import expected_bests
-from lr_sweep.analysis.statistics.uncertainty import intervals
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.uncertainty import intervals
+from lr_sweep.analysis.statistics.rates.tuning import expected_bests
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 

@@ -18,10 +18,10 @@ import pytest
 from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, SweepChart, Table, report_markdown
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.optimum import optima
-from lr_sweep.analysis.statistics.orders import Flip, orders
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.comparisons.orders import Flip, orders
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord

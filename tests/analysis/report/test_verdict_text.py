@@ -12,10 +12,10 @@ import pytest
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.verdict import Few, _sentences, verdict_block
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.orders import Flip
-from lr_sweep.analysis.statistics.verdicts import Lead, verdicts
+from lr_sweep.analysis.statistics.comparisons.orders import Flip
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, verdicts
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of

@@ -14,7 +14,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.trainables.backbones import size_from
+from lr_sweep.trainables.models import size_from
 from lr_sweep.trainables.run import Run, id_of
 
 RATES = (1e-3, 1e-2, 1e-1)

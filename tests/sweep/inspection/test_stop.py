@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.read import read_curves, read_runs, read_wanted
-from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.inspection.stop import request_stop
@@ -20,8 +20,8 @@ from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, rows, runs_of, train, write_study
-from lr_sweep.trainables.events import Advanced, Finished
-from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.worker.events import Advanced, Finished
+from lr_sweep.trainables.worker.session import Session
 
 
 @pytest.fixture

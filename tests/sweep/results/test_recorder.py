@@ -18,7 +18,7 @@ from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
+from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Printed, Started
 
 START_S = 1_767_268_800.0
 """2026-01-01 12:00 UTC."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Printed, Started
+from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Started
 
 EVALUATION = Evaluation(
     step=20,

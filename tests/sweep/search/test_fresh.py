@@ -11,7 +11,7 @@ import pytest
 
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted
-from lr_sweep.analysis.statistics.decision import Decision
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.status import status_text

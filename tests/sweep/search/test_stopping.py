@@ -24,8 +24,8 @@ from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.scripted_trials import Bench, evaluation
 from lr_sweep.tests.support.searches import Killed, grid_bench, planned
 from lr_sweep.tests.support.tiny_study import in_process, rows
-from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.events import Advanced, Finished, Started
+from lr_sweep.trainables.worker.cohort import Cohort
+from lr_sweep.trainables.worker.events import Advanced, Finished, Started
 
 RATES = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
 EVERY, BUDGET = 10, 90

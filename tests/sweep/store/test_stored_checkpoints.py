@@ -24,8 +24,8 @@ from lr_sweep.tests.support.tiny_study import (
     write_study,
 )
 from lr_sweep.trainables.checkpoint import CheckpointStore, checkpoints
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
-from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.worker.session import Session
 
 URI = "s3://bucket/sweep"
 
@@ -133,7 +133,7 @@ def test_training_does_not_wait_for_a_store_that_is_away_and_its_end_does(machin
 def test_a_store_that_stays_away_is_an_error_that_stops_the_sweep(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lr_sweep.trainables.ray_trainable import STORAGE_ERRORS
+    from lr_sweep.trainables.worker.ray_trainable import STORAGE_ERRORS
 
     store = CheckpointStore(URI, patience_s=0.1)
     with machines.server.away(), pytest.raises(OSError, match=f"{URI} for 0 s: .*Could not connect") as problem:

@@ -33,7 +33,7 @@ from lr_sweep.tests.support.tiny_study import SIZE, in_process, swept, write_con
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretrained_folder, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.train import pretrain
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
-from lr_sweep.trainables.session import pretrained_tensors
+from lr_sweep.trainables.worker.session import pretrained_tensors
 
 CORPUS = b"the quick brown fox jumps over the lazy dog; " * 100
 RECIPE = PretrainRecipe(num_steps=2, batch_size=2, num_tokens=12)

@@ -15,7 +15,7 @@ from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.study_example import write
 from lr_sweep.tests.support.tiny_study import in_process, write_study
-from lr_sweep.trainables.models import MODELS
+from lr_sweep.trainables.models.known import MODELS
 
 
 def written(folder: Path, models: dict[str, Any], variants: str = "[frozen-random]") -> Path:

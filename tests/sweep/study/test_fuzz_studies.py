@@ -17,7 +17,7 @@ from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import expected_runs
 from lr_sweep.tests.support.fuzz import limited
-from lr_sweep.trainables.backbones import FAMILIES
+from lr_sweep.trainables.models import FAMILIES
 
 QUICK, LONG = 25, 500
 NUMBERS = [0, 1, 2, 3, 10, 0.1, 0.5, 1e-3, 1.0, 5e-324, 1e-20, 1e308, -1, 10**9, 10**18, 2**63]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.statistics.further_rates import three_digits
+from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 from lr_sweep.sweep.results.directory import Results

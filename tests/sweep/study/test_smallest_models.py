@@ -13,8 +13,8 @@ from lr_sweep.datasets.task import TaskData
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of, symbol_task
 from lr_sweep.tests.support.tiny_study import in_process, write_study
-from lr_sweep.trainables.backbones import FAMILIES
-from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.models import FAMILIES
+from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
 ONE: dict[str, Any] = {"layers": 1, "heads": 1, "width": 1}

@@ -20,7 +20,7 @@ from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, write_study
-from lr_sweep.trainables.events import Started
+from lr_sweep.trainables.worker.events import Started
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from lr_sweep.sweep.tune.display import Display, summary_line
 from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.trainables.events import Advanced, Finished, Started
+from lr_sweep.trainables.worker.events import Advanced, Finished, Started
 
 
 class FakeClock:

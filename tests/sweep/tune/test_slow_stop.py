@@ -15,7 +15,7 @@ from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave
 from lr_sweep.sweep.tune.trials import train_cohorts
 from lr_sweep.tests.support.trainables import LongSteps
-from lr_sweep.trainables import ray_trainable
+from lr_sweep.trainables.worker import ray_trainable
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from lr_sweep.sweep.tune.trial_events import (
 )
 from lr_sweep.sweep.tune.tuner import EventCallback, failure_of
 from lr_sweep.tests.support.scripted_trials import evaluation
-from lr_sweep.trainables.events import Advanced, Started
+from lr_sweep.trainables.worker.events import Advanced, Started
 
 STARTED = Started(run_id="a", step=0)
 

@@ -10,10 +10,10 @@ import pytest
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of
-from lr_sweep.trainables.events import Finished, Printed, Started
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.output import MAX_CHARACTERS, Output
-from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.worker.events import Finished, Printed, Started
+from lr_sweep.trainables.worker.session import Session
 
 PRINTING = """
 import sys

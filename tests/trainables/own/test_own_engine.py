@@ -16,11 +16,11 @@ from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.own_study import to_end, write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, timeless
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.events import Event, Finished
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.run import own_run
-from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.worker.events import Event, Finished
+from lr_sweep.trainables.worker.session import Session
 
 REPORTING = """
 weight = torch.nn.Parameter(torch.zeros(1))

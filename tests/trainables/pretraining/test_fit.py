@@ -18,10 +18,10 @@ from transformers.activations import ACT2FN
 from lr_sweep.tests.support.small_runs import SIZE as SMALL
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.tests.support.tiny_study import SIZE, write_config
-from lr_sweep.trainables.backbones import config
-from lr_sweep.trainables.backbones.config import FEEDFORWARD
-from lr_sweep.trainables.backbones.gpt2 import GPT2
-from lr_sweep.trainables.initialise import load_weights
+from lr_sweep.trainables.models import config
+from lr_sweep.trainables.models.config import FEEDFORWARD
+from lr_sweep.trainables.models.gpt2 import GPT2
+from lr_sweep.trainables.models.initialise import load_weights
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.pretraining.fit import EXPONENTS, body_shapes, tensor_mistakes
 from lr_sweep.trainables.run import ModelSize

@@ -26,8 +26,8 @@ from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.small_runs import CPU
 from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.initialise import load_weights
-from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.models.initialise import load_weights
+from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.pretraining.on_task import pretrain_on_task
 from lr_sweep.trainables.pretraining.recipe import (
     NO_FILES,

@@ -13,12 +13,12 @@ from lr_sweep.benchmarks.engine_cases import CELLS, TINY, Cell, made_up_data, ru
 from lr_sweep.benchmarks.engine_memory import SIZES, in_a_process
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, write_study
-from lr_sweep.trainables import memory
-from lr_sweep.trainables.memory import activation_numbers, largest_stack, share_memory, stack_bytes
 from lr_sweep.trainables.run import Run
-from lr_sweep.trainables.session import Session
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.stacked.products import onednn_is_faster
+from lr_sweep.trainables.worker import memory
+from lr_sweep.trainables.worker.memory import activation_numbers, largest_stack, share_memory, stack_bytes
+from lr_sweep.trainables.worker.session import Session
 
 NARROW = Cell(size=TINY, num_tokens=4, variant="unfrozen-random")
 ONEDNN_BYTES = 3.0e7

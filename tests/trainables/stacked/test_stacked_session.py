@@ -17,8 +17,8 @@ from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started, evaluations
-from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started, evaluations
+from lr_sweep.trainables.worker.session import Session
 
 NUM_STEPS = 30
 RATES = (1e-3, 1e-2, 3e-2)

@@ -25,7 +25,7 @@ from lr_sweep.tests.support.engine_runs import (
     weights_for,
 )
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of
-from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.parts import VARIANTS
 
 

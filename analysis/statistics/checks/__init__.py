@@ -1,0 +1,1 @@
+"""What a careful reader would object to before believing a table."""

@@ -1,0 +1,95 @@
+"""What a check is given, one cell of a sweep, and what it reports."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.common.text import rate_text
+
+Rates = tuple[float, ...]
+Level = Literal["problem", "note"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFinding:
+    """One thing to know about one cell before believing its number."""
+
+    check: str
+    """Its name, as `edge`: docs/checks.md lists all."""
+    level: Level
+    """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
+    task: str
+    model: str
+    variant: str
+    message: str
+    fix: str
+    """What to do about it; empty: nothing to be done."""
+    learning_rates: Rates = ()
+    """To add to the study; often none."""
+
+
+def finding_of(cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> CheckFinding:
+    """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
+    labels = {name: cell[name] for name in CELL}
+    if rates:
+        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
+    return CheckFinding(check=check, level=level, **labels, message=message, fix=fix, learning_rates=rates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweptCell:
+    """A cell of a study, as checks read it."""
+
+    row: Row
+    """A row of `StudySummary.cells`."""
+    rates: Sequence[Row]
+    """Its rows of `StudySummary.learning_rates`, rising."""
+    others: Sequence[float]
+    """Validation means of the other variants of its task and model."""
+    study: StudySummary
+
+    @property
+    def key(self) -> Cell:
+        """Task, model and variant."""
+        return self.row["task"], self.row["model"], self.row["variant"]
+
+    @property
+    def metric(self) -> Metric:
+        """The study's metric."""
+        return self.study.metric
+
+    @property
+    def unit(self) -> float:
+        """What thresholds are multiplied with: 1, or the size of the mean where that may be any number."""
+        return 1.0 if self.metric.is_fraction else abs(self.row["validation_mean"])
+
+    def finding(self, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> CheckFinding:
+        """Return a finding of this cell, as `finding_of`."""
+        return finding_of(self.row, check, level, message, fix, rates)
+
+
+def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
+    """Yield the cells of a study with what checks read of them."""
+    rates = rows_by_cell(summary.learning_rates)
+    cells = summary.cells.to_dict("records")
+    means = defaultdict[tuple[str, str], list[tuple[str, float]]](list)
+    for row in cells:
+        if not math.isnan(row["validation_mean"]):
+            means[row["task"], row["model"]].append((row["variant"], row["validation_mean"]))
+    for row in cells:
+        task, model, variant = (row[name] for name in CELL)
+        others = [mean for other, mean in means[task, model] if other != variant]
+        yield SweptCell(row=row, rates=rates[task, model, variant], others=others, study=summary)
+
+
+def problems_first(found: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
+    """Order findings as reports list them."""
+    return tuple(sorted(found, key=lambda finding: finding.level != "problem"))

@@ -1,0 +1,227 @@
+"""What fresh seeds have decided of a study, which cells need more of them, and how many more it may take.
+
+The rates were chosen by other runs, so the means of fresh seeds are not optimistic. Test values are read here: they end
+the comparison of two variants, and choose no rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record.read import Deciding
+from lr_sweep.analysis.statistics.comparisons.decide import (
+    EQUAL,
+    FIRST,
+    FIRST_LOOK,
+    SECOND,
+    UNDECIDED,
+    Decided,
+    Pairs,
+    Settings,
+    judge_pairs,
+    noise_of,
+)
+from lr_sweep.analysis.statistics.comparisons.noise import Ints, Noise
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.grid_values import at_chosen, padded
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+
+OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undecided"}
+"""Of a pair's first variant, by the outcomes of `judge_pairs`."""
+OPEN = "open"
+"""Of a pair that is undecided and may get more seeds."""
+COLUMNS = (
+    *(*CELL, "other", "learning_rate", "other_rate", "outcome", "num_seeds", "num_fresh", "num_other_fresh"),
+    *("num_lost", "difference", "low", "high"),
+)
+NUM_SIMULATED = 200
+"""Futures that an expected number of runs is the mean of; its standard error is then below a tenth of its spread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The fresh seeds of a study's cells, and what they say of its pairs. Arrays are over `cells`, or over pairs."""
+
+    cells: tuple[Cell, ...]
+    """Those that are compared and have a chosen rate."""
+    rates: tuple[float, ...]
+    values: Floats
+    """Cells x seeds, more is better; NaN after the last one."""
+    num_used: Ints
+    """Fresh seeds of each cell that have ended, with a value or without."""
+    pairs: Pairs
+    known: Noise
+    """What the runs that chose the rates say of each cell's noise."""
+    known_means: Floats
+    """Their means, a little optimistic; more is better."""
+    settings: Settings
+    metric: Metric
+    is_choosing: bool = False
+    """Whether runs that choose the rates are left to train, so that rates may change."""
+
+    @cached_property
+    def found(self) -> Decided:
+        """State of each pair, by its values."""
+        return judge_pairs(self.values, self.pairs, self.settings, self.known)
+
+    @property
+    def num_values(self) -> Ints:
+        """Fresh seeds of each cell with a value."""
+        return (~np.isnan(self.values)).sum(-1)
+
+    @property
+    def left(self) -> Mapping[Cell, int]:
+        """How many seeds each cell may still get; none for one whose pairs are settled."""
+        left = self.settings.max_seeds - self.num_used
+        wanted = {cell for pair in self._open() for cell in pair}
+        return {cell: int(left[index]) for index, cell in enumerate(self.cells) if index in wanted}
+
+    def next_seeds(self, num_looks: int = 1) -> Mapping[Cell, int]:
+        """Return how many seeds each cell gets in the next round, which brings open pairs `num_looks` further looks.
+
+        The cell of an undecided pair that has fewer values gets the next ones, both if they have as many; at first both
+        get those of the first look.
+        """
+        counts, found = self.num_values, dict[Cell, int]()
+        for pair in self._open():
+            target = min(int(counts[list(pair)].min()) + num_looks, self._reachable(pair))
+            for index in pair:
+                if (lacking := target - int(counts[index])) > 0:
+                    least = max(lacking, FIRST_LOOK - int(self.num_used[index]))
+                    found[self.cells[index]] = max(least, found.get(self.cells[index], 0))
+        return found
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Those of each pair: one of `OUTCOMES`, or `OPEN`."""
+        open_ = set(self._open())
+        return [
+            OPEN if pair in open_ else OUTCOMES[int(outcome)]
+            for pair, outcome in zip(self._pairs(), self.found.outcome, strict=True)
+        ]
+
+    def table(self) -> pd.DataFrame:
+        """Return a row a pair.
+
+        `task`, `model`, `variant`, `other`, `learning_rate`, `other_rate`; `outcome` (as of `outcomes`); `num_seeds`
+        (of the deciding look, else of the last one), `num_fresh` and `num_other_fresh` (with a value), `num_lost` (of
+        both, without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric
+        itself).
+        """
+        counts, outcomes = self.num_values, self.outcomes
+        sign, rows = self.metric.sign, []
+        for index, (one, other) in enumerate(self._pairs()):
+            low, high = sorted((sign * self.found.low[index], sign * self.found.high[index]))
+            rows.append(
+                dict(zip(CELL, self.cells[one], strict=True))
+                | {"other": self.cells[other][2], "learning_rate": self.rates[one], "other_rate": self.rates[other]}
+                | {"outcome": outcomes[index], "num_seeds": int(self.found.num_seeds[index])}
+                | {"num_fresh": int(counts[one]), "num_other_fresh": int(counts[other])}
+                | {"num_lost": int((self.num_used - counts)[[one, other]].sum())}
+                | {"difference": sign * self.found.difference[index], "low": low, "high": high}
+            )
+        return pd.DataFrame(rows, columns=COLUMNS)
+
+    def looks(self) -> pd.DataFrame:
+        """Return a row a pair and number of seeds, from the first look on: what `table` said then."""
+        most = self.values.shape[-1]
+        found = []
+        for look in range(FIRST_LOOK, most + 1):
+            values = self.values[:, :look]
+            rows = replace(self, values=values).table().assign(num_seeds=look)
+            found.append(rows[rows[["num_fresh", "num_other_fresh"]].min(axis=1) == look])
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
+
+    def progress(self) -> str:
+        """Return `3 of 6 pairs decided, 11 runs to go at most`."""
+        outcomes = self.outcomes
+        decided = sum(each not in (OPEN, "undecided") for each in outcomes)
+        given_up, left = outcomes.count("undecided"), sum(self.left.values())
+        return (
+            f"{decided} of {len(outcomes)} pairs decided"
+            f"{f', {given_up} undecided after all its seeds' if given_up else ''}, "
+            f"{left} run{'s' if left != 1 else ''} to go{' at most' if left else ''}"
+        )
+
+    def expected(self, rng: np.random.Generator) -> float:
+        """Return how many more runs it takes on average, if the means and the noise are those seen so far.
+
+        NaN where they are not known.
+        """
+        deviations = np.sqrt(noise_of(self.values, self.known).variance)
+        if not np.isfinite(self.known_means + deviations).all():
+            return math.nan
+        shape = (NUM_SIMULATED, len(self.cells), self.settings.max_seeds)
+        drawn = self.known_means[:, None] + deviations[:, None] * rng.standard_normal(shape)
+        so_far = drawn[..., : self.values.shape[-1]]
+        so_far[...] = np.where(np.isnan(self.values), so_far, self.values)
+        ends = judge_pairs(drawn, self.pairs, self.settings, self.known).num_seeds
+        needed = np.zeros((NUM_SIMULATED, len(self.cells)))
+        for index, pair in enumerate(self._pairs()):
+            for cell in pair:
+                needed[:, cell] = np.maximum(needed[:, cell], ends[:, index])
+        return float(np.maximum(needed - self.num_used, 0).sum(-1).mean())
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.pairs.first.tolist(), self.pairs.second.tolist(), strict=True))
+
+    def _open(self) -> list[tuple[int, int]]:
+        """Return the undecided pairs that may get another look."""
+        counts, open_ = self.num_values, self.found.outcome == UNDECIDED
+        pairs = [pair for pair, each in zip(self._pairs(), open_, strict=True) if each]
+        return [pair for pair in pairs if self._reachable(pair) > counts[list(pair)].min()]
+
+    def _reachable(self, pair: tuple[int, int]) -> int:
+        """Return how many values both cells can have, as runs without a value use up seeds, too."""
+        lost = self.num_used - self.num_values
+        return self.settings.max_seeds - int(lost[list(pair)].max())
+
+
+def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> Decision:
+    """Compare variants on fresh seeds.
+
+    Args:
+        summary: of the runs that choose the rates, without fresh ones.
+        fresh: rows as of `StudySummary.runs` of fresh runs, at any rate: those at the chosen rates count.
+        deciding: pairs and limits.
+    """
+    metric, chosen = summary.metric, summary.cells["learning_rate"].notna().to_numpy()
+    rows = summary.cells[chosen]
+    cells = tuple(rows[CELL].itertuples(index=False, name=None))
+    groups = [cell[:2] for cell in cells]
+    named = Pairs.named(deciding.pairs_among(cells))
+    pairs = Pairs.all_of(groups) if deciding.pairs is None else named
+    sampled = at_chosen(summary)
+    known = Noise(*(each[chosen] for each in sampled.noise))
+    rates = tuple(rows["learning_rate"].tolist())
+    used = [_ended(fresh, cell, rate) for cell, rate in zip(cells, rates, strict=True)]
+    settings = Settings(
+        min_difference=deciding.min_difference / metric.scale, max_seeds=deciding.max_seeds, error=deciding.error
+    )
+    return Decision(
+        cells=cells,
+        rates=rates,
+        values=padded([metric.sign * each[~np.isnan(each)] for each in used]),
+        num_used=np.array([len(each) for each in used], int),
+        pairs=pairs,
+        known=known,
+        known_means=metric.sign * sampled.means[chosen],
+        settings=settings,
+        metric=metric,
+        is_choosing=bool(summary.runs["status"].eq("missing").any()),
+    )
+
+
+def _ended(fresh: pd.DataFrame, cell: Cell, rate: float) -> Floats:
+    """Return the test values of a cell's ended fresh runs at a rate, in the order of their seeds; NaN: none."""
+    here = np.logical_and.reduce([fresh[name].eq(value).to_numpy() for name, value in zip(CELL, cell, strict=True)])
+    here &= fresh["learning_rate"].eq(rate).to_numpy() & fresh["status"].ne("missing").to_numpy()
+    return fresh[here].sort_values("seed")["test_accuracy"].to_numpy(float)

@@ -1,0 +1,135 @@
+"""The noise of a run at its cell's chosen learning rate, learned from that rate and the two beside it.
+
+Three seeds say little of their variance; nine runs at three neighbouring rates say more, as the noise of training
+changes slowly with the rate. Variants are never pooled: a frozen and a fully trained body are not equally noisy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NO_SPREAD = 1e-9
+"""A standard error below this share of the values is rounding: all seeds have one value."""
+ONE: Floats = np.ones(())
+WINDOW = 3
+"""Learning rates that a cell's noise is learned from: the chosen one first, then its neighbours."""
+
+
+class Noise(NamedTuple):
+    """The variance of a run, and what it rests on; one entry a cell."""
+
+    variance: Floats
+    """In the square of the values' unit; NaN: unknown."""
+    dof: Floats
+    """Degrees of freedom; 0: unknown."""
+    size: Floats = ONE
+    """Of the largest value."""
+
+    def pooled_with(self, other: Noise) -> Noise:
+        """Pool with the noise of other runs of the same cells."""
+        dof = self.dof + other.dof
+        sums = [np.where(each.dof > 0, each.variance * each.dof, 0.0) for each in (self, other)]
+        return Noise((sums[0] + sums[1]) / dof, dof, np.fmax(self.size, other.size))
+
+
+def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
+    """Learn the noise of each cell of a study from runs at its chosen rate and the rates beside it.
+
+    The variance is pooled over the rates, and at least that of the chosen one. Rates beside it without any spread, as
+    of models that guess, tell nothing. Two corrections are learned from the whole study, as one cell's seeds say too
+    little:
+
+    - Where chosen rates are noisier than the rates beside them, the variances of the latter are multiplied by the ratio
+      (`_ratio`).
+    - Where the seeds of the rates are correlated, as by a common initialisation, k rates with f degrees of freedom in
+      all have f / (1 + (k - 1) r^2): the variance of the mean of k correlated sample variances. Seeds that are
+      all in one of two modes at every rate show no noise: the variance is at least r^4 times the mean of all cells. The
+      fourth power leaves a small r, which is chance, without effect.
+
+    Args:
+        values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
+        sizes: of the largest value that each cell rests on; None: of those here.
+    """
+    known = ~np.isnan(values)
+    counts = known.sum(-1)
+    dof = np.maximum(counts - 1.0, 0.0)
+    size = np.abs(np.where(known, values, 0.0)).max((-2, -1), initial=0.0) if sizes is None else sizes
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(known, values, 0.0).sum(-1) / counts
+        away = np.where(known, values - means[..., None], 0.0)
+        squares = (away**2).sum(-1)
+        dof[..., 1:] *= np.sqrt(squares[..., 1:]) > NO_SPREAD * size[..., None]
+        own = squares[..., 0] / dof[..., 0]
+        beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
+        variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
+        mean, weighted = _correlations(away, squares, known)
+        spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
+        of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
+        free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
+        floored = np.fmax(variance, weighted**4 * of_all)
+    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), size)
+
+
+def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+    """Return the standard errors of differences of means and their degrees of freedom (Welch 1947).
+
+    NaN where nothing is known of the noise: a cell has none, or neither of two has any spread.
+
+    Args:
+        noise: of each cell, ... x cells.
+        counts: seeds of each cell's mean.
+        first: index of each pair's first cell.
+        second: of its second cell.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        squares = noise.variance / counts
+        ones, others = squares[..., first], squares[..., second]
+        sem = np.sqrt(ones + others)
+        share = ones / (ones + others)  # the squares' own squares may overflow
+        dof = 1 / (share**2 / noise.dof[..., first] + (1 - share) ** 2 / noise.dof[..., second])
+    sizes = np.broadcast_to(noise.size, noise.variance.shape)
+    known = sem > NO_SPREAD * np.maximum(sizes[..., first], sizes[..., second])
+    return np.where(known, sem, np.nan), np.where(known, dof, np.nan)
+
+
+def _ratio(squares: Floats, dof: Floats) -> Floats:
+    """Return by how much the chosen rates' variances exceed their neighbours', over the cells of a study; at least 1.
+
+    Compared are the shares of the chosen rate in the sum of squares, with those expected of equal noise: unlike the
+    mean ratio they are bounded, and defined where some seeds are equal.
+    """
+    total, of_all = squares.sum(-1), dof.sum(-1)
+    counted = (total > 0) & (dof[..., 0] > 0) & (of_all > dof[..., 0])
+    found = np.where(counted, squares[..., 0] / total, 0.0).sum(-1)
+    equal = np.where(counted, dof[..., 0] / of_all, 0.0).sum(-1)
+    number = counted.sum(-1)
+    ratio = (found / (number - found)) / (equal / (number - equal))
+    return np.where(number > 0, np.fmax(ratio, 1.0), 1.0)[..., None]
+
+
+def _correlations(away: Floats, squares: Floats, known: np.ndarray) -> tuple[Floats, Floats]:
+    """Return the correlation of seeds between two rates of a cell, over the cells of a study; at least 0.
+
+    The first is the mean over cells. In the second noisy cells count more: where seeds fall into two modes, cells of
+    one mode show no correlation.
+    """
+    total = number = shared = whole = np.zeros(away.shape[:-3])
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        scale = np.sqrt(squares[..., one]) * np.sqrt(squares[..., other])  # their product may overflow
+        paired = ((known[..., one, :] & known[..., other, :]).sum(-1) > 1) & (scale > 0)
+        product = (away[..., one, :] * away[..., other, :]).sum(-1)
+        total = total + np.where(paired, product / scale, 0.0).sum(-1)
+        number = number + paired.sum(-1)
+        shared = shared + np.where(paired, product, 0.0).sum(-1)
+        whole = whole + np.where(paired, scale, 0.0).sum(-1)
+    found = (np.where(number > 0, np.clip(each, 0.0, 1.0), 0.0)[..., None] for each in (total / number, shared / whole))
+    mean, weighted = found
+    return mean, weighted

@@ -1,0 +1,173 @@
+"""Variants compared, each at the learning rate that validation chose for it, with one error rate for the whole study.
+
+The test was chosen by simulation (docs/statistics.md, "Variants compared"; `benchmarks/verdict_simulation.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtr, stdtrit
+
+from lr_sweep.analysis.statistics.comparisons.families import most_equal, pairs_within, shaffer
+from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Bools, Ints, Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.comparisons.sizes import further_seeds, superiority
+from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
+from lr_sweep.analysis.statistics.selection.grid_values import Sampled, at_chosen
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+
+LEVEL = 1 - CONFIDENCE
+"""How often a study of equal variants may name any pair distinguishable."""
+CHOICE = 1.25
+"""What p is multiplied with where another learning rate could as well have been chosen: it was chosen on runs that
+share their luck with the test, so on a flat curve the noisier variant seems the better one. Simulated with equal
+variants of which one is up to ten times as noisy."""
+OPEN_SEMS = 2.0
+"""The choice is open if the runner-up is behind by fewer standard errors of the difference of two rates."""
+LEAST_CORRELATION = 0.25
+"""Of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
+COLUMNS = [
+    *("variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "effect_size", "superiority"),
+    *("p", "corrected_p", "distinguishable", "equal", "further_seeds", "note"),
+]
+
+
+@lru_cache(maxsize=2)
+def comparisons(summary: StudySummary) -> pd.DataFrame:
+    """Compare the mean test accuracies of every two variants of a task and model.
+
+    Returns:
+        One row a task, model and pair; NaN: not known. The choice of the two learning rates is in none of these.
+
+        - `task`, `model`, `variant`, `other`; `num_seeds` and `num_other_seeds`, with a value;
+        - `difference`: mean of `variant` less that of `other`; `low` and `high`: its 95% interval, for this pair alone
+          (fractions);
+        - `effect_size`: the difference in standard deviations of a run; `superiority`: how often a run of `variant` is
+          better than one of `other`;
+        - `p`: of Welch's t test, two-sided; `corrected_p`: over the family, all pairs of all tasks and models;
+          `distinguishable`: whether that is below `LEVEL`;
+        - `equal`: whether the difference is certainly within `StudySummary.equal_within`, by two one-sided tests over
+          the same family;
+        - `further_seeds`: of each of the two, that would make the difference certain (see `sizes.further_seeds`); NaN:
+          it is, or they are certainly equal;
+        - `note`.
+    """
+    cells, found = summary.cells, at_chosen(summary)
+    groups = list(cells[GROUP].itertuples(index=False, name=None))
+    first, second = pairs_within(groups)
+    frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
+    frame = frame.assign(other=cells["variant"].to_numpy()[second], **_tests(summary, found, first, second))
+    margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
+    frame["choice"] = choice_factor(choice_is_open(margins, found.noise, found.counts), first, second)
+    p = (frame["choice"] * frame["p"]).to_numpy(float)
+    corrected = shaffer(p, list(frame[GROUP].itertuples(index=False, name=None)))
+    frame = frame.assign(corrected_p=corrected, distinguishable=corrected < LEVEL)
+    frame["equal"] = _equal(frame, summary.equal_within)
+    frame["further_seeds"] = _further(frame, found, first, second)
+    frame["superiority"] = superiority(found.values * summary.metric.sign, first, second)
+    return frame[[*GROUP, *COLUMNS]]
+
+
+def choice_is_open(margins: Floats, noise: Noise, counts: Floats) -> Bools:
+    """Return whether the runner-up could as well have been chosen; `margins`: how far its validation mean is behind."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return margins < OPEN_SEMS * np.sqrt(2 * noise.variance / counts)
+
+
+def choice_factor(is_open: Bools, first: Ints, second: Ints) -> Floats:
+    """Return what the p of each pair is multiplied with for the choice of its two rates."""
+    return np.where(is_open[..., first] | is_open[..., second], CHOICE, 1.0)
+
+
+@lru_cache(maxsize=2)
+def seed_correlation(summary: StudySummary) -> float:
+    """Return the correlation of the variants' values by seed, over all pairs, at the chosen rates and beside them.
+
+    NaN: no two variants share seeds.
+    """
+    windows = at_chosen(summary).windows
+    groups = list(summary.cells[GROUP].itertuples(index=False, name=None))
+    ones, others = (windows[index] for index in pairs_within(groups))
+    both = ~np.isnan(ones + others)
+    counts = both.sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        away = [np.where(both, x - np.where(both, x, 0.0).sum(-1, keepdims=True) / counts, 0.0) for x in (ones, others)]
+        found = (away[0] * away[1]).sum(-1) / np.sqrt((away[0] ** 2).sum(-1) * (away[1] ** 2).sum(-1))
+    known = found[np.isfinite(found)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def is_paired(summary: StudySummary) -> bool:
+    """Return whether runs are compared by seed: if that was asked for, and seeds are seen to move variants alike."""
+    return summary.paired and seed_correlation(summary) >= LEAST_CORRELATION
+
+
+def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> dict[str, Any]:
+    """Return the columns of `comparisons` that each pair has by itself, and the standard error and its freedom."""
+    counts, means, spread = found.counts, found.means, found.noise.variance
+    difference, apart = means[first] - means[second], np.zeros(len(first), bool)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        effect = difference / np.sqrt((spread[first] + spread[second]) / 2)
+        sem, dof = welch(found.noise, counts, first, second)
+        if is_paired(summary):
+            apart = (np.isnan(found.values[first]) != np.isnan(found.values[second])).any(-1)
+            by_seed = _by_seed(found, first, second)
+            difference, sem, dof = np.where(apart, (difference, sem, dof), by_seed)
+        p = 2 * stdtr(dof, -np.abs(difference) / sem)
+    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
+    least = np.minimum(counts[first], counts[second])
+    notes = list(map(_note, least, difference, sem, apart))
+    ends = {"difference": difference, "low": difference - half, "high": difference + half, "effect_size": effect}
+    seeds = {"num_seeds": counts[first].astype(int), "num_other_seeds": counts[second].astype(int)}
+    return {**seeds, **ends, "p": p, "sem": sem, "dof": dof, "note": notes}
+
+
+def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats, Floats]:
+    """Return the mean differences of runs that share a seed, their standard errors and degrees of freedom."""
+    differences = found.windows[first] - found.windows[second]
+    sizes = np.maximum(found.noise.size[first], found.noise.size[second])
+    noise = cell_noise(differences, sizes)
+    counts = (~np.isnan(differences[:, 0])).sum(-1)
+    sem = np.sqrt(noise.variance / counts)
+    known = sem > NO_SPREAD * sizes
+    means = np.nansum(differences[:, 0], -1) / counts
+    return means, np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
+
+
+def _equal(frame: pd.DataFrame, within: float | None) -> Bools:
+    """Return whether each pair is equal by two one-sided tests (Schuirmann 1987), with Holm's correction."""
+    if within is None:
+        return np.zeros(len(frame), bool)
+    p = stdtr(frame["dof"], (frame["difference"].abs() - within) / frame["sem"]).to_numpy(float)
+    return shaffer(p * frame["choice"].to_numpy(float), range(len(p))) < LEVEL
+
+
+def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> Floats:
+    """Return how many more seeds each pair needs that is not certain: at the level of the next step of the family."""
+    sizes = tuple(frame.dropna(subset=["p"]).groupby(GROUP, sort=False).size())
+    steps, num_found = most_equal(sizes), int(frame["distinguishable"].sum())
+    step = steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
+    undecided = np.flatnonzero(~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna())
+    pairs = np.stack([first, second], axis=-1)[undecided]
+    noise = Noise(*(each[pairs] for each in found.noise))
+    level = LEVEL / step / frame["choice"].to_numpy(float)[undecided]
+    needed = np.full(len(frame), math.nan)
+    difference = frame["difference"].to_numpy(float)[undecided]
+    needed[undecided] = further_seeds(difference, noise, found.counts[pairs], level)
+    return needed
+
+
+def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
+    if num_seeds == 0:
+        return "a variant without a value"
+    if num_seeds == 1:
+        return "one seed: no interval, no p"
+    if math.isnan(sem):
+        return "no spread between seeds: no interval, no p"
+    few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
+    noisy = "noise larger than the difference" if abs(difference) < sem else ""
+    return "; ".join(filter(None, [few, noisy, "not by seed: some have no partner" if apart else ""]))

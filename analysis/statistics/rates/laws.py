@@ -1,0 +1,182 @@
+"""How the best learning rate moves along a numeric axis, such as width, batch size or steps, or two: power laws.
+
+The log of each cell's optimum is fitted by least squares against the log of the axis, or of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations, permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
+from lr_sweep.analysis.statistics.selection.best import CELL
+
+LEAST_SIZES = 3
+"""Through two there is always a line."""
+LEAST_POINTS, MOST_ALIKE = 6, 0.9
+"""Cells of a law of two axes, and the correlation of the axes' logarithms up to which they vary independently."""
+OWN_DOF = 3
+"""Degrees of freedom that the optima's standard errors have together."""
+COLUMNS = (
+    *("axis", "where", "smallest", "largest", "num_sizes", "slope", "low", "high"),
+    *("next_size", "next_rate", "next_low", "next_high", "note"),
+)
+
+
+class Fit(NamedTuple):
+    """A line or plane through optima, against the log10 of one size or of several."""
+
+    slopes: Floats
+    half_widths: Floats
+    """Of the slopes' 95% intervals."""
+    at_next: float
+    half_at_next: float
+    """Of the 95% interval of the next optimum."""
+
+
+def fitted(sizes: Floats, optima: Floats, errors: Floats, next_sizes: Floats) -> Fit:
+    """Fit optima by least squares; sizes, optima and errors are log10.
+
+    The variance of an optimum is pooled from its standard error and from how the optima scatter around the fit (after
+    Smyth 2004, "Linear models and empirical Bayes methods", section 3): all errors grow or shrink by one factor. The
+    next optimum scatters as they do.
+
+    Args:
+        sizes: cells x axes.
+        optima: one a cell, more than there are axes by two or more.
+        errors: standard errors, one a cell, above 0.
+        next_sizes: one an axis.
+    """
+    centre = sizes.mean(0)
+    design = np.column_stack([np.ones(len(sizes)), sizes - centre])
+    weights = np.linalg.pinv(design)
+    found = weights @ optima
+    misfit, own = float(np.sum((optima - design @ found) ** 2)), float(np.mean(errors**2))
+    dof = OWN_DOF + len(optima) - len(found)
+    noise = errors**2 * (OWN_DOF * own + misfit) / (dof * own)
+    at_next = np.array([1.0, *(next_sizes - centre)])
+    factor = float(stdtrit(dof, (1 + CONFIDENCE) / 2))
+    return Fit(
+        found[1:],
+        factor * np.sqrt(weights[1:] ** 2 @ noise),
+        float(at_next @ found),
+        factor * math.sqrt((at_next @ weights) ** 2 @ noise + noise.mean()),
+    )
+
+
+class Surface(NamedTuple):
+    """A law of two axes at once."""
+
+    axes: tuple[str, str]
+    next_sizes: tuple[float, ...]
+    """The last size of each, times its step."""
+    fit: Fit
+
+
+def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
+    """Fit the optima of cells that differ in one numeric axis alone.
+
+    What is different at each value of the axis, as the number of heads is where the width is varied, is part of it.
+
+    Args:
+        found: the result of `optimum.optima`.
+        axes: a row a cell in the same order: what it is made of, numbers and texts (`axes.of_labels`,
+            `axes.of_contents`).
+
+    Returns:
+        One row a law: `COLUMNS`. `where` is what the cells share, `slope` of log10 rate on log10 size with its 95%
+        interval, `next_size` the last one times its step and `next_rate` the rate to expect there; NaN where a `note`
+        says why no law can be read.
+    """
+    named = [name for name in CELL if found[name].nunique() > 1]
+    rows = [_law(found.loc[each.index], each[axis].astype(float), axis, named) for axis, each in series_of(axes)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def series_of(axes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield each numeric axis with cells that differ in it, and in what follows from it, alone."""
+    for axis in _sizes(axes):
+        for series in _alike(axes, [axis]):
+            if series[axis].nunique() >= LEAST_SIZES and series[axis].is_unique:
+                yield axis, series.sort_values(axis)
+
+
+def surfaces(found: pd.DataFrame, axes: pd.DataFrame) -> list[Surface]:
+    """Fit the optima of cells that differ in two numeric axes, which vary independently, and in nothing else.
+
+    Arguments as of `laws`; cells without an optimum are left out.
+    """
+    pairs = [
+        pair for pair in combinations(_sizes(axes), 2) if not any(_follows(axes, [x], y) for x, y in permutations(pair))
+    ]
+    fits = [_surface(found.loc[rows.index], rows, pair) for pair in pairs for rows in _alike(axes, list(pair))]
+    return [each for each in fits if each is not None]
+
+
+def _surface(found: pd.DataFrame, rows: pd.DataFrame, pair: tuple[str, str]) -> Surface | None:
+    known = found["optimum"].notna()
+    found, sizes = found[known], rows.loc[known, list(pair)].astype(float)
+    x, y = (np.log10(sizes[name].to_numpy()) for name in pair)
+    if len(sizes) < LEAST_POINTS or min(np.ptp(x), np.ptp(y)) == 0 or abs(np.corrcoef(x, y)[0, 1]) > MOST_ALIKE:
+        return None
+    ahead = [_next(np.unique(sizes[name])) for name in pair]
+    fit = fitted(np.column_stack([x, y]), *log_optima(found), np.log10(ahead))
+    return Surface(pair, tuple(ahead), fit)
+
+
+def _sizes(axes: pd.DataFrame) -> list[str]:
+    """Return the numeric axes, without those that are others by another name."""
+    sizes: list[str] = []
+    for axis in (str(name) for name in axes if _is_size(axes[name])):
+        if not any(_follows(axes, [other], axis) and _follows(axes, [axis], other) for other in sizes):
+            sizes.append(axis)
+    return sizes
+
+
+def _alike(axes: pd.DataFrame, varied: list[str]) -> list[pd.DataFrame]:
+    """Return the cells that differ in some axes, and in what follows from these, alone."""
+    others = [str(name) for name in axes if name not in varied and not _follows(axes, varied, str(name))]
+    return [rows for _, rows in axes.groupby(others, sort=False, dropna=False)] if others else [axes]
+
+
+def _next(sizes: Floats) -> float:
+    """Return the last size times its step."""
+    return float(sizes[-1] ** 2 / sizes[-2])
+
+
+def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Return the log10 of optima, and their standard errors."""
+    return np.log10(found["optimum"].to_numpy(float)), found["error"].to_numpy(float)
+
+
+def _is_size(values: pd.Series) -> bool:
+    return all(isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 for value in values)
+
+
+def _follows(axes: pd.DataFrame, varied: list[str], other: str) -> bool:
+    """Return whether each combination of values of some axes has one value of the other column."""
+    return bool(axes.groupby(varied)[other].nunique(dropna=False).eq(1).all())
+
+
+def _law(found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequence[str]) -> dict[str, Any]:
+    labels = [found[name].iloc[0] for name in named if found[name].nunique() == 1]
+    known = {"axis": axis, "where": " ".join(labels), "smallest": sizes.iloc[0], "largest": sizes.iloc[-1]}
+    known |= {"num_sizes": len(sizes)}
+    unread = found["optimum"].isna()
+    if unread.any():
+        at = ", ".join(f"{size:g}" for size in sizes[unread])
+        return known | {"note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"}
+    next_size = _next(np.asarray(sizes, np.float64))
+    line = fitted(np.log10(sizes.to_numpy(float))[:, None], *log_optima(found), np.log10([next_size]))
+    (at_slope,), (half_slope,) = line.slopes, line.half_widths
+    slope = {"slope": at_slope, "low": at_slope - half_slope, "high": at_slope + half_slope}
+    rate, half = 10**line.at_next, 10**line.half_at_next
+    ahead = {"next_size": next_size, "next_rate": rate, "next_low": rate / half, "next_high": rate * half}
+    moves = slope["low"] > 0 or slope["high"] < 0
+    return known | slope | ahead | {"note": "" if moves else "the optimum may not move"}

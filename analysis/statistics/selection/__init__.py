@@ -1,0 +1,1 @@
+"""Which step and which learning rate are chosen, and what a study has at them."""

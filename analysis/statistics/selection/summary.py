@@ -1,0 +1,238 @@
+"""What the record says of a study: every wanted run accounted for, then means and standard errors over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.columns import STATUSES
+from lr_sweep.analysis.record.read import RecordError, Refinement, SearchRange
+from lr_sweep.analysis.statistics.selection.best import CELL, best_learning_rates, best_steps, seeds_of
+
+OUTCOMES = (*STATUSES, "missing")
+"""What became of a wanted run at the study's budget."""
+GROUP = CELL[:2]
+"""Task and model: variants are compared within such a group."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudySummary:
+    """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds.
+
+    Of another metric than accuracy the columns have the same names. Compared and hashed by identity, so that what
+    several parts of a report need of it is computed once.
+    """
+
+    runs: pd.DataFrame
+    """One row a wanted run: the columns of `WANTED`, `status`, `failure`, `best_step`, `validation_accuracy`,
+    `test_accuracy`; the last three are empty where the run has no value."""
+    learning_rates: pd.DataFrame
+    """See `per_learning_rate`."""
+    cells: pd.DataFrame
+    """See `per_cell`."""
+    metric: Metric = ACCURACY
+    search: SearchRange | None = None
+    """Where the learning rates were searched; None: they are a grid, a list or a table's."""
+    refinement: Refinement | None = None
+    """What is added to the grid; None: nothing."""
+    winners: int | None = None
+    """How many learning rates of a cell get all seeds; None: all."""
+    paired: bool = False
+    """Whether variants are to be compared by seed, as their runs share what a seed decides."""
+    equal_within: float | None = None
+    """Two variants are equal if their means certainly differ by less (fraction); None: none are called equal."""
+    target: float | None = None
+    """The validation value (fraction) that steps are counted to; None: the worst variant's best."""
+
+    @property
+    def chosen_runs(self) -> pd.DataFrame:
+        """The runs at their cell's chosen learning rate."""
+        return self.runs.merge(self.cells[[*CELL, "learning_rate"]], on=[*CELL, "learning_rate"])
+
+    def groups(self) -> Iterator[tuple[dict[str, str], StudySummary]]:
+        """Yield each task and model, by column, with its part of the study."""
+        for group in self.cells[GROUP].drop_duplicates().itertuples(index=False, name=None):
+            labels = dict(zip(GROUP, group, strict=True))
+            yield labels, self.of(**labels)
+
+    def of(self, **labels: Any) -> StudySummary:
+        """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
+        frames: dict[str, Any] = {
+            name: frame[np.logical_and.reduce([frame[label].to_numpy() == value for label, value in labels.items()])]
+            for name, frame in vars(self).items()
+            if isinstance(frame, pd.DataFrame)
+        }
+        return replace(self, **frames)
+
+
+def summarise(
+    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY
+) -> StudySummary:
+    """Account for, select, then read the test accuracy of what was selected.
+
+    `record.read` gives the frames; rows of `runs` and `curves` that are not wanted are ignored. Raises RecordError if a
+    run counts as complete and its curve ends before the budget.
+    """
+    if not metric.chosen_on:
+        return _without_selection(wanted, runs, curves, metric)
+    accounted = account(wanted, runs)
+    _check_curves(accounted, curves)
+    selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]], metric)
+    chosen = best_learning_rates(selected, metric)
+    # Only here test data enters: the test accuracy of each run's selected model.
+    test = curves[["run_id", "step", "test_accuracy"]].rename(columns={"step": "best_step"})
+    measured = selected.merge(test.astype({"best_step": "Int64"}), on=["run_id", "best_step"], how="left")
+    rates = per_learning_rate(measured)
+    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric)
+
+
+def _without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> StudySummary:
+    """Summarise runs without validation data: the test value of each run's last evaluation, and no choice of a rate."""
+    tests = curves[["run_id", "step", "test_accuracy"]].dropna().sort_values(["run_id", "step"])
+    last = tests.drop_duplicates("run_id", keep="last")[["run_id", "test_accuracy"]]
+    accounted = account(wanted, runs).assign(best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan)
+    chosen = best_learning_rates(accounted)
+    measured = accounted.merge(last, on="run_id", how="left")
+    # As in `per_run`: what did not end is not compared at a smaller budget.
+    measured["test_accuracy"] = measured["test_accuracy"].where(measured["status"].isin(["complete", "diverged"]))
+    rates = per_learning_rate(measured)
+    rates = rates.assign(num_values=rates["num_tests"])
+    num_values = measured.groupby(CELL)["test_accuracy"].count().rename("num_values").reset_index()
+    cells = per_cell(measured, rates, chosen).drop(columns="num_values").merge(num_values, on=CELL)
+    return StudySummary(runs=measured, learning_rates=rates, cells=cells, metric=metric)
+
+
+def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Find each wanted run's status at the study's own budget.
+
+    Studies share runs, and a recorded status holds at the budget the run was trained to. Here a run is `complete` if
+    it reached this study's budget, whatever happened to it later; `diverged` if it diverged before or at it; `failed`
+    if it failed before it; `stopped` if the study's `stop_early` stopped it; otherwise `missing`: never trained,
+    unfinished, stopped by the user, or trained to a smaller budget.
+
+    Args:
+        wanted: columns of `WANTED`; with early stopping `stopped_at_step` (`record.rungs.with_stops`).
+        runs: columns of `RUNS`.
+
+    Returns:
+        `wanted` in its order, with the columns `status` (one of `OUTCOMES`) and `failure`.
+    """
+    assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), "a study wants each run once"
+    record = runs[["run_id", "status", "num_steps", "diverged_at_step", "failure"]]
+    record = record.rename(columns={"status": "recorded", "num_steps": "trained_steps"})
+    found = wanted.merge(record, on="run_id", how="left", validate="many_to_one")
+    diverged, failed = (found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed"))
+    in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
+    complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
+    stopped = found["stopped_at_step"].notna() if "stopped_at_step" in found else pd.Series(False, found.index)
+    found["status"] = np.select([complete, diverged, failed, stopped], STATUSES, default="missing")
+    return found.drop(columns=["recorded", "trained_steps", "diverged_at_step", "stopped_at_step"], errors="ignore")
+
+
+def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+    """Add each run's best step within the study's budget, or its last, and the validation accuracy there.
+
+    Complete runs count, and diverged ones with the best model they had before, if the best model of a run is measured.
+    Failed and missing ones do not, whatever evaluations they have: they would be compared at a smaller budget.
+
+    `curves` have no test columns.
+    """
+    counted = ["complete", "diverged"] if metric.model == "best" else ["complete"]
+    counts = accounted[accounted["status"].isin(counted)]
+    best = [
+        best_steps(curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)], metric).assign(
+            num_steps=budget
+        )
+        for budget, rows in counts.groupby("num_steps")
+    ]
+    known = pd.concat(best) if best else best_steps(curves.head(0)).assign(num_steps=0)
+    return accounted.merge(known.astype({"best_step": "Int64"}), on=["run_id", "num_steps"], how="left")
+
+
+def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
+    """Average over seeds.
+
+    Returns:
+        One row a cell and learning rate, in order of appearance and by learning rate: the cell's columns,
+        `learning_rate`, `num_wanted` (runs), `num_values` (seeds with a validation value, without validation data with
+        a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
+        `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_seeds` (of the
+        cell, see `selection.seeds_of`), `most_seeds` (of any cell), `num_lacking` (seeds of the cell without a run
+        here, or whose complete run has no value) and `eligible` (may be chosen: the most values of its cell).
+    """
+    keys = [*CELL, "learning_rate"]
+    found = runs.groupby(keys, sort=False).agg(
+        num_wanted=("seed", "size"),
+        num_values=("validation_accuracy", "count"),
+        num_tests=("test_accuracy", "count"),
+        validation_mean=("validation_accuracy", "mean"),
+        validation_sem=("validation_accuracy", "sem"),
+        test_mean=("test_accuracy", "mean"),
+        test_sem=("test_accuracy", "sem"),
+    )
+    valueless = runs["status"].eq("complete") & runs["validation_accuracy"].isna() & runs["test_accuracy"].isna()
+    lacking = valueless.groupby([runs[key] for key in keys], sort=False).sum().rename("num_lacking")
+    found = found.join([_status_counts(runs, keys), lacking]).reset_index()
+    found["cell"] = found.groupby(CELL, sort=False).ngroup()
+    found = found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
+    most = found.groupby(CELL)["num_values"].transform("max")
+    found = _with_seeds(found, runs).assign(eligible=found["num_values"].eq(most) & most.gt(0))
+    return found.assign(num_lacking=found["num_lacking"] + found["num_seeds"] - found["num_wanted"])
+
+
+def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
+    """Report each cell at its learning rate in `chosen`, from `selection.best_learning_rates`.
+
+    Returns:
+        One row a cell: the columns of `chosen`; at the chosen learning rate `num_values`, `num_tests`, `num_diverged`
+        (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by seed); over the
+        whole cell `num_wanted` runs, `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` and `most_seeds`
+        as of `per_learning_rate`.
+    """
+    keys = [*CELL, "learning_rate"]
+    at_chosen = rates.rename(columns={"diverged": "num_diverged"})
+    counts = ["num_values", "num_tests", "num_diverged"]
+    at_chosen = at_chosen[[*keys, *counts, "validation_sem", "test_mean", "test_sem"]]
+    known = runs.dropna(subset=["best_step"]).sort_values("seed")
+    steps = known.groupby(keys)["best_step"].agg(tuple).rename("best_steps").reset_index()
+    wanted = rates.groupby(CELL, sort=False)[["num_wanted", "num_lacking"]].sum()
+    cells = chosen.merge(at_chosen, on=keys, how="left").merge(steps, on=keys, how="left")
+    cells = cells.merge(wanted.join(_status_counts(runs, CELL)).reset_index(), on=CELL)
+    return _with_seeds(cells.assign(**cells[counts].fillna(0).astype("int64")), runs)
+
+
+def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add how many seeds each number of a cell is to rest on, and the most that any cell's does."""
+    numbers = seeds_of(runs).rename("num_seeds")
+    return frame.merge(numbers.reset_index(), on=CELL, how="left").assign(most_seeds=numbers.max())
+
+
+def points_within_budget(runs: pd.DataFrame, curves: pd.DataFrame, measured: list[str]) -> pd.DataFrame:
+    """Return the columns `measured` of some runs' evaluations up to the study's budget, by step within a run."""
+    labelled = runs[["run_id", "num_steps", *CELL, "learning_rate", "seed"]]
+    points = labelled.merge(curves[["run_id", "step", *measured]], on="run_id")
+    points = points[points["step"] <= points["num_steps"]]
+    return points.sort_values(["learning_rate", "seed", "run_id", "step"], kind="stable")
+
+
+def _status_counts(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    flags = pd.DataFrame({status: runs["status"].eq(status) for status in OUTCOMES})
+    return flags.groupby([runs[key] for key in keys], sort=False).sum().astype("int64")
+
+
+def _check_curves(accounted: pd.DataFrame, curves: pd.DataFrame) -> None:
+    complete = accounted[accounted["status"] == "complete"]
+    last = curves.groupby("run_id")["step"].max().reindex(complete["run_id"], fill_value=-1).to_numpy()
+    short = complete[last < complete["num_steps"].to_numpy()]
+    if len(short):
+        run_id, budget = short[["run_id", "num_steps"]].iloc[0]
+        raise RecordError(
+            f"runs/{run_id}.parquet says that {budget} steps were trained, but curves/{run_id}.parquet ends before "
+            f"or is missing ({len(short)} such runs): delete the files of both names and run the study again"
+        )

@@ -1,0 +1,121 @@
+"""The check "unequal tuning", on small records and on every shipped study."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.sweep.study.file import load_study, shipped_studies
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+A, B = "frozen-random", "unfrozen-random"
+
+
+def found_in(made: SyntheticRecord) -> list[CheckFinding]:
+    return list(unequal_tuning(summary_of(made.write())))
+
+
+def grid(made: SyntheticRecord, variant: str, rates: tuple[float, ...], seeds: int = 2, budget: int = 300) -> None:
+    for rate, seed in product(rates, range(seeds)):
+        made.add(rate, seed, [(budget, 0.5, 0.5)], variant=variant, budget=budget)
+
+
+def test_fewer_learning_rates(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, A, (1e-3,))
+    grid(made, B, (1e-4, 1e-3, 1e-2))
+    (found,) = found_in(made)
+    assert (found.check, found.level, found.variant) == ("unequal", "problem", A)
+    assert found.message == f"unequal tuning: 1 learning rate, 1e-3; {B} had 3 learning rates from 1e-4 to 1e-2"
+    assert found.learning_rates == (1e-4, 1e-2)
+    assert found.message in write_report(tmp_path, "small").text
+
+
+def test_as_many_rates_in_another_range(tmp_path: Path) -> None:
+    """Either lacks an end that the other has."""
+    made = SyntheticRecord(tmp_path)
+    grid(made, A, (1e-4, 1e-3, 1e-2))
+    grid(made, B, (1e-3, 1e-2, 1e-1))
+    assert {each.variant: each.learning_rates for each in found_in(made)} == {A: (1e-1,), B: (1e-4,)}
+
+
+@pytest.mark.parametrize("rates", [(1e-4, 1e-3, 1e-2), (1.2e-4, 9e-4, 8.9e-3)], ids=["one grid", "draws"])
+def test_equal_ranges_are_equal_tuning(tmp_path: Path, rates: tuple[float, ...]) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, A, rates)
+    grid(made, B, (1e-4, 1e-3, 1e-2))
+    assert found_in(made) == []
+
+
+def test_a_random_search_with_fewer_draws(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, A, (1.2e-4, 8.9e-3))
+    grid(made, B, (1.1e-4, 2e-3, 9.5e-3))
+    (found,) = found_in(made)
+    assert (found.fix, found.learning_rates) == ("try 3 learning rates from 1.1e-4 to 9.5e-3 for it, too", ())
+
+
+def test_fewer_seeds_are_a_note_and_fewer_steps_a_problem(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, A, (1e-3,), seeds=1, budget=300)
+    grid(made, B, (1e-3,), seeds=3, budget=500)
+    found = {each.check: each for each in found_in(made)}
+    assert {check: each.level for check, each in found.items()} == {"unequal": "problem", "unequal-seeds": "note"}
+    assert found["unequal"].message == f"unequal tuning: trained for 300 steps, {B} for 500"
+    assert found["unequal-seeds"].message == f"unequal tuning: 1 seed per learning rate, {B} has 3"
+    assert found["unequal-seeds"].fix == "add 2 seeds"
+
+
+def test_runs_that_end_early_are_named(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, A, (1e-3, 1e-2), budget=300)
+    grid(made, A, (1e-1,), budget=100)
+    (found,) = found_in(made)
+    assert (found.check, found.level) == ("short", "note")
+    assert found.message == "2 of 6 runs end before step 300, with the values they had"
+
+
+def test_other_tasks_and_models_are_not_compared(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate in (1e-4, 1e-3, 1e-2):
+        made.add(rate, 0, [(300, 0.5, 0.5)])
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10")
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], model="tiny")
+    assert found_in(made) == []
+
+
+def wanted_by(name: str) -> pd.DataFrame:
+    """The grid of a shipped study, without its data and weights."""
+    study = load_study(name)
+    rows = [
+        {
+            **{"task": cell.task, "model": cell.model, "variant": cell.variant, "learning_rate": rate, "seed": seed},
+            "num_steps": study.tasks[cell.task].num_steps,
+        }
+        for cell in study.cell_list()
+        for rate, seed in product(cell.learning_rates or study.search.stand_ins(()), study.seed_list())
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("name", sorted(shipped_studies()))
+def test_no_shipped_study_tunes_unequally(name: str) -> None:
+    wanted = wanted_by(name)
+    assert list(unequal_tuning(StudySummary(runs=wanted, learning_rates=wanted, cells=wanted))) == []
+
+
+@pytest.mark.parametrize(("longer", "problems"), [("num-steps-600", []), ("longer", [A + "-num-steps-300"])])
+def test_variants_named_by_their_budgets_differ_on_purpose(tmp_path: Path, longer: str, problems: list[str]) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, f"{A}-num-steps-300", (1e-3,))
+    grid(made, f"{A}-{longer}", (1e-3,), budget=600)
+    assert [each.variant for each in found_in(made)] == problems

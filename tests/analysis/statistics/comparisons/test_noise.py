@@ -1,0 +1,93 @@
+"""The noise of cells, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lr_sweep.analysis.statistics.comparisons.noise import Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+
+RISING, BENT = np.array([1.0, 0.0, -1.0]), np.array([1.0, -2.0, 1.0])
+"""Sums of squares 2 and 6, without correlation."""
+NOTHING = np.full(3, math.nan)
+
+
+def noise_of(*windows: tuple[Floats, Floats, Floats]) -> list[tuple[float, float]]:
+    found = cell_noise(np.array(windows))
+    return list(zip(found.variance.tolist(), found.dof.tolist(), strict=True))
+
+
+def test_the_variance_is_pooled_over_the_rates() -> None:
+    assert noise_of((RISING + 5, BENT, NOTHING)) == [pytest.approx((8 / 4, 4))]
+
+
+def test_it_is_at_least_that_of_the_chosen_rate() -> None:
+    """Another cell, whose rate beside is noisier, leaves the study's ratio at 1; this one is floored: 3, not 8 / 4."""
+    assert noise_of((BENT, RISING, NOTHING), (RISING, BENT, NOTHING))[0] == pytest.approx((3, 4))
+
+
+def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
+    """Chosen rates have 6 of 8 of the sum of squares, where half was expected: the others' 2 count as 6."""
+    quiet = cell_noise(np.array([[BENT, RISING, NOTHING]]))
+    assert (quiet.variance.tolist(), quiet.dof.tolist()) == ([pytest.approx((6 + 3 * 2) / 4)], [4])
+    both = noise_of((BENT, RISING, NOTHING), (BENT, 3 * RISING, NOTHING))
+    # Shares 6 of 8 and 6 of 24: half in the mean, as expected. The first is floored, the second pooled.
+    assert both == [pytest.approx((3, 4)), pytest.approx((24 / 4, 4))]
+
+
+def test_correlated_seeds_have_less_freedom() -> None:
+    assert noise_of((RISING, RISING, NOTHING)) == [pytest.approx((1, 4 / (1 + 1)))]
+    assert noise_of((RISING, RISING, RISING)) == [pytest.approx((1, 6 / (1 + 2)))]
+
+
+def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() -> None:
+    """Seeds of the first are in two modes, 10 apart, at all rates alike; those of the second in one of them."""
+    modes = np.array([10.0, 0.0, 0.0])
+    first, second = noise_of((modes, modes, modes), (RISING / 100, BENT / 100, NOTHING))
+    assert first[0] == pytest.approx(100 / 3)
+    assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
+
+
+def test_a_rate_beside_without_any_spread_tells_nothing() -> None:
+    assert noise_of((RISING, np.zeros(3), BENT)) == [pytest.approx((8 / 4, 4))]
+
+
+def test_one_seed_tells_nothing() -> None:
+    one = np.array([1.0, math.nan, math.nan])
+    assert noise_of((one, RISING, NOTHING)) == [pytest.approx((math.nan, 0), nan_ok=True)]
+    assert noise_of((RISING, one, one)) == [pytest.approx((1, 2))]
+
+
+def test_welch_by_hand() -> None:
+    """Variances 2 and 2 of two seeds each: error sqrt(1 + 1), two degrees of freedom; of any size that is read."""
+    for size in (1.0, 1e99):
+        sem, dof = welch(Noise(np.full(2, 2.0 * size**2), np.ones(2)), np.full(2, 2.0), np.array([0]), np.array([1]))
+        assert (sem[0] / size, dof[0]) == pytest.approx((math.sqrt(2), 2))
+
+
+def test_without_any_spread_there_is_no_error() -> None:
+    sem, dof = welch(Noise(np.zeros(2), np.ones(2)), np.full(2, 2.0), np.array([0]), np.array([1]))
+    assert math.isnan(sem[0])
+    assert math.isnan(dof[0])
+
+
+PAIR = np.full(2, 3.0), np.array([0]), np.array([1])
+"""Three seeds of each of two cells."""
+
+
+@pytest.mark.parametrize("size", [1e-13, 1.0, 1e13])
+def test_spread_is_seen_beside_the_size_of_the_values(size: float) -> None:
+    """Standard deviations are 0.01 of values of 1, in any unit: the error is 0.01 sqrt(2 / 3)."""
+    values = size * np.array([[[1.0, 1.01, 0.99], NOTHING, NOTHING]] * 2)
+    sem, _ = welch(cell_noise(values), *PAIR)
+    assert sem[0] / size == pytest.approx(0.01 * math.sqrt(2 / 3))
+
+
+def test_rounding_of_large_values_is_no_spread() -> None:
+    """The mean of three times 0.1 has another last bit, in a unit of 2^40, too."""
+    values = 2.0**40 * np.array([[np.full(3, 0.1), NOTHING, NOTHING]] * 2)
+    assert values[0, 0].mean() != values[0, 0, 0]
+    assert math.isnan(welch(cell_noise(values), *PAIR)[0][0])

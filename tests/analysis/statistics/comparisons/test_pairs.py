@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.report.further_tables import comparison_table
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, is_paired, seed_correlation
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+def compared(results: Path, tests: dict[tuple[str, str], Sequence[float | None]]) -> StudySummary:
+    """A record of one learning rate; None: a wanted run that was never trained."""
+    made = SyntheticRecord(results)
+    for (task, variant), values in tests.items():
+        for seed, test in enumerate(values):
+            if test is None:
+                made.want(1e-3, seed, task=task, variant=variant)
+            else:
+                made.add(1e-3, seed, [(300, 0.5, test)], task=task, variant=variant)
+    return summary_of(made.write())
+
+
+def test_variants_are_compared_over_the_whole_study(tmp_path: Path) -> None:
+    better, worse = [0.71, 0.72, 0.73], [0.60, 0.61, 0.62]
+    tests = {("mnist", "a"): better, ("mnist", "b"): worse, ("cifar10", "a"): worse, ("cifar10", "b"): worse}
+    found = comparisons(compared(tmp_path, tests)).set_index("task")
+    # Both variances 1e-4: error sqrt(2e-4 / 3) = 0.0081650 with 4 degrees of freedom, x 2.7764 = 0.022669.
+    row = found.loc["mnist"]
+    assert (row["variant"], row["other"], row["num_seeds"], row["num_other_seeds"]) == ("a", "b", 3, 3)
+    assert [row["difference"], row["low"], row["high"]] == pytest.approx([0.11, 0.087331, 0.132669], abs=1e-6)
+    assert row["effect_size"] == pytest.approx(11)  # of standard deviations of 0.01
+    assert row["superiority"] == 1.0
+    # Two pairs in the study: the smaller p twice, the other, of no difference, is 1.
+    assert found["corrected_p"].tolist() == pytest.approx([2 * row["p"], 1.0])
+    assert found["distinguishable"].tolist() == [True, False]
+    assert found.loc["cifar10", "note"] == "noise larger than the difference"
+
+
+def test_variants_are_compared_at_their_own_learning_rates(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-4, seed, [(300, 0.9, 0.30)], variant="a")
+        made.add(1e-3, seed, [(300, 0.1, 0.99)], variant="a")
+        made.add(1e-4, seed, [(300, 0.1, 0.99)], variant="b")
+        made.add(1e-3, seed, [(300, 0.9, 0.20)], variant="b")
+    found = comparisons(summary_of(made.write()))
+    assert found["difference"].tolist() == [pytest.approx(0.1)]
+
+
+def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
+    tests: dict[tuple[str, str], Sequence[float | None]] = {
+        ("mnist", "a"): [0.5, 0.6, 0.9],
+        ("mnist", "b"): [0.4, 0.5, None],
+        ("mnist", "c"): [0.4, None, None],
+        ("mnist", "d"): [None, None, None],
+        ("cifar10", "e"): [0.5, 0.5],
+        ("cifar10", "f"): [0.4, 0.4],
+    }
+    found = comparisons(compared(tmp_path, tests)).set_index(["variant", "other"])
+    assert found.loc[("a", "b"), "difference"] == pytest.approx(0.2166667)
+    assert found.loc[("a", "b"), "note"] == "two seeds: their noise is hardly known"
+    assert found.loc[("a", "c"), "note"] == "one seed: no interval, no p"
+    assert found.loc[("a", "c"), "difference"] == pytest.approx(0.2666667)
+    assert found.loc[("a", "d"), "note"] == "a variant without a value"
+    assert found.loc[("e", "f"), "note"] == "no spread between seeds: no interval, no p"
+    lost = found.loc[[("a", "c"), ("a", "d"), ("e", "f")]]
+    assert lost[["low", "high", "p", "corrected_p", "further_seeds"]].isna().all(axis=None)
+    assert not lost["distinguishable"].any()
+
+
+def test_the_report_has_what_is_drawn_at_random_the_same_each_time(tmp_path: Path) -> None:
+    values = [0.50, 0.52, 0.54, 0.51, 0.57, 0.53]  # six seeds: resamples are drawn
+    tests = {(task, v): each for task in ("mnist", "cifar10") for v, each in (("a", values), ("b", values[::-1]))}
+    compared(tmp_path, tests)
+    folder = write_report(tmp_path, "small").folder
+    files = ("report.md", "intervals.csv", "comparisons.csv", "overall.csv")
+    before = [(folder / name).read_bytes() for name in files]
+    page = before[0].decode().partition("## How sure")[2]
+    titles = ("Test accuracy with intervals", "Variants compared", "Over the tasks")
+    assert sorted(titles, key=lambda title: page.index(f"**{title}.**")) == list(titles)
+    assert [len(pd.read_csv(folder / name)) for name in files[1:]] == [4, 2, 2]
+    write_report(tmp_path, "small")
+    assert [(folder / name).read_bytes() for name in files] == before
+
+
+def test_the_table_names_its_family(tmp_path: Path) -> None:
+    tests = {("mnist", "a"): [0.71, 0.72, 0.73], ("mnist", "b"): [0.60, 0.61, 0.62], ("cifar10", "a"): [0.5]}
+    summary = compared(tmp_path, tests)
+    table = comparison_table(comparisons(summary), summary)
+    assert len(table.rows) == 1  # one variant has nothing to compare
+    assert "the one pair of the study" in table.caption
+
+
+def test_a_pair_is_equal_where_both_one_sided_tests_say_so(tmp_path: Path) -> None:
+    """Means 0.615 and 0.61, standard error 0.0081650 of 4 degrees of freedom: within 0.05 at t = 5.5, 0.01 at 0.6."""
+    summary = compared(tmp_path, {("mnist", "a"): [0.605, 0.615, 0.625], ("mnist", "b"): [0.60, 0.61, 0.62]})
+    found = {within: comparisons(replace(summary, equal_within=within)).iloc[0] for within in (0.01, 0.05)}
+    assert [bool(row["equal"]) for row in found.values()] == [False, True]
+    assert found[0.01]["further_seeds"] > 1
+    assert math.isnan(found[0.05]["further_seeds"])  # nothing is left to decide
+
+
+def test_runs_are_compared_by_seed_where_seeds_move_them_alike(tmp_path: Path) -> None:
+    """Each seed moves both variants: the differences are 0.01, 0.02 and 0.03, of mean 0.02 and deviation 0.01."""
+    values = {("mnist", "a"): [0.51, 0.62, 0.73], ("mnist", "b"): [0.50, 0.60, 0.70]}
+    summary = compared(tmp_path, values)
+    (row,) = comparisons(replace(summary, paired=True)).to_dict("records")
+    # 4.3027 (two degrees of freedom) x 0.01 / sqrt(3)
+    assert [row["difference"], row["low"], row["high"]] == pytest.approx([0.02, 0.02 - 0.024841, 0.044841], abs=1e-6)
+    assert comparisons(summary)["high"].iloc[0] > 0.2
+
+
+def test_a_comparison_by_seed_is_refused_where_seeds_do_not_move_variants_alike(tmp_path: Path) -> None:
+    values = {("mnist", "a"): [0.50, 0.51, 0.52], ("mnist", "b"): [0.61, 0.59, 0.61]}  # no correlation
+    summary = replace(compared(tmp_path, values), paired=True)
+    assert seed_correlation(summary) == pytest.approx(0.0, abs=1e-9)
+    assert not is_paired(summary)
+    assert "Not compared by seed, as was asked" in comparison_table(comparisons(summary), summary).caption
+
+
+def test_pairs_of_which_a_seed_lacks_a_run_are_not_compared_by_seed(tmp_path: Path) -> None:
+    """The seeds that both have would say that `b` is better by 0.02; the means, 0.62 and 0.585, that `a` is."""
+    values = {("mnist", "a"): [0.51, 0.62, 0.73], ("mnist", "b"): [0.52, 0.65, None], ("mnist", "c"): [0.4, 0.5, 0.6]}
+    summary = replace(compared(tmp_path, values), paired=True)
+    assert is_paired(summary)
+    found = comparisons(summary).set_index(["variant", "other"])
+    row, plain = found.loc[("a", "b")], comparisons(replace(summary, paired=False)).iloc[0]
+    ends = ["difference", "low", "high"]
+    assert row[ends].tolist() == pytest.approx(plain[ends].tolist())
+    assert row["difference"] == pytest.approx(0.62 - 0.585)
+    assert row["note"].endswith("not by seed: some have no partner")
+    assert found.loc[("a", "c"), "note"] == ""

@@ -1,0 +1,170 @@
+"""Laws of the best learning rate, on lines worked out by hand and on tables of curves."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.judge.judge import judged
+from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.analysis.record.contents import settings
+from lr_sweep.analysis.report.laws import surface_texts
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.rates.laws import fitted, laws, surfaces
+from lr_sweep.analysis.statistics.rates.optimum import optimum
+from lr_sweep.analysis.statistics.rates.peak import Curve
+from lr_sweep.analysis.statistics.selection.axes import of_contents, of_labels
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+WIDTHS = (128, 256, 512, 1024)
+MUP_ISSUE = (-8.7, -9.6, -10.7, -11.3)
+"""log2 of the optima over four widths, of issue 66 of github.com/microsoft/mup."""
+
+
+def found(optima: list[float], **further: object) -> pd.DataFrame:
+    names = [f"v{i}" for i in range(len(optima))]
+    at = np.array(optima, float)
+    known = {"optimum": at, "low": at / 1.01, "high": at * 1.01, "error": 0.001, "note": ""}
+    return pd.DataFrame({"task": "t", "model": "m", "variant": names} | known | further)
+
+
+def test_a_line_by_hand() -> None:
+    """Sizes 0, 1, 2 and optima 0, -1.2, -1.8: slope -0.9, residuals -0.1, 0.2, -0.1, squared 0.06 together.
+
+    Errors of 0.1 count as 3 degrees of freedom, so the variance is (3 x 0.01 + 0.06) / 4, with 4 of them.
+    """
+    line = fitted(np.arange(3.0)[:, None], np.array([0, -1.2, -1.8]), np.full(3, 0.1), np.array([3.0]))
+    assert line.slopes == pytest.approx(-0.9)
+    assert line.half_widths == pytest.approx(2.7764 * math.sqrt(0.09 / 4 / 2), rel=1e-4)
+    assert line.at_next == pytest.approx(-2.8)
+    assert line.half_at_next == pytest.approx(2.7764 * math.sqrt(0.09 / 4 * (1 + 1 / 3 + 4 / 2)), rel=1e-4)
+
+
+def test_errors_of_optima_are_carried_on() -> None:
+    """On a line, squared errors of 1, 4 and 9 are 3/4 of that; the slope has half of the ends' difference."""
+    line = fitted(np.arange(3.0)[:, None], np.array([0.0, -1, -2]), np.array([1.0, 2, 3]), np.array([3.0]))
+    assert line.half_widths == pytest.approx(2.7764 * math.sqrt((1 + 9) / 4 * 3 / 4), rel=1e-4)
+
+
+def test_the_public_table_is_not_mup() -> None:
+    """muP keeps the optimum where it is; the standard parametrization moves it as 1 / width."""
+    table = found([2.0**at for at in MUP_ISSUE], error=0.3 / math.sqrt(12), low=math.nan, high=math.nan)
+    (law,) = laws(table, pd.DataFrame({"width": WIDTHS})).to_dict("records")
+    assert law["slope"] == pytest.approx(-0.89)
+    assert law["low"] < -0.89 < law["high"] < 0
+    assert law["next_size"] == 2048
+    assert law["next_rate"] == pytest.approx(2.0**-12.3, rel=0.01)
+    assert law["next_low"] < law["next_rate"] < law["next_high"]
+    assert not law["note"]
+
+
+def test_what_follows_from_an_axis_is_no_axis_of_its_own() -> None:
+    axes = pd.DataFrame({"width": WIDTHS, "heads": [2, 4, 8, 16], "data": "d"})
+    assert list(laws(found([1e-2, 5e-3, 2e-3, 1e-3]), axes)["axis"]) == ["width"]
+
+
+def test_a_law_for_all_that_is_else_equal() -> None:
+    axes = pd.DataFrame({"optimizer": ["adam"] * 3 + ["sgd"] * 3, "width": [16, 32, 64] * 2})
+    optima = [4e-3, 2e-3, 1e-3, 0.1, 0.1, 0.1]
+    rows = laws(found(optima), axes)
+    assert list(rows["slope"]) == pytest.approx([-1, 0], abs=1e-9)
+    assert list(rows["note"]) == ["", "the optimum may not move"]
+
+
+def test_an_optimum_at_the_edge_gives_no_law() -> None:
+    table = found([4e-3, math.nan, 1e-3])
+    table.loc[1, "note"] = "the best learning rate is at the edge of those tried"
+    (law,) = laws(table, pd.DataFrame({"width": [16, 32, 64]})).to_dict("records")
+    assert math.isnan(law["slope"])
+    assert law["note"] == "no law can be read: at width 32 the best learning rate is at the edge of those tried"
+
+
+def test_two_sizes_are_none() -> None:
+    assert laws(found([4e-3, 2e-3]), pd.DataFrame({"width": [16, 32]})).empty
+
+
+def test_axes_of_labels() -> None:
+    cells = pd.DataFrame({"task": ["t"], "model": ["width=64"], "variant": ["adam, gamma=0.9"]})
+    assert of_labels(cells).to_dict("records") == [
+        {"task": "t", "width": 64.0, "model": "", "gamma": 0.9, "variant": "adam"}
+    ]
+
+
+def test_axes_of_contents() -> None:
+    cell = {"task": "t", "model": "m", "variant": "v"}
+    content = '{"model": {"width": 64}, "seed": 1, "learning_rate": 0.1, "trained": ["a"], "weights_checksum": "x"}'
+    wanted = pd.DataFrame([cell | {"run_id": "a", "num_steps": 500}])
+    axes = of_contents(pd.DataFrame([cell]), wanted, pd.DataFrame({"run_id": ["a"], "content": [content]}), settings)
+    assert axes.to_dict("records") == [{"width": 64, "trained": '["a"]', "num_steps": 500}]
+
+
+def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
+    """20 losses: parabolas in log2 of the rate around optima that halve as the width doubles.
+
+    Errors of log10(2) / sqrt(12), squared times 3/5; 2.5706 of the slope's are 0.26.
+    """
+    rows = ["width,lr,loss"]
+    for width in WIDTHS:
+        top = -1.0 * math.log2(width)
+        rows += [f"{width},{2.0**at},{3 + 0.02 * (at - top) ** 2}" for at in np.arange(top - 2, top + 2.5)]
+    (tmp_path / "widths.csv").write_text("\n".join(rows) + "\n")
+    report = write_judged(judged([tmp_path / "widths.csv"], Reading()).study, tmp_path / "out")
+    assert "the best learning rate falls as width^−1.00 (−1.26 to −0.74): at 2048 start at 4.9e-4" in report.text
+    assert {"laws.csv", "optima.csv", "law-0-width.png"} <= {path.name for path in report.files}
+    page = report.page.read_text()
+    assert "How the best learning rate moves" in page
+
+
+def slopes(true: float, number: int) -> Floats:
+    """Return fitted slopes and half widths, laws x 2: four sizes, 7 rates, 3 seeds, and a cliff beside the optimum."""
+    rng, rates, sizes = np.random.default_rng(0), 0.5 * np.arange(-3.0, 4), np.log10(2.0 ** np.arange(4))
+    lines = []
+    for start in rng.uniform(-0.25, 0.25, number):
+        tried = []
+        for top in start + true * (sizes - sizes.mean()):
+            away = rates - top
+            means = np.where(away > 0.8, -40, np.where(away < 0, -5, -10) * away**2)
+            values = means[:, None] + rng.standard_normal((len(rates), 3))
+            tried.append(optimum(Curve(rates, values.mean(1), values.var(1, ddof=1), np.full(len(rates), 3))))
+        line = fitted(sizes[:, None], *(np.array([each[i] for each in tried]) for i in (0, 3)), sizes[-1:])
+        lines.append((line.slopes[0], line.half_widths[0]))
+    return np.array(lines)
+
+
+@pytest.mark.parametrize(("true", "least_found"), [(0.0, 0), (-0.5, 0.3), (-1.0, 0.8)])
+def test_intervals_of_slopes_hold(true: float, least_found: float) -> None:
+    """In 95% of 200 laws, whose two standard errors are 3%. At a slope of 0 the others are false laws."""
+    slope, half_width = slopes(true, 200).T
+    assert 0.92 <= np.mean(np.abs(slope - true) <= half_width) <= 0.99
+    assert np.mean(np.abs(slope) > half_width) >= least_found
+
+
+GRID = pd.DataFrame([(batch, steps) for batch in (8, 32) for steps in (1, 10, 100)], columns=["batch", "steps"])
+
+
+def test_two_axes_at_once_by_hand() -> None:
+    """Optima on 1e-3 batch^0.5 steps^-0.25: exact. At the next sizes, 128 and 1000, it is 1e-3 x 11.31 x 0.1778."""
+    axes = GRID.assign(heads=2 * GRID["batch"], data="d")
+    (surface,) = surfaces(found(list(1e-3 * GRID["batch"] ** 0.5 * GRID["steps"] ** -0.25)), axes)
+    assert surface.axes == ("batch", "steps")
+    assert surface.fit.slopes == pytest.approx([0.5, -0.25])
+    assert surface.next_sizes == (128, 1000)
+    assert 10**surface.fit.at_next == pytest.approx(2.012e-3, rel=1e-3)
+    # Errors of 0.001, squared times 3/6; the batch's logarithms are 0.301 from their middle, six times.
+    half_width = 2.4469 * 0.001 * math.sqrt(3 / 6) / (0.30103 * math.sqrt(6))
+    assert surface.fit.half_widths[0] == pytest.approx(half_width, rel=1e-3)
+    assert surface_texts([surface])[0].startswith(
+        "the best learning rate goes as batch^0.50 (0.50 to 0.50) steps^−0.25"
+    )
+
+
+def test_axes_that_vary_together_or_at_five_points_have_no_surface() -> None:
+    assert not surfaces(found([1e-3] * 5), GRID.iloc[:5])
+    together = pd.DataFrame({"batch": [8, 8, 16, 32, 64, 64], "steps": [1, 2, 4, 8, 16, 17]})
+    assert not surfaces(found([1e-3] * 6), together)

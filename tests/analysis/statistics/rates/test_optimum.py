@@ -1,0 +1,193 @@
+"""The optimum of a curve, against parabolas whose tops are known, and how often its interval holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.rates.optimum import optima, optimum
+from lr_sweep.analysis.statistics.rates.peak import Curve
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+
+NAN = math.nan
+
+
+def curve(log_rates: Floats, means: Floats, deviation: float = 0.01, seeds: int = 3) -> Curve:
+    size = len(log_rates)
+    variances = np.full(size, deviation**2 if seeds > 1 else NAN)
+    return Curve(np.asarray(log_rates, float), np.asarray(means, float), variances, np.full(size, seeds))
+
+
+def test_the_top_of_a_parabola() -> None:
+    """Without noise, what other exponents than 2 would give is left: half of the distance between rates."""
+    x = np.arange(-4, 0.1, 0.5)
+    found = optimum(curve(x, 80 - 8 * (x + 2.3) ** 2))
+    assert found.at == pytest.approx(-2.3, abs=0.025)
+    assert found.low < -2.3 < found.high
+    assert found.high - found.low < 0.3
+    assert not found.note
+
+
+def test_two_sides_may_bend_differently() -> None:
+    x = np.arange(-4, 0.1, 0.5)
+    found = optimum(curve(x, 80 - np.where(x < -2.2, 5, 20) * (x + 2.2) ** 2))
+    assert found.at == pytest.approx(-2.2, abs=0.02)
+
+
+def test_values_at_the_edge_of_floating_point_have_an_optimum() -> None:
+    """Rounding left the misfit of a bend that explains all minus infinity."""
+    means = np.array([np.nan, np.nan, 7.37250874e-301, 7.39698613e-301, 5.33968266e-301])
+    variances = np.array([np.nan, np.nan, 0.0, np.nan, np.nan])
+    found = optimum(Curve(np.arange(-4.0, 1.0), means, variances, np.array([0, 0, 2, 1, 1])))
+    assert -2 <= found.at <= 0
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("deviation", [0.01, 0.0])
+def test_the_unit_of_the_means_moves_no_optimum(unit: float, deviation: float) -> None:
+    x = np.arange(-4, 0.1, 0.5)
+    y = 80 - np.where(x < -2.2, 5, 20) * (x + 2.2) ** 2
+    one, other = optimum(curve(x, y, deviation)), optimum(curve(x, unit * y, unit * deviation))
+    assert other[:3] == pytest.approx(one[:3], abs=0.02)
+    assert other.note == one.note
+
+
+def test_a_cliff_is_not_fitted() -> None:
+    """The rate beyond the cliff would draw a parabola to the left; it only ends the interval."""
+    x = np.arange(-4, 0.1, 0.5)
+    y = 80 - 5 * (x + 2.1) ** 2
+    found = optimum(curve(x, np.where(x > -1, 10, y)))
+    assert found.at == pytest.approx(-2.1, abs=0.05)
+    assert found.high <= -1
+
+
+@pytest.mark.parametrize(
+    ("means", "at"),
+    [
+        ([1, 3, 2], -2 + 1 / 6),  # by hand: slope 0.5, bend -1.5; the top is at 0.5 / 3
+        ([0, 1, 3, 2], -1 + 1 / 6),
+        ([2, 3, 2, 0], -2),
+    ],
+)
+def test_of_three_and_four_rates_the_parabola_through_three(means: list[float], at: float) -> None:
+    found = optimum(curve(np.arange(-3.0, -3.0 + len(means)), np.array(means)))
+    assert found.at == pytest.approx(at)
+    assert "too few" in found.note
+
+
+def test_three_rates_leave_all_between_the_worse_ones() -> None:
+    found = optimum(curve(np.arange(-3.0, 0.0), np.array([1, 3, 2])))
+    assert (found.low, found.high) == (-3, -1)
+
+
+@pytest.mark.parametrize(
+    ("means", "note"),
+    [
+        ([1, 2, 3, 4, 5], "the best learning rate is at the edge of those tried"),
+        ([NAN, 2, 3, NAN, NAN], "fewer than three learning rates with a value"),
+    ],
+)
+def test_where_there_is_none(means: list[float], note: str) -> None:
+    found = optimum(curve(np.arange(-5.0, 0.0), np.array(means)))
+    assert math.isnan(found.at)
+    assert found.note == note
+
+
+def test_a_diverged_rate_is_no_edge() -> None:
+    found = optimum(curve(np.arange(-4, -1.4, 0.5), np.array([60, 70, 76, 79, 80, NAN])))
+    assert -2.5 <= found.at <= -1.5
+    assert found.high == -1.5
+
+
+def test_one_seed_has_an_interval_only_where_a_fit_can_miss() -> None:
+    x = np.arange(-4, 0.1, 0.5)
+    found = [optimum(curve(rates, 80 - 8 * (rates + 2.3) ** 2, seeds=1)) for rates in (x, x[2:6])]
+    assert [math.isfinite(each.low) for each in found] == [True, False]
+    assert [each.error for each in found] == pytest.approx([0.5 / math.sqrt(12)] * 2)  # of a place within a step
+
+
+def test_the_error_is_a_share_of_the_longer_side() -> None:
+    x = np.arange(-4, 0.1, 0.5)
+    found = optimum(curve(x, 80 - 8 * (x + 2.3) ** 2))
+    assert x[0] < found.low < found.high < x[-1]
+    assert found.error == pytest.approx(0.24 * max(found.high - found.at, found.at - found.low))
+
+
+def _powers(left: float, right: float, exponent: float = 2) -> Callable[[Floats], Floats]:
+    return lambda away: -np.where(away < 0, left, right) * np.abs(away) ** exponent
+
+
+CURVES: dict[str, Callable[[Floats], Floats]] = {
+    "asymmetric": _powers(5, 8),
+    "steeper on one side": _powers(5, 20),
+    "cliff": lambda away: np.where(away > 0.4, -40, _powers(5, 8)(away)),
+    "pointed": _powers(8, 8, 1.5),
+    "falls ever faster": lambda away: _powers(8, 8)(away) + _powers(8, 8, 4)(away),
+    "plateau": lambda away: _powers(1, 1)(away) - 12 * np.maximum(np.abs(away) - 0.3, 0) ** 2,
+}
+
+
+def _held(shape: str, deviation: float, step: float) -> float:
+    """Return how often the interval has the optimum, at 7 rates with 3 seeds."""
+    rng, x, held = np.random.default_rng(0), step * np.arange(-3, 4), []
+    for _ in range(100):
+        top = rng.uniform(-step / 2, step / 2)
+        values = CURVES[shape](x - top)[:, None] + deviation * rng.standard_normal((len(x), 3))
+        found = optimum(Curve(x, values.mean(1), values.var(1, ddof=1), np.full(len(x), 3)))
+        held.append(found.low <= top <= found.high)
+    return float(np.mean(held))
+
+
+def test_intervals_hold() -> None:
+    """95% is the aim over all curves and grids; a plateau, whose exponents are far from 2, has less."""
+    held = pd.DataFrame(
+        [
+            (shape, _held(shape, deviation, step))
+            for shape in CURVES
+            for deviation in (0.5, 2)
+            for step in (1 / 3, 1 / 2)
+        ],
+        columns=["shape", "held"],
+    )
+    least = held.groupby("shape")["held"].min()
+    assert 0.93 <= held["held"].mean() <= 0.98
+    assert least.pop("plateau") >= 0.8
+    assert (least >= 0.9).all(), least
+
+
+def test_of_a_record(tmp_path: Path) -> None:
+    """By hand: means 0.5, 0.7, 0.6 with an SEM of 0.02, so within it from 1e-2.1 to 1e-1.8; a tenth costs 0.2."""
+    made = SyntheticRecord(tmp_path)
+    for rate, value in ((1e-3, 0.5), (1e-2, 0.7), (1e-1, 0.6)):
+        for seed, shift in enumerate((-0.02, 0.02)):
+            made.add(rate, seed, [(300, value + shift, value)])
+    (row,) = optima(summary_of(made.write())).to_dict("records")
+    assert row["optimum"] == pytest.approx(10 ** (-2 + 1 / 6))
+    assert (row["near_low"], row["near_high"]) == pytest.approx((10**-2.1, 10**-1.8))
+    assert row["cost_3x"] == pytest.approx(0.2 * math.log10(3))
+    assert row["error"] == pytest.approx(0.37 * (1 + 1 / 6))  # the interval is cut off at both ends
+    read = summary_of(tmp_path)
+    (line,) = chart_data(read, {}, orders_in(read))["panels"][0]["lines"]
+    assert line["optimum"]["rates"] == [row["low"], row["optimum"], row["high"]]  # the mark on the page's chart
+    assert line["optimum"]["text"] == "best rate 1.5e-2 (1e-3 to 1e-1)"
+
+
+def test_a_flat_curve_is_near_everywhere_and_one_seed_near_nowhere(tmp_path: Path) -> None:
+    """Two seeds: 0.5, none, 0.51 and 0.5 with an SEM of 0.02. One seed: the SEM is not known."""
+    made = SyntheticRecord(tmp_path)
+    for rate, value in ((1e-3, 0.5), (1e-1, 0.51), (1.0, 0.5)):
+        for seed, shift in enumerate((-0.02, 0.02)):
+            made.add(rate, seed, [(300, value + shift, value)], variant="two")
+        made.add(rate, 0, [(300, value, value)], variant="one")
+    made.want(1e-2, 0, variant="two")
+    two, one = optima(summary_of(made.write())).to_dict("records")
+    assert (two["near_low"], two["near_high"]) == pytest.approx((1e-3, 1.0))
+    assert math.isnan(one["near_low"])
+    assert one["cost_3x"] == pytest.approx(0.01 * math.log10(3))

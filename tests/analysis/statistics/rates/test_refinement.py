@@ -1,0 +1,69 @@
+"""The learning rates that a refinement adds to a grid."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lr_sweep.analysis.statistics.rates.further_rates import stand_ins, three_digits
+from lr_sweep.analysis.statistics.rates.refinement import LARGEST, refined_rates
+from lr_sweep.analysis.statistics.selection.observations import Observation
+
+
+def measured(values: dict[float, float | None]) -> list[Observation]:
+    return [Observation(rate, "diverged" if value is None else "measured", value) for rate, value in values.items()]
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({1e-4: 0.5, 1e-3: 0.7, 1e-2: 0.6}, [3.16e-3, 3.16e-4]),  # equal steps: the better neighbour first
+        ({1e-4: 0.6, 1e-3: 0.7, 1e-2: None}, [3.16e-4, 3.16e-3]),
+        ({1e-4: 0.6, 1e-3: 0.7, 2e-3: 0.69}, [3.16e-4, 1.41e-3]),  # the wider interval first
+        ({1e-3: 0.5, 1e-2: 0.6, 1e-1: 0.7}, [1.0, 10.0]),  # beyond the edge, in the grid's step
+        ({1e-3: 0.7, 3e-3: 0.6, 1e-2: 0.5}, [3e-4, 1e-4]),
+        ({1.0: 0.5, 4.0: 0.6, 8.0: 0.7}, [5.66]),  # no rate above 10: the interval inside is halved
+        ({1e-3: 0.7, 1e-2: 0.7, 1e-1: 0.6}, [3.16e-3, 3.16e-2]),  # of equals the inner one: no edge
+        ({1e-3: None, 1e-2: None}, [1e-4, 1e-5]),
+    ],
+)
+def test_by_hand(values: dict[float, float | None], wanted: list[float]) -> None:
+    assert refined_rates(measured(values), 2, maximise=True) == wanted
+    assert refined_rates(measured(values), 1, maximise=True) == wanted[:1]
+
+
+def test_a_loss_is_minimised() -> None:
+    values = measured({1e-4: 0.5, 1e-3: 0.4, 1e-2: 0.6})
+    assert refined_rates(values, 2, maximise=False) == [3.16e-4, 3.16e-3]
+
+
+def test_lost_runs_say_nothing() -> None:
+    lost = [Observation(rate, "lost", None) for rate in (1e-3, 1e-2, 1e-1)]
+    assert refined_rates(lost, 2, maximise=True) == []
+    assert refined_rates([*lost, Observation(1.0, "measured", 0.5)], 1, maximise=True) == [10.0]
+
+
+@given(
+    st.lists(st.integers(-60, 0), min_size=3, max_size=8, unique=True),
+    st.floats(-16, 1),
+    st.integers(1, 12),
+)
+def test_a_peak_is_enclosed_ever_more_narrowly(exponents: list[int], peak: float, num_rounds: int) -> None:
+    """Whatever the grid: rates are new, within bounds, and the best comes no further from the peak."""
+    values = {three_digits(10 ** (each / 4)): 0.0 for each in exponents}
+    values = {rate: -abs(math.log10(rate) - peak) for rate in values}
+    for _ in range(num_rounds):
+        found = refined_rates(measured(dict(values)), 2, maximise=True)
+        assert not set(found) & values.keys()
+        assert all(0 < rate <= LARGEST and rate == three_digits(rate) for rate in found)
+        best = max(values.values())
+        values |= {rate: -abs(math.log10(rate) - peak) for rate in found}
+        assert max(values.values()) >= best
+
+
+def test_stand_ins_halve_the_widest_interval() -> None:
+    assert stand_ins([1e-4, 1e-3, 1e-1], 2) == (1e-2, 3.16e-4)
+    assert stand_ins([1e-4, 1e-3], 0) == ()

@@ -1,0 +1,119 @@
+"""A run that is stopped anywhere and resumed, in a process without Ray: the same curve, the same weights."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.engine_runs import same_bits
+from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
+from lr_sweep.trainables.checkpoint import checkpoints
+from lr_sweep.trainables.worker.events import Event, Started, evaluations
+from lr_sweep.trainables.worker.session import Session
+
+NUM_STEPS = 60
+
+
+def trained(
+    run: WantedRun,
+    folder: Path,
+    report_every_s: float,
+    wall_clock: Callable[[], float] = lambda: 1e9,
+    every_s: float = 0.0,
+) -> Iterator[Event]:
+    """The events of a worker's plain engine, which saves whenever it can and reports every few steps."""
+    session = Session(cohort_here([run], Results(folder), engine="plain", every_s=every_s), wall_clock)
+    return itertools.chain.from_iterable(session.events(report_every_s))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> WantedRun:
+    folder = tmp_path_factory.mktemp("study")
+    study = write_study(folder, rates=(1e-2,), variants=("unfrozen-pretrained",), num_steps=NUM_STEPS)
+    return runs_of(study, folder / "results")[0]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run: WantedRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, torch.Tensor]]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return end_of(trained(run, folder, 1000.0), folder, run)
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+    path.write_bytes({"torn": content[:middle], "empty": b"", "flipped": flipped}[how])
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lives=st.lists(
+        st.tuples(st.integers(1, 6), st.sampled_from(["nothing", "torn", "empty", "flipped", "partial"])), max_size=5
+    )
+)
+def test_any_number_of_deaths_and_damaged_checkpoints_change_nothing(
+    run: WantedRun,
+    undisturbed: tuple[Any, dict[str, torch.Tensor]],
+    tmp_path_factory: pytest.TempPathFactory,
+    lives: list[tuple[int, str]],
+) -> None:
+    """Each life ends after so many reports, without a last save; then its newest checkpoint is damaged."""
+    folder = tmp_path_factory.mktemp("lives")
+    own = Results(folder).checkpoints(run.run_id)
+    events: list[Event] = []
+    for num_reports, harm in lives:
+        events += itertools.islice(trained(run, folder, 0.001), num_reports)
+        newest = next(iter(checkpoints(own)), None)
+        if harm == "partial":
+            own.mkdir(parents=True, exist_ok=True)
+            (own / "partial-77").write_bytes(b"half of it")
+        elif harm != "nothing" and newest is not None:
+            damage(newest, harm)
+    events += trained(run, folder, 1000.0)
+    curve, tensors = end_of(events, folder, run)
+    assert curve == undisturbed[0]
+    assert same_bits(tensors, undisturbed[1])
+    assert not list(own.glob("partial-*"))
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(run: WantedRun, tmp_path: Path) -> None:
+    list(itertools.islice(trained(run, tmp_path, 0.001), 4))
+    newest, before = checkpoints(Results(tmp_path).checkpoints(run.run_id))
+    damage(newest, "flipped")
+    started = next(trained(run, tmp_path, 0.001))
+    assert isinstance(started, Started)
+    assert started.step == int(before.name.split("-")[1]) > 0
+    assert started.damaged == (str(newest.with_name(f"damaged-{newest.name}")),)
+
+
+def test_what_is_reported_is_saved(run: WantedRun, tmp_path: Path) -> None:
+    """No checkpoint is due by the clock, but every evaluation writes one."""
+    reported = 0
+    for event in trained(run, tmp_path, 0.001, every_s=1e9):
+        reported = max([reported, *(point.step for point in evaluations(event))])
+        saved = [int(path.name.split("-")[1]) for path in checkpoints(Results(tmp_path).checkpoints(run.run_id))]
+        assert max(saved, default=0) == reported
+
+
+def test_a_clock_that_jumps_changes_nothing_but_times(
+    run: WantedRun, undisturbed: tuple[Any, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    jumps = itertools.cycle([2e9, 1e9, 5.0])
+    first = list(itertools.islice(trained(run, tmp_path, 0.001, lambda: next(jumps)), 3))
+    events = first + list(trained(run, tmp_path, 0.001, lambda: next(jumps)))
+    curve, tensors = end_of(events, tmp_path, run)
+    assert curve == undisturbed[0]
+    assert same_bits(tensors, undisturbed[1])
+    elapsed = [point.elapsed_s for event in events for point in evaluations(event)]
+    assert all(seconds >= 0 for seconds in elapsed)
+    assert events[-1].elapsed_s == max(elapsed)  # type: ignore[union-attr]

@@ -1,0 +1,208 @@
+"""What memory runs take, worked out beforehand, and what a trial may use. `plan` asks too, so torch is imported late.
+
+`stack_bytes` counts the tensors that are there when the backward pass begins, which is when most are.
+
+Shape legend: `R` runs, `S` seeds among them, `N` = batch x tokens, `T` tokens, `D` width, `H` heads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import platform
+from collections.abc import Sequence
+from functools import cache
+
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.models.parametrization import query_factor
+from lr_sweep.trainables.parts import PARTS
+from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
+
+BYTES = 4
+"""A number, float32."""
+ROWS_A_RUN = 5
+"""Values, gradients, Adam's two moments, the best model so far."""
+SAVED_A_BLOCK = 15
+"""(N, D) tensors that a block's backward pass reads: 2 residual streams, 2 normalised, q, k, v, 4 + 4 of the
+feedforward (before and inside its activation)."""
+SAVED_TRAINED = 7
+"""More of them where the block's linear layers are trained: what each reads, 1 + 1 + 1 + 4."""
+MASKS_A_BLOCK = 2
+"""(N, D) dropout masks."""
+TRANSIENT = 13
+"""(N, D) tensors of the backward pass at its widest, in the feedforward: 3 x 4, and the residual stream's."""
+LAST_BLOCK, EMBEDDING = 4, 3
+"""(N, D) tensors of the last block, which works at one position but for keys and values; and before the first block:
+two masks, and the embeddings."""
+HOLES = 1.35
+"""What activations take of a CPU's memory over what is in use: freed blocks that the allocator keeps. Measured."""
+BLOCK_TENSORS = 6
+"""(B, H, Q, T) tensors of blocked attention, of one block of Q queries and one run at a time: weights, masks, and what
+is computed of them."""
+USABLE = 0.85
+"""Part of a trial's share that is planned with; libraries' workspaces and the allocator's holes take the rest."""
+PROCESS_BYTES = 1.0e9
+"""Memory of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
+MOST_KEPT_BYTES = 2**30
+"""What a process may keep of the runs that it has trained, beside what is left of its first one."""
+
+
+def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:
+    """Return how many numbers each part of `PARTS` has, without making any of them; a weight counts with its bias."""
+    if not isinstance(size, ModelSize):
+        return _counted(size, task)
+    width = size.width
+    return {
+        "input": (task.num_token_ids or 0) * width if task.token_dim is None else _linear(task.token_dim, width),
+        "output": _linear(width, task.num_outputs),
+        "positions": max(size.positions, task.num_tokens) * width,
+        "layer_norms": (2 * size.layers + 1) * 2 * width,
+        "attention": size.layers * (_linear(width, 3 * width) + _linear(width, width)),
+        "feedforward": size.layers * (_linear(width, 4 * width) + _linear(4 * width, width)),
+        "last_attention": _linear(width, 3 * width) + _linear(width, width),
+    }
+
+
+def trained_parameters(run: Run, task: TaskShape) -> int:
+    """Return how many numbers a run trains, counted as by `part_sizes`."""
+    sizes = part_sizes(run.model, task)
+    return sum(sizes[part] for part in run.trained)
+
+
+@cache
+def _counted(size: BodySize, task: TaskShape) -> dict[str, int]:
+    import torch
+
+    from lr_sweep.trainables.models.classifier import Classifier
+    from lr_sweep.trainables.models.family import parameters_of
+
+    with torch.device("meta"):
+        parts = Classifier(size, task, Protocol()).parts()
+    numbers = {name: sum(map(torch.Tensor.numel, parameters_of(modules))) for name, modules in parts.items()}
+    return dict.fromkeys(PARTS, 0) | numbers
+
+
+def _linear(num_in: int, num_out: int) -> int:
+    return (num_in + 1) * num_out
+
+
+def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_cpu: bool) -> int:
+    """Return the bytes that a stack of runs like this one, of so many seeds, takes at its peak."""
+    sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
+    row = sum(sizes[part] for part in run.trained)
+    frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
+    bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
+    bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
+    masks = int(HOLES * mask_numbers(run, task))
+    of_a_run = ROWS_A_RUN * row + int(HOLES * activation_numbers(run, task))
+    drawn = masks if num_seeds == 1 else num_runs * masks  # runs of one seed read the same ones, else each has a copy
+    return BYTES * (num_runs * of_a_run + drawn + num_seeds * row + bodies + _attention_block(run, task))
+
+
+def _attention_block(run: Run, task: TaskShape) -> int:
+    if run.protocol.attention != "blocked":
+        return 0
+    queries = min(QUERY_BLOCK, task.num_tokens)
+    return BLOCK_TENSORS * run.protocol.batch_size * gpt2_size(run).heads * queries * task.num_tokens
+
+
+def activation_numbers(run: Run, task: TaskShape) -> float:
+    """Return how many numbers of a run's step are there when its backward pass begins, beside parameters and masks."""
+    whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
+    trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
+    # Written out, attention keeps its weights before and after dropout; torch's own and a blocked one keep none.
+    saved = SAVED_A_BLOCK + SAVED_TRAINED * trained + (query_factor(run) != 1.0)  # muP's products with queries
+    blocks = (run.model.layers - 1) * (saved * whole + 2 * _written(run, task))
+    further_read = (task.num_read - 1) / task.num_tokens  # at which the last block works, as at the one counted below
+    once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
+    return blocks + once * whole
+
+
+def mask_numbers(run: Run, task: TaskShape) -> float:
+    """Return how many numbers of dropout masks the backward pass of a run's step reads."""
+    if not run.protocol.dropout:
+        return 0
+    whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
+    return (run.model.layers - 1) * (MASKS_A_BLOCK * whole + _written(run, task))
+
+
+def _written(run: Run, task: TaskShape) -> int:
+    """Return how many attention weights a block writes out, (B, H, T, T)."""
+    if not run.protocol.dropout or run.protocol.attention in OWN_MASKS:
+        return 0
+    return run.protocol.batch_size * gpt2_size(run).heads * task.num_tokens**2
+
+
+def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool) -> int:
+    """Return how many of these runs, taken in order, fit; at least 1, which may not."""
+    for number in range(len(runs), 1, -1):
+        num_seeds = len({run.seed for run in runs[:number]})
+        if stack_bytes(runs[0], task, number, num_seeds, on_cpu=on_cpu) <= available_bytes:
+            return number
+    return 1
+
+
+def share_memory(device: str, share: float) -> float:
+    """Return the bytes a trial may plan with; on a GPU that trials share, hold this process to its part as well.
+
+    `share`: GPUs that the trial holds, at most 1, or CPUs.
+    """
+    if device == "cuda":
+        import torch
+
+        if share < 1:  # Ray only counts fractions; nothing else divides a GPU's memory
+            torch.cuda.set_per_process_memory_fraction(share)
+        return USABLE * share * torch.cuda.get_device_properties(0).total_memory
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return USABLE * physical * min(1.0, share / (os.cpu_count() or 1)) - PROCESS_BYTES
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep and reuse what it frees, where the C library is glibc.
+
+    A step frees what the next one asks for. Given back in between, every page of it is a fault, and zeroed anew: that
+    was a tenth to a sixth of the time of tiny models' evaluations. It costs no more than the process's peak.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD of malloc.h
+        mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, in bytes; glibc takes no more
+
+
+class KeptMemory:
+    """What this process keeps of the runs of a training function that it has trained, one after the other."""
+
+    def __init__(self) -> None:
+        self.num_runs, self._at_first = 0, 0
+
+    def excess(self) -> str | None:
+        """Count a run that has ended; return what is to be said if too much is kept, else None."""
+        self.num_runs += 1
+        if self.num_runs == 1:
+            give_back_memory()
+            self._at_first = resident_bytes()
+        most = self._at_first + MOST_KEPT_BYTES
+        if resident_bytes() > most:  # else it is not worth the time
+            give_back_memory()
+        if (held := resident_bytes()) <= most:
+            return None
+        return (
+            f"a worker on {platform.node()} is replaced: it holds {held / 2**30:.1f} GiB between two runs, "
+            f"{(held - self._at_first) / 2**30:.1f} more than {self.num_runs - 1} runs ago. The training function "
+            f"keeps something of each run in a library"
+        )
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    import psutil  # type: ignore[import-untyped]
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def give_back_memory() -> None:
+    """Free what nothing refers to, and, where the C library is glibc, give freed memory back to the system."""
+    gc.collect()
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
