@@ -96,7 +96,7 @@ def family_wise_error(num_studies: int, num_tasks: int, num_seeds: int, rng: np.
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the rates that docs/checks.md sums up."""
+    """Print the rates that docs/statistics.md sums up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=400, help="in each entry of a table")
     parser.add_argument("--seed", type=int, default=0)

@@ -38,7 +38,7 @@ FALSE_ACCEPT = 0.05
 """At most so many candidates without a gain are accepted, over all looks."""
 ERROR = 0.07
 """Of the two-sided test. Half of it is each side's; the rest of `FALSE_ACCEPT` is for noise that is not normal, by
-simulation (docs/checks.md)."""
+simulation (docs/statistics.md)."""
 FIRST_LOOK_ALONE = 4
 """Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes."""
 NUM_ASKED = 4
@@ -267,7 +267,7 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
     gain = f"more than {metric.amount_text(min_gain)}" if min_gain else "nothing"
     about.append(
         f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
-        f"looks up to {max_seeds} seeds (docs/checks.md)"
+        f"looks up to {max_seeds} seeds (docs/statistics.md)"
     )
     return Gate(outcome=outcome, why=why, seeds=seeds, about=about)
 

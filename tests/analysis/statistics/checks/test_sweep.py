@@ -229,7 +229,7 @@ def test_a_terminal_gets_a_part_of_many_findings() -> None:
 
 
 def test_the_docs_list_every_check() -> None:
-    page = (ROOT / "docs" / "checks.md").read_text()
+    page = (ROOT / "docs" / "statistics.md").read_text()
     source = "".join(path.read_text() for path in (ROOT / "analysis" / "statistics").rglob("*.py"))
     names = set(re.findall(r'finding(?:_of)?\(\s*(?:cell, )?"([\w-]+)"', source))
     assert len(names) == 21
