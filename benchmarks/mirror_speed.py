@@ -1,6 +1,6 @@
 """How long MLflow takes to hold a large sweep: 480 runs x 750 evaluations x 7 metrics into an empty SQLite store.
 
-Training is not part of it: the record is made up, then `mlflow sync` mirrors it, in a process of its own.
+Training is not part of it: the record is made up, then `export --mlflow` mirrors it, in a process of its own.
 `python -m benchmarks.mirror_speed`.
 """
 

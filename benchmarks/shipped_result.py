@@ -1,8 +1,8 @@
 """Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
 
-RESULTS is the results directory that the study was run into; `python -m sweep report STUDY` has written its report.
+RESULTS is the results directory that the study was run into; `lr-sweep report STUDY` has written its report.
 Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
-tables, and `python -m sweep judge runs.csv` writes the page again. One page is kept as a sample.
+tables, and `lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     chosen = parser.parse_args()
     report, folder = Paths(chosen.results).report(chosen.study), SHIPPED / chosen.study
     if not report.is_dir():
-        parser.error(f"{report} is not there: run `python -m sweep report {chosen.study}` first")
+        parser.error(f"{report} is not there: run `lr-sweep report {chosen.study}` first")
     print("\n".join(map(str, ship(report, folder))))
     if (number := sum(1 for _ in folder.iterdir())) > MOST_FILES:
         parser.error(f"{folder} has {number} files, of at most {MOST_FILES}: remove those of an earlier result")
