@@ -40,20 +40,8 @@ PAGE = ROOT / "docs" / "study-file.md"
 INTRODUCTION = """\
 # The study file
 
-A study is a question, written as a YAML file. This one asks which of two optimizers is better, at four
-learning rates with three seeds:
-
-```yaml
-study: mine
-trainable: train.py:train
-num_steps: 1000
-protocol: {evaluate_every: 100}
-variants: {adamw: {optimizer: adamw}, sgd: {optimizer: sgd}}
-learning_rates: [1e-4, 1e-3, 1e-2, 1e-1]
-seeds: 3
-```
-
-The studies of this program are in [sweep/studies](../sweep/studies/quickstart.yaml). This page lists
+A study is a question, written as a YAML file; [own training functions](own-training.md) explain one step by
+step. The studies of this program are in [sweep/studies](../sweep/studies/quickstart.yaml). This page lists
 every field. A field with `*` must be given. For the others, the value after `=` is the default, and the
 brackets have the other values that are possible. A study is YAML 1.2. Unknown keys and values of another
 type are refused. `python -m benchmarks.study_reference` writes this page.
