@@ -146,7 +146,7 @@ def check_equal(found: dict[str, Any], reference: dict[str, Any], account: str =
 
 
 def check_stopped(found: dict[str, Any], reference: dict[str, Any], sweep: Sweep, account: str) -> None:
-    """Check what docs/rates-and-seeds.md promises: a death may change when runs reach a rung, and what is decided there.
+    """Check what docs/rates-and-seeds.md promises: a death may change when runs reach a rung, and the decisions there.
 
     Numbers are those of the undisturbed runs as far as both were trained, decisions stay, and each is the rule's. Where
     all decisions are the same, so are the chosen rates.
