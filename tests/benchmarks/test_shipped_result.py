@@ -57,7 +57,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr("sys.argv", ["shipped_result", str(tmp_path), "small"])
     with pytest.raises(SystemExit):
         main()
-    assert "run `python -m sweep report small` first" in capsys.readouterr().err
+    assert "run `lr-sweep report small` first" in capsys.readouterr().err
     a_report(tmp_path)
     main()
     assert len(capsys.readouterr().out.splitlines()) == 4

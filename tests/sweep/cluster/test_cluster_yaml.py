@@ -77,8 +77,8 @@ def test_google_s_file_has_what_ray_wants_and_otherwise_that_of_aws() -> None:
 
 def test_sky_s_task_runs_a_command_of_the_program() -> None:
     task = yaml.safe_load((FILES["local"].parent / "sky.yaml").read_text())
-    program, option, module, *arguments = shlex.split(os.path.expandvars(task["run"]))
-    assert (program, option, module) == (".venv/bin/python", "-m", "sweep")
+    program, *arguments = shlex.split(os.path.expandvars(task["run"]))
+    assert program == ".venv/bin/lr-sweep"
     assert arguments_of(arguments)["data_dir"]
     assert task["setup"].endswith("make env EXTRAS=cluster\n")
 
