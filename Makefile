@@ -14,7 +14,7 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 quickstart: env  ## install, run the quickstart study, print its table (minutes on two cores, no download)
-	$(BIN)/python -m sweep run quickstart --results $(RESULTS)
+	$(BIN)/lr-sweep run quickstart --results $(RESULTS)
 
 test: env lint types test-quick  ## everything that must pass before a commit: some 10 minutes on two cores
 

@@ -38,7 +38,7 @@ def main() -> None:
         size = Size(rates=given.runs // RUNS_PER_RATE, evaluations=given.evaluations)
         make_record(results, size, np.random.default_rng(0))
         environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-        command = [sys.executable, "-m", "sweep", "mlflow", "sync", STUDY, "--results", str(results)]
+        command = [sys.executable, "-m", "sweep", "export", "--mlflow", STUDY, "--results", str(results)]
         began = time.monotonic()
         subprocess.run(command, env=environment, check=True)
         took_s, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -45,7 +45,7 @@ WAYS = {
 def pretraining_s(settings: dict[str, str], num_steps: int) -> float:
     """Pretrain in a new results directory; return the seconds of its steps and evaluations."""
     with tempfile.TemporaryDirectory() as folder:
-        run_study(STUDY.format(num_steps=num_steps), Path(folder), command="pretrain", **settings)
+        run_study(STUDY.format(num_steps=num_steps), Path(folder), "--pretrain", command="data", **settings)
         (facts,) = Path(folder).glob("results/*/*/pretraining.json")
         return float(json.loads(facts.read_text())["duration_s"])
 

@@ -1,19 +1,10 @@
-"""The program's name as the user typed it, for messages that quote a command."""
+"""The program's name, for messages that quote a command."""
 
 from __future__ import annotations
 
 import shlex
-import sys
 
-
-def _program() -> str:
-    """Return `python -m sweep` or `python -m lr_sweep.sweep` in processes started by it, else the console script."""
-    spec = sys.modules["__main__"].__spec__
-    module = spec.name.removesuffix(".__main__") if spec else ""
-    return f"python -m {module}" if module in ("sweep", "lr_sweep.sweep") else "lr-sweep"
-
-
-PROGRAM = _program()
+PROGRAM = "lr-sweep"
 
 
 def command(*words: str) -> str:

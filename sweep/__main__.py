@@ -1,4 +1,4 @@
-"""`python -m sweep` in the checkout; `lr-sweep` or `python -m lr_sweep.sweep` anywhere."""
+"""`python -m lr_sweep.sweep` is `lr-sweep`."""
 
 from lr_sweep.trainables.worker.import_path import hide_checkout
 

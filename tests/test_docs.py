@@ -79,11 +79,10 @@ def test_commands_in_the_docs_are_commands() -> None:
 
 
 def commands_in(text: str) -> list[str]:
-    """Arguments of `lr-sweep`, or `python -m sweep`, in code blocks and in running text."""
+    """Arguments of `lr-sweep` in code blocks and in running text."""
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
     running = re.sub(r"\s+", " ", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    name = "(?:lr-sweep|python -m sweep)"
-    found = re.findall(rf"{name} ([a-z][^#&'\n]+)", blocks) + re.findall(rf"`{name} ([a-z][^`]+)`", running)
+    found = re.findall(r"lr-sweep ([a-z][^#&'\n]+)", blocks) + re.findall(r"`lr-sweep ([a-z][^`]+)`", running)
     return [command.strip() for command in found]
 
 

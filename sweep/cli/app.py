@@ -16,17 +16,49 @@ from typer.core import TyperCommand, TyperGroup
 from lr_sweep.common.errors import UserError, path_problem, unknown
 from lr_sweep.common.program import PROGRAM
 
+EXAMPLE = "Example:\n  "
 F = TypeVar("F", bound=Callable[..., int | None])
 
 
+PANELS = {
+    "A study": ("run", "plan", "report", "status", "init", "stop"),
+    "Results": ("ls", "show", "ui", "verify", "export", "figure", "merge", "gc"),
+    "Tables": ("judge",),
+    "Clusters and data": ("data", "submit", "cluster"),
+}
+"""Commands as `--help` lists them, the most used ones first."""
+GONE = {
+    "job": "`cluster jobs`, `cluster logs` or `cluster stop`",
+    "mlflow": "`export --mlflow`",
+    "pretrain": "`data STUDY --pretrain`",
+}
+"""Names of commands that earlier versions had, and what replaces them."""
+
+
 class Group(TyperGroup):
-    """All commands."""
+    """Commands of one name, such as `cluster check` and `cluster jobs`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; raises UserError with the known ones for another name."""
-        if args[0] not in self.commands:
-            raise UserError(unknown("command", args[0], self.commands, self.commands))
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known:
+            replaced = f"`{name}` is gone: use {GONE[name]}" if name in GONE else None
+            raise UserError(replaced or unknown("command", name, known, known))
         return super().resolve_command(ctx, args)
+
+
+class Program(Group):
+    """All commands, in panels."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names as `--help` lists them."""
+        return [name for names in PANELS.values() for name in names]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List each panel's commands with all of their help; typer draws panels in its own markup alone."""
+        for panel, names in PANELS.items():
+            with formatter.section(panel):
+                formatter.write_dl([(name, self.commands[name].help) for name in names])
 
 
 class Command(TyperCommand):
@@ -51,16 +83,21 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """List arguments by their names alone, without typer's `<list[str]>`, and options."""
+        """List the arguments and the options."""
         for kind in ("argument", "option"):
-            rows = []
-            for param in self.get_params(ctx):
-                if param.param_type_name == kind and (record := param.get_help_record(ctx)):
-                    name = kind == "argument" and getattr(param, "metavar", None)
-                    rows.append((name or record[0], record[1]))
-            if rows:
+            if rows := self.described(ctx, kind):
                 with formatter.section(f"{kind.capitalize()}s"):
                     formatter.write_dl(rows)
+
+    def described(self, ctx: Any, kind: str) -> list[tuple[str, str]]:
+        """Return names and help of the arguments, without typer's `<list[str]>`, or of the options."""
+        params = [param for param in self.get_params(ctx) if param.param_type_name == kind]
+        records = [(param, param.get_help_record(ctx)) for param in params]
+        return [
+            (getattr(param, "metavar", None) or record[0] if kind == "argument" else record[0], record[1])
+            for param, record in records
+            if record
+        ]
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command's function; raises UserError for what the user can put right."""
@@ -74,22 +111,20 @@ class Command(TyperCommand):
 
 
 app = typer.Typer(
-    cls=Group,
-    add_completion=PROGRAM == "lr-sweep",  # a shell completes what follows the name of a program
+    cls=Program,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def command(example: str) -> Callable[[F], F]:
+def command(example: str, group: typer.Typer = app) -> Callable[[F], F]:
     """Add a function as a command: its docstring is the help, what it returns the exit code (None: 0)."""
 
     def add(function: F) -> F:
-        name, does = function.__name__.rstrip("_"), " ".join((function.__doc__ or "").split())
-        short = does[0].lower() + does[1:].rstrip(".")
-        epilog = f"\b\nexample:\n  {PROGRAM} {name} {example}"
-        return app.command(name, cls=Command, help=does, short_help=short, epilog=epilog)(function)
+        does = " ".join((function.__doc__ or "").split())
+        epilog = f"\b\n{EXAMPLE}{PROGRAM} {example}"
+        return group.command(function.__name__, cls=Command, help=does, short_help=does, epilog=epilog)(function)
 
     return add
 
@@ -110,10 +145,10 @@ def _program(
 
 
 def _let_threads_sleep() -> None:
-    """Have torch's threads spin but for a moment at the end of an operation; it is not loaded yet, and may read this.
+    """Let torch's threads spin only for a moment at the end of an operation; torch reads this when it is loaded.
 
-    By default they spin on, which makes pretraining on two of two busy cores many times as slow; asleep at once, it
-    is a fifth slower on idle ones (`benchmarks/pretraining_speed.py`).
+    By default they spin for long, which makes pretraining on two busy cores many times slower. If they sleep at once,
+    pretraining on idle cores is a fifth slower (`benchmarks/pretraining_speed.py`).
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

@@ -1,36 +1,106 @@
-"""`submit`, `job` and `cluster`: studies on a cluster, from a machine that is no part of it."""
+"""The panel "Clusters and data" of `--help`: `data`, `submit` and `cluster`; slow imports stay inside."""
 
 from __future__ import annotations
 
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from lr_sweep.common.errors import UserError
+import typer
+
+from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.program import command as program_command
 from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import command
+from lr_sweep.sweep.cli.app import Group, app, command
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, RESTARTED, STOP_WAIT_S, ClusterJobs, Job
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.study import Study
 
+Address = Annotated[str, opt.option("URL", "The address of the cluster's job server.")]
+
+cluster = typer.Typer(cls=Group, rich_markup_mode=None)
+app.add_typer(cluster, name="cluster", help="Check a cluster file, or list, follow and stop the jobs of a cluster.")
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)
 
-Address = Annotated[str, opt.option("URL", "the cluster's job server")]
+
+@command("data mnist cifar10 gpt2 --data-dir ~/data")
+def data(
+    names: Annotated[list[str], opt.argument("NAME", "Tasks, known models, or studies with all that they need.")],
+    pretrain: Annotated[
+        bool, opt.flag("Pretrain the weights for which these studies have a recipe, instead of fetching anything.")
+    ] = False,
+    results: Annotated[str, opt.option("DIR", "With --pretrain: where weights are kept.", opt.location)] = "results",
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Fetch and verify data sets and published weights ahead of time, or pretrain weights."""
+    if pretrain:
+        return _pretrain(names, results, opt.data_folder(data_dir))
+    from lr_sweep.datasets import TASKS
+    from lr_sweep.sweep.study.backbones import hub_sources
+    from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, shipped_studies
+    from lr_sweep.trainables.models.known import MODELS
+    from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
+
+    folder = opt.data_folder(data_dir)
+    for name in names:
+        if name in TASKS:
+            tasks, weights = {name: TASKS[name].Options()}, {}
+        elif known := MODELS.get(name):
+            source = WeightsSource(hub=known.hub, revision=known.revision, sha256=known.sha256, family=known.family)
+            tasks, weights = {}, {name: source}
+        elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
+            study = load_built_in_study(name)
+            tasks, weights = {task: wanted.options for task, wanted in study.data_sets.items()}, hub_sources(study)
+        else:
+            valid = [*TASKS, *MODELS]
+            listed = [*sorted(valid), *listed_studies()]
+            raise UserError(unknown("task, model or study", name, [*valid, *shipped_studies()], listed))
+        for task, options in tasks.items():
+            TASKS[task].fetch(options, folder)
+            _say(f"{task}: verified in {folder}")
+        for model, source in weights.items():
+            _say(f"{model}: verified in {find_weights(source, download=True)}")
 
 
-@command("rothermel2021-table1 --results /shared/results --data-dir /shared/data")
+def _pretrain(studies: list[str], results: str, folder: Path) -> None:
+    import torch
+
+    from lr_sweep.sweep.plan.cost import check_disk
+    from lr_sweep.sweep.results.directory import storage_problems
+    from lr_sweep.sweep.study.backbones import find_backbones, pretrain_model, to_pretrain
+    from lr_sweep.sweep.study.file import load_built_in_study
+    from lr_sweep.sweep.study.model import PretrainedHere
+
+    recorded, loaded = opt.open_results(results), [load_built_in_study(name) for name in studies]
+    recorded.prepare()
+    for study in loaded:
+        with storage_problems(recorded.root), recorded.writing(study.study):
+            backbones = find_backbones(study, recorded.pretrained, folder)
+            check_disk((), recorded, to_pretrain(study, backbones))
+            for name, backbone in backbones.items():
+                if not isinstance(study.bodies[name].pretrained, PretrainedHere):
+                    print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
+                elif backbone.here:
+                    print(f"{name}: already there: {backbone.source}")
+                else:
+                    paths = recorded.pretrained, recorded.pretraining_progress
+                    print(pretrain_model(name, study.bodies[name], *paths, torch.device("cpu"), _say, folder))
+
+
+@command("submit rothermel2021-table1 --results /shared/results --data-dir /shared/data")
 def submit(
     study: opt.Study,
-    results: Annotated[str, opt.option("DIR", "results directory, on a disk that all share, or s3://BUCKET/PREFIX")],
-    data_dir: Annotated[str, opt.option("DIR", "folder of data sets, on such a disk")],
+    results: Annotated[
+        str, opt.option("DIR", "The results directory, on a disk that all machines share, or s3://BUCKET/PREFIX.")
+    ],
+    data_dir: Annotated[str, opt.option("DIR", "The folder of data sets, on such a disk.")],
     address: Address = DEFAULT_ADDRESS,
-    no_follow: Annotated[bool, opt.flag("end once the job is accepted")] = False,
+    no_follow: Annotated[bool, opt.flag("End once the job is accepted.")] = False,
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
@@ -42,24 +112,22 @@ def submit(
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
 ) -> int:
-    """Train a study on a cluster: send the program there, and follow what it prints."""
+    """Train a study on a cluster: send the program there and follow what it prints."""
     from lr_sweep.sweep.cluster.submit import check_paths
     from lr_sweep.sweep.cluster.submit import submit as submit_study
 
     check_paths(results, data_dir)
-    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
-    part = opt.chosen_runs(only)
-    (loaded,) = opt.load_studies([study], **resources)
+    (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
     ClusterJobs(address)  # refuses one that does not answer before the plan is printed
-    print(plan_elsewhere(loaded, results, Path(data_dir), part))
+    print(plan_elsewhere(loaded, results, Path(data_dir), only or {}))
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--priority", str(priority)]
-    options += ["--only", only_text(part)] if part else []
+    options += ["--only", only_text(only)] if only else []
     flags = {"--replace": replace, "--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
     job = submit_study(loaded, results, data_dir, address, options=options, say=_say)
     _say(f"{job.name} was accepted")
-    return 0 if no_follow else _follow(address, job)
+    return 0 if no_follow else _follow(ClusterJobs(address), job)
 
 
 def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
@@ -87,40 +155,60 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL
     )
 
 
-@command("logs rothermel2021-table1")
-def job(
-    action: Annotated[
-        Literal["status", "logs", "stop"], opt.argument(None, "what to do with the newest job of the study")
-    ],
-    study: Annotated[str | None, opt.argument("STUDY", f"{opt.STUDY_HELP}; `status` without one lists all")] = None,
-    address: Address = DEFAULT_ADDRESS,
-) -> int:
-    """`job status` lists submitted studies, `job logs` follows one, `job stop` makes it save and end."""
-    cluster = ClusterJobs(address)
-    if action == "status":
-        return _status(cluster, study and _study_name(study))
-    if study is None:
-        raise UserError(f"`job {action}` needs a STUDY; `{program_command('job', 'status')}` lists them.")
-    newest = cluster.newest(_study_name(study))
-    return _stop(cluster, newest) if action == "stop" else _follow(address, newest)
-
-
-@command("check cluster.yaml")
-def cluster(
-    action: Annotated[Literal["check"], opt.argument(None, "the only action")],
-    file: Annotated[Path, opt.argument("FILE", "the file that `ray up` is to be given", opt.local_path)],
-) -> int:
-    """`cluster check` names the mistakes in a cluster file before `ray up` starts machines; exit code 1 if any."""
+@command("cluster check cluster.yaml", cluster)
+def check(file: Annotated[Path, opt.argument("FILE", "The file for `ray up`.", opt.local_path)]) -> int:
+    """Name the mistakes in a cluster file before `ray up` starts machines; the exit code is 1 if there are any."""
     from lr_sweep.sweep.cluster.check import problems_in
 
     problems = problems_in(file)
     for problem in problems:
         _say(f"problem: {problem}")
-    if problems:
-        _say(f"{file}: {counted(len(problems), 'problem')}")
-        return 1
-    _say(f"{file}: no problem in what can be checked here; `ray up {file}` shows the rest")
-    return 0
+    rest = f"no problem in what can be checked here; `ray up {file}` shows the rest"
+    _say(f"{file}: {counted(len(problems), 'problem') if problems else rest}")
+    return int(bool(problems))
+
+
+@command("cluster jobs", cluster)
+def jobs(
+    study: Annotated[str | None, opt.argument("STUDY", f"{opt.STUDY_HELP} By default all studies.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """List the submitted studies, or the newest job of one, and count the machines."""
+    server = ClusterJobs(address)
+    listed = server.jobs() if study is None else [server.newest(_study_name(study))]
+    newest = {job.study: job for job in listed}
+    shown = [job for job in listed if job.active or (job.status == "FAILED" and job is newest[job.study])]
+    logs = {job.name: server.log(job.name) for job in shown}
+    if listed:
+        rows = [(job.name, job.status.lower(), _took(job), job.results) for job in listed]
+        print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
+    else:
+        _say(f"no study was submitted to the cluster at {server.address}")
+    for name, log in logs.items():
+        lines = log.strip().splitlines() or ["nothing printed yet"]
+        restarts = [line for line in lines[:-1] if RESTARTED in line]
+        print("\n".join(f"{name}: {line}" for line in [*restarts[-1:], lines[-1]]))
+    print(machines_there(server.machines(), most_machines_in(logs.values())))
+
+
+@command("cluster logs rothermel2021-table1", cluster)
+def logs(study: opt.Study, address: Address = DEFAULT_ADDRESS) -> int:
+    """Follow what the newest job of a study prints; Ctrl-C leaves the job running."""
+    server = ClusterJobs(address)
+    return _follow(server, server.newest(_study_name(study)))
+
+
+@command("cluster stop rothermel2021-table1", cluster)
+def stop(study: opt.Study, address: Address = DEFAULT_ADDRESS) -> int:
+    """Stop the newest job of a study; it saves its runs first."""
+    server = ClusterJobs(address)
+    job = server.newest(_study_name(study))
+    if not job.active:
+        _say(f"{job.name} has ended already ({job.status.lower()})")
+        return 0
+    server.stop(job.name)
+    _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
+    return 0 if _ended(server.follow(job.name, _write, _say)) == 130 else 1
 
 
 def _study_name(name_or_path: str) -> str:
@@ -131,48 +219,19 @@ def _study_name(name_or_path: str) -> str:
     return load_study(path).study if path.suffix in (".yaml", ".yml") else name_or_path
 
 
-def _status(cluster: ClusterJobs, study: str | None) -> int:
-    """Print the jobs, or the newest of a study, the last line of each that runs or failed, and the machines."""
-    jobs = cluster.jobs() if study is None else [cluster.newest(study)]
-    newest = {job.study: job for job in jobs}
-    shown = [job for job in jobs if job.active or (job.status == "FAILED" and job is newest[job.study])]
-    logs = {job.name: cluster.log(job.name) for job in shown}
-    if jobs:
-        rows = [(job.name, job.status.lower(), _took(job), job.results) for job in jobs]
-        print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
-    else:
-        _say(f"no study was submitted to the cluster at {cluster.address}")
-    for name, log in logs.items():
-        lines = log.strip().splitlines() or ["nothing printed yet"]
-        restarts = [line for line in lines[:-1] if RESTARTED in line]
-        print("\n".join(f"{name}: {line}" for line in [*restarts[-1:], lines[-1]]))
-    print(machines_there(cluster.machines(), most_machines_in(logs.values())))
-    return 0
-
-
 def _took(job: Job) -> str:
     return duration((job.ended_s or time.time()) - job.started_s)
 
 
-def _follow(address: str, job: Job) -> int:
+def _follow(server: ClusterJobs, job: Job) -> int:
     """Print what a job prints until it ends; Ctrl-C leaves the job running."""
-    again = program_command("job", "logs", job.study, "--address", address)
+    again = program_command("cluster", "logs", job.study, "--address", server.address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
-        return _ended(ClusterJobs(address).follow(job.name, _write, _say))
+        return _ended(server.follow(job.name, _write, _say))
     except KeyboardInterrupt:
         _say(f"\nnot followed any more; {job.name} is still running. Follow it again: {again}")
         return 0
-
-
-def _stop(cluster: ClusterJobs, job: Job) -> int:
-    """Stop a job, which saves its runs, and wait for its end."""
-    if not job.active:
-        _say(f"{job.name} has ended already ({job.status.lower()})")
-        return 0
-    cluster.stop(job.name)
-    _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
-    return 0 if _ended(cluster.follow(job.name, _write, _say)) == 130 else 1
 
 
 def _ended(job: Job) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 from lr_sweep.sweep.study.only import Only as OnlyRuns
+from lr_sweep.sweep.study.only import parse_only
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.results.directory import Results as Directory
@@ -93,31 +93,47 @@ def not_together(**given: object) -> None:
         raise UserError(f"{' and '.join(names)} exclude each other: leave one of them out")
 
 
-STUDY_HELP = "a shipped study's name or the path of a .yaml file"
-RESULTS_HELP = "results directory, or s3://BUCKET/PREFIX (docs/storage.md)"
-DATA_HELP = "folder of data sets; default: $SWEEP_DATA_DIR, else lr-sweep/data in your cache folder"
-ONLY_HELP = "a part of the study's runs: variant=frozen-random,learning_rate=1e-3; values of an axis are alternatives"
+STUDY_HELP = "The name of a shipped study, or the path of a .yaml file."
+RESULTS_HELP = "The results directory, or s3://BUCKET/PREFIX (docs/storage.md)."
 
 Study = Annotated[str, argument("STUDY", STUDY_HELP)]
 Studies = Annotated[list[str], argument("STUDY", STUDY_HELP)]
 SomeStudies = list[str] | None
 Results = Annotated[str, option("DIR", RESULTS_HELP, location)]
-DataDir = Annotated[Path | None, option("DIR", DATA_HELP, local_path)]
-Out = Annotated[Path, option("FOLDER", "where files are written", local_path)]
-Run = Annotated[str, argument("RUN", "its id, or at least 4 of its first letters; `ls` lists them")]
-Json = Annotated[bool, flag("print JSON instead, as docs/gate.md describes it")]
-Strict = Annotated[bool, flag("exit with code 1 if a report's checks find a problem")]
+DataDir = Annotated[
+    Path | None,
+    option(
+        "DIR",
+        "The folder of data sets; by default $SWEEP_DATA_DIR, else lr-sweep/data in your cache folder.",
+        local_path,
+    ),
+]
+Run = Annotated[str, argument("RUN", "The run's id, or at least its first 4 letters; `ls` lists all ids.")]
+Json = Annotated[bool, flag("Print JSON, as docs/gate.md describes it.")]
+Strict = Annotated[bool, flag("Exit with code 1 if a report's checks find a problem.")]
 
-CpusPerTrial = Annotated[int | None, number("default: the study's")]
-GpusPerTrial = Annotated[float | None, option("G", "default: the study's; a fraction shares a GPU", float)]
-RunsPerTrial = Annotated[int | None, number("default: the study's")]
-Priority = Annotated[int, number("a sweep with 2 gets twice as many trials at once as one with 1")]
-Only = Annotated[str | None, option("AXIS=VALUE,...", ONLY_HELP)]
-Replace = Annotated[bool, flag("train a changed study though it no longer wants runs that are recorded; default: ask")]
-RetryFailed = Annotated[bool, flag("train failed runs again, and stopped ones further")]
-MaxAttempts = Annotated[int, number("with --retry-failed: skip runs that were started N times")]
+CpusPerTrial = Annotated[int | None, number("CPUs of a trial, instead of the study's number.")]
+GpusPerTrial = Annotated[
+    float | None, option("G", "GPUs of a trial, instead of the study's number; a fraction shares a GPU.", float)
+]
+RunsPerTrial = Annotated[int | None, number("Runs that a trial trains, instead of the study's number.")]
+Priority = Annotated[int, number("A sweep with priority 2 gets twice as many trials at once as one with 1.")]
+Only = Annotated[
+    OnlyRuns | None,
+    option(
+        "AXIS=VALUE,...",
+        "Take a part of the study's runs: variant=frozen-random,learning_rate=1e-3. Several values of an axis are "
+        "alternatives.",
+        parse_only,
+    ),
+]
+Replace = Annotated[
+    bool, flag("Train a changed study although it no longer wants some recorded runs; by default `run` asks.")
+]
+RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
+MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
 CheckpointEveryS = Annotated[
-    float, option("S", "seconds between checkpoints", partial(above_zero, what="a number of seconds"))
+    float, option("S", "Seconds between two checkpoints.", partial(above_zero, what="a number of seconds"))
 ]
 
 
@@ -166,18 +182,19 @@ def data_folder(given: Path | None) -> Path:
         raise UserError(f"{given or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
 
 
-def chosen_runs(only: str | None) -> OnlyRuns:
-    """Read `--only`."""
-    return ALL_RUNS if only is None else parse_only(only)
-
-
-def load_studies(names: list[str], **resources: float | None) -> list[LoadedStudy]:
+def load_studies(
+    names: list[str],
+    cpus_per_trial: int | None = None,
+    gpus_per_trial: float | None = None,
+    runs_per_trial: int | None = None,
+) -> list[LoadedStudy]:
     """Load all studies before anything is done for the first, with the resources given on the command line."""
     from pydantic import ValidationError
 
     from lr_sweep.sweep.study.file import load_study
     from lr_sweep.sweep.study.resources import Resources
 
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     given = {name: value for name, value in resources.items() if value is not None}
     studies = [load_study(name) for name in names]
     try:

@@ -14,10 +14,13 @@ import typer
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import lead_nowhere
 from lr_sweep.common.program import PROGRAM
-from lr_sweep.sweep.cli import init_command, streams, study_commands  # noqa: F401 - the order of `--help`
-
-# isort: split
-from lr_sweep.sweep.cli import cluster_commands, report_commands, results_commands  # noqa: F401
+from lr_sweep.sweep.cli import (  # noqa: F401 - their commands
+    cluster_commands,
+    judge_command,
+    results_commands,
+    streams,
+    study_commands,
+)
 from lr_sweep.sweep.cli.app import app
 
 

@@ -1,49 +1,30 @@
-"""Commands that look into a results directory or maintain it; they import what takes a moment."""
+"""The panel "Results" of `--help`: commands about a results directory; slow imports stay inside."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
 
-
-@command("0f3a")
-def stop(run: opt.Run, results: opt.Results = "results") -> None:
-    """End one run of a sweep that is running; the others train on, and `run --retry-failed` trains it further."""
-    from lr_sweep.sweep.inspection.stop import request_stop
-
-    print(request_stop(opt.open_directory(results, "stop"), run))
+if TYPE_CHECKING:
+    from lr_sweep.sweep.results.directory import Results
 
 
-@command("quickstart")
-def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Json = False) -> None:
-    """Print the progress of a study, while it runs or after a crash."""
-    from lr_sweep.sweep.inspection.status import status_json, status_text
-
-    recorded = opt.open_results(results, curves=False)
-    recorded.check()
-    names = opt.study_names(studies, recorded)
-    if json:
-        return streams.print_json({"studies": [status_json(recorded, study) for study in names]})
-    for study in names:
-        print(status_text(recorded, study))
-
-
-@command("quickstart")
+@command("ls quickstart")
 def ls(
     studies: Annotated[
-        opt.SomeStudies, opt.argument("STUDY", "only these studies and their runs, in their order")
+        opt.SomeStudies, opt.argument("STUDY", "List only these studies and their runs, in this order.")
     ] = None,
     results: opt.Results = "results",
     json: opt.Json = False,
 ) -> None:
-    """List the studies of a results directory, and every run that has started or ended, with its accuracies at the
-    step of the highest validation accuracy.
+    """List the studies of a results directory, and each run that has started or ended, with its values at the step of
+    the best validation value.
     """
     from lr_sweep.sweep.inspection.ls import listing, listing_json
 
@@ -54,14 +35,14 @@ def ls(
     print(listing(recorded, names))
 
 
-@command("0f3a --log")
+@command("show 0f3a --log")
 def show(
     run: opt.Run,
-    log: Annotated[bool, opt.flag("its log instead: starts, evaluations, what a function printed, failures")] = False,
+    log: Annotated[bool, opt.flag("Print its log: starts, evaluations, what a function printed, failures.")] = False,
     results: opt.Results = "results",
     json: opt.Json = False,
 ) -> None:
-    """Print everything about a run: what defines it, how it ended, what it cost, its files and its curve."""
+    """Show everything about a run: what defines it, how it ended, what it cost, its files and its curve."""
     from lr_sweep.sweep.inspection.show import log_text, run_json, run_text
 
     opt.not_together(log=log, json=json)
@@ -71,97 +52,62 @@ def show(
     print(text(opt.open_results(results), run))
 
 
-@command("coordinates law-width-mup --out figures")
-def figure(
-    kind: Annotated[
-        Literal["attention", "deviations", "coordinates"],
-        opt.argument(
-            None,
-            "attention: what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5). deviations: of pretrained "
-            "weights, by layer (Lu et al. 2021, figure 6). coordinates: how activations grow with the width over a "
-            "study's first steps (Yang et al. 2022, section D.1); where they do, the best learning rate moves with it",
-        ),
-    ],
-    target: Annotated[
-        str,
-        opt.argument(
-            "RUN|STUDY|FOLDER", "a run for attention, a study, or a folder of weights for deviations", opt.location
-        ),
-    ],
-    results: opt.Results = "results",
-    data_dir: opt.DataDir = None,
-    out: opt.Out = Path(),
-    examples: Annotated[int | None, opt.number("attention: how many test examples; default: 1")] = None,
-    layer: Annotated[int | None, opt.number("attention: from 0, the default", partial(opt.whole, least=0))] = None,
-    model: Annotated[
-        str | None, opt.option("NAME", "deviations: which model of the study; default: the only one with weights")
+@command("ui --cluster cluster.yaml")
+def ui(
+    results: Annotated[str | None, opt.option("DIR", f"{opt.RESULTS_HELP} By default ./results.", opt.location)] = None,
+    cluster: Annotated[
+        Path | None,
+        opt.option("FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path),
     ] = None,
-    rate: Annotated[
-        float | None,
-        opt.option(
-            "RATE", "coordinates: default: the study's middle one", partial(opt.above_zero, what="a learning rate")
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None, opt.number("coordinates: gradient steps; default: 5", partial(opt.whole, most=1000))
-    ] = None,
-) -> None:
-    """Draw what is inside trained or pretrained models, as a figure and its numbers."""
-    from lr_sweep.sweep.inspection.figures import Target, draw
+    port: Annotated[
+        int, opt.number("The port of the pages, on this machine's loopback address.", partial(opt.whole, most=65_535))
+    ] = 5000,
+) -> int:
+    """Serve a live page of a results directory and MLflow's pages, or open the MLflow and Ray pages of a cluster."""
+    from lr_sweep.sweep.terminal import end_by_signals
 
-    recorded = (
-        opt.open_directory(results, "figure attention")
-        if kind == "attention"
-        else opt.open_results(results, weights=True)
-    )
-    options = {"examples": examples, "layer": layer, "model": model, "rate": rate, "steps": steps}
-    for line in draw(kind, Target(target, recorded, opt.data_folder(data_dir), out), **options):
-        print(line)
+    opt.not_together(results=results, cluster=cluster)
+    end_by_signals()
+    if cluster is None:
+        return _serve_here(opt.open_results(results or "results"), port)
+    from lr_sweep.sweep.cluster.tunnels import open_tunnels
+
+    return open_tunnels(cluster, port)
 
 
-@command("curves.csv quickstart --csv")
-def export(
-    target: Annotated[
-        Path, opt.argument("TARGET", "the file or folder to make; `export` replaces none", opt.local_path)
-    ],
-    studies: Annotated[opt.SomeStudies, opt.argument("STUDY", "studies by name; default: all")] = None,
-    csv: Annotated[bool, opt.flag("write every evaluation into a CSV file, for `judge`, pandas or W&B")] = False,
-    tensorboard: Annotated[bool, opt.flag("write event files into a folder, one a run, for TensorBoard")] = False,
-    results: opt.Results = "results",
-) -> None:
-    """Write the curves of studies for other programs; `merge` takes a results directory as it is."""
-    from lr_sweep.sweep.inspection.export import write_csv, write_tensorboard
+def _serve_here(results: Results, port: int) -> int:
+    import secrets
+    from contextlib import suppress
 
-    opt.not_together(csv=csv, tensorboard=tensorboard)
-    if not (csv or tensorboard):
-        raise UserError("got no format to export to: give --csv or --tensorboard")
-    write = write_csv if csv else write_tensorboard
-    print(write(opt.open_results(results), studies or [], target))
+    from lr_sweep.analysis.record.read import check_format
+    from lr_sweep.common.network import check_listening
+    from lr_sweep.sweep.live.guard import LOOPBACK, link
+    from lr_sweep.sweep.live.server import serve
+    from lr_sweep.sweep.live.state import Live
+    from lr_sweep.sweep.mirror.pages import mlflow_pages
 
-
-@command("from-the-cluster --results results")
-def merge(
-    other: Annotated[str, opt.argument("DIR", "another results directory, or s3://BUCKET/PREFIX", opt.location)],
-    results: opt.Results = "results",
-) -> None:
-    """Merge another results directory into this one by run id; if anything contradicts, nothing is changed."""
-    from lr_sweep.sweep.inspection.merge import merge_results
-
-    print(merge_results(other, opt.open_directory(results, "merge")))
+    check_format(results.root)
+    token, say = secrets.token_hex(16), partial(print, flush=True)
+    check_listening(LOOPBACK, port, "another program may have it: choose another with --port")
+    with mlflow_pages(results.root, say, f"http://{LOOPBACK}:{port}") as pages, suppress(KeyboardInterrupt):
+        say(f"live page  {link(port, token)}")
+        say("Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both.")
+        serve(Live(results), port, token, pages)
+    return 0
 
 
-@command("--results results")
+@command("verify --results results")
 def verify(
     studies: Annotated[
         opt.SomeStudies,
         opt.argument(
-            "STUDY", "train a few steps of the training functions of these, too: do they repeat, and resume exactly?"
+            "STUDY", "Also train a few steps of these studies' training functions: do they repeat, and resume exactly?"
         ),
     ] = None,
     results: opt.Results = "results",
     data_dir: opt.DataDir = None,
 ) -> int:
-    """Check every file of a results directory, also during a sweep; exit code 1 if something is wrong."""
+    """Check every file of a results directory, also during a sweep; the exit code is 1 if something is wrong."""
     from lr_sweep.sweep.inspection.verify import verify as verify_all
     from lr_sweep.sweep.store.results import fetched
 
@@ -176,14 +122,115 @@ def verify(
     return 1 if problems else 0
 
 
-@command("--only leftovers --only checkpoints")
+@command("export curves.csv quickstart --csv")
+def export(
+    names: Annotated[
+        list[str] | None,
+        opt.argument(
+            "[TARGET] STUDY",
+            "The file or folder to make, which must not exist yet, then studies; by default all. With --mlflow, only "
+            "studies.",
+            opt.location,
+        ),
+    ] = None,
+    csv: Annotated[bool, opt.flag("Write every evaluation into a CSV file, for `judge`, pandas or W&B.")] = False,
+    tensorboard: Annotated[bool, opt.flag("Write an event file for each run into a folder, for TensorBoard.")] = False,
+    mlflow: Annotated[
+        bool, opt.flag("Rebuild MLflow at $MLFLOW_TRACKING_URI, by default the database in the results directory.")
+    ] = False,
+    results: opt.Results = "results",
+) -> None:
+    """Write the curves of studies for other programs, or rebuild MLflow from the record."""
+    from lr_sweep.sweep.inspection.export import write_csv, write_tensorboard
+    from lr_sweep.sweep.mirror.sync import sync
+
+    opt.not_together(csv=csv, tensorboard=tensorboard, mlflow=mlflow)
+    recorded, given = opt.open_results(results), names or []
+    if mlflow:
+        recorded.check()
+        print(sync(recorded, opt.study_names(given, recorded)))
+        return
+    if not (csv or tensorboard):
+        raise UserError("got no format to export to: give --csv, --tensorboard or --mlflow")
+    if not given:
+        raise UserError("missing: TARGET, the file or folder to make")
+    target, *studies = given
+    write = write_csv if csv else write_tensorboard
+    print(write(recorded, studies, Path(target).expanduser()))
+
+
+@command("figure coordinates law-width-mup --out figures")
+def figure(
+    kind: Annotated[
+        Literal["attention", "deviations", "coordinates"],
+        opt.argument(
+            None,
+            "attention: what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5). deviations: the standard "
+            "deviations of pretrained weights by layer (Lu et al. 2021, figure 6). coordinates: how activations grow "
+            "with the width over a study's first steps (Yang et al. 2022, section D.1); where they grow, the best "
+            "learning rate moves with the width.",
+        ),
+    ],
+    target: Annotated[
+        str,
+        opt.argument(
+            "RUN|STUDY|FOLDER",
+            "A run for attention, else a study, or weights for deviations.",
+            opt.location,
+        ),
+    ],
+    results: opt.Results = "results",
+    data_dir: opt.DataDir = None,
+    out: Annotated[Path, opt.option("FOLDER", "The folder where the files are written.", opt.local_path)] = Path(),
+    examples: Annotated[int | None, opt.number("attention: the number of test examples; by default 1.")] = None,
+    layer: Annotated[int | None, opt.number("attention: the layer; by default 0.", partial(opt.whole, least=0))] = None,
+    model: Annotated[
+        str | None, opt.option("NAME", "deviations: the study's model; by default the only one with weights.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        opt.option(
+            "RATE",
+            "coordinates: by default the middle rate of the study.",
+            partial(opt.above_zero, what="a learning rate"),
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, opt.number("coordinates: gradient steps; by default 5.", partial(opt.whole, most=1000))
+    ] = None,
+) -> None:
+    """Draw what is inside trained or pretrained models, and write the numbers of the figure."""
+    from lr_sweep.sweep.inspection.figures import Target, draw
+
+    recorded = (
+        opt.open_directory(results, "figure attention")
+        if kind == "attention"
+        else opt.open_results(results, weights=True)
+    )
+    options = {"examples": examples, "layer": layer, "model": model, "rate": rate, "steps": steps}
+    for line in draw(kind, Target(target, recorded, opt.data_folder(data_dir), out), **options):
+        print(line)
+
+
+@command("merge from-the-cluster --results results")
+def merge(
+    other: Annotated[str, opt.argument("DIR", "Another results directory, or s3://BUCKET/PREFIX.", opt.location)],
+    results: opt.Results = "results",
+) -> None:
+    """Merge another results directory into this one, by run id; if anything contradicts, nothing is changed."""
+    from lr_sweep.sweep.inspection.merge import merge_results
+
+    print(merge_results(other, opt.open_directory(results, "merge")))
+
+
+@command("gc --only leftovers --only checkpoints")
 def gc(
-    yes: Annotated[bool, opt.flag("remove it all without asking")] = False,
+    yes: Annotated[bool, opt.flag("Remove all that is listed without asking.")] = False,
     only: Annotated[
         list[str] | None,
         opt.option(
             "KIND",
-            "leftovers, scratch, checkpoints or unwanted (runs that no study wants); repeatable; default: all",
+            "leftovers, scratch, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
             partial(opt.one_of, names=("leftovers", "scratch", "checkpoints", "unwanted")),
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""`plan`, `run`, `pretrain` and `data`. They import what takes a moment."""
+"""The panel "A study" of `--help`: `run`, `plan`, `report`, `status`, `init` and `stop`; slow imports stay inside."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_bytes
+from lr_sweep.common.program import PROGRAM
 from lr_sweep.common.program import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from lr_sweep.sweep.live.beside import Page
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
+    from lr_sweep.sweep.tune.run_study import Outcome
 
 CUT_SHORT = (
     "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
@@ -26,11 +29,107 @@ CUT_SHORT = (
     "directory). What is recorded is intact; the same command resumes."
 )
 """Printed when `run` ends without a message."""
+STARTERS = Path(__file__).parents[1] / "starters"
+"""The folders of files that `init` writes."""
 
 _say = partial(print, flush=True)
 
 
-@command("rothermel2021-table1 --measure")
+@command("run rothermel2021-table1 --data-dir ~/data --cpus 2")
+def run(
+    studies: opt.Studies,
+    results: opt.Results = "results",
+    data_dir: opt.DataDir = None,
+    address: Annotated[
+        str | None,
+        opt.option("ADDRESS", "Train on a running Ray cluster (`auto`, HOST:PORT); by default Ray is started here."),
+    ] = None,
+    cpus: Annotated[int | None, opt.number("CPUs that a Ray started here may use; by default all.")] = None,
+    force: Annotated[bool, opt.flag("Let --cpus be more than this machine has.")] = False,
+    cpus_per_trial: opt.CpusPerTrial = None,
+    gpus_per_trial: opt.GpusPerTrial = None,
+    runs_per_trial: opt.RunsPerTrial = None,
+    priority: opt.Priority = 1,
+    only: opt.Only = None,
+    replace: opt.Replace = False,
+    retry_failed: opt.RetryFailed = False,
+    max_attempts: opt.MaxAttempts = 10,
+    checkpoint_every_s: opt.CheckpointEveryS = 60.0,
+    strict: opt.Strict = False,
+    ui: Annotated[bool, opt.flag("Serve the live page meanwhile, and afterwards until Ctrl-C.")] = False,
+) -> int:
+    """Train the runs that the record lacks, then write the report; after a crash, the same command resumes."""
+    from lr_sweep.sweep.plan.placement import Placement
+    from lr_sweep.sweep.store.results import PATIENCE_S, results_here
+    from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
+    from lr_sweep.sweep.tune.options import Options
+    from lr_sweep.sweep.tune.run_study import run_study
+
+    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
+        try:
+            recorded, code = results_here(results, patience_s=PATIENCE_S), 0
+            loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
+            page = stack.enter_context(_page(recorded)) if ui else None
+            for study in loaded:
+                placement = Placement(
+                    resources=study.resources, address=address, cpus=cpus, force=force, priority=priority
+                )
+                options = Options(
+                    results=recorded,
+                    data_dir=opt.data_folder(data_dir),
+                    placement=placement,
+                    max_attempts=max_attempts if retry_failed else 0,
+                    checkpoint_every_s=checkpoint_every_s,
+                    only=only or {},
+                    replace=partial(_may_replace, replace),
+                )
+                outcome = run_study(study, options, _say)
+                _print_report(outcome, recorded)
+                if outcome.stopped:
+                    return STOPPED
+                if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
+                    code = 1
+            if page is not None:
+                _say("the live page stays until Ctrl-C")
+                with suppress(KeyboardInterrupt):
+                    page.wait()
+            return code
+        except KeyboardInterrupt:
+            print("stopped; the same command resumes", file=sys.stderr)
+            return STOPPED
+
+
+def _print_report(outcome: Outcome, recorded: Results) -> None:
+    if outcome.report is None:
+        return
+    print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
+    if recorded.uri is not None:
+        print(f"store      {recorded.uri}")
+    print(f"MLflow     {program_command('ui', '--results', recorded.location)}")
+
+
+@contextmanager
+def _page(results: Results) -> Iterator[Page]:
+    from lr_sweep.sweep.live.beside import page_beside
+
+    results.prepare()
+    with page_beside(results) as (page, link):
+        _say(f"live page  {link}")
+        yield page
+
+
+def _may_replace(replace: bool, line: str) -> bool:
+    """Print which recorded runs would no longer be wanted, and ask, unless `--replace` was given."""
+    from lr_sweep.sweep.tune.options import ANOTHER_NAME
+
+    if replace:
+        _say(line)
+        return True
+    again = f"to replace what it wanted, give --replace: `{program_command(*sys.argv[1:], '--replace')}`"
+    return streams.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
+
+
+@command("plan rothermel2021-table1 --measure")
 def plan(
     studies: opt.Studies,
     results: opt.Results = "results",
@@ -38,33 +137,34 @@ def plan(
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
-    cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine")] = None,
-    gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine")] = None,
+    cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine.")] = None,
+    gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
     price: Annotated[
         float | None,
         opt.option(
-            "PER_HOUR", "of an hour of a device: prints what runs cost", partial(opt.above_zero, what="a price")
+            "PER_HOUR",
+            "Print what the runs cost if an hour of a device has this price.",
+            partial(opt.above_zero, what="a price"),
         ),
     ] = None,
     only: opt.Only = None,
-    measure: Annotated[bool, opt.flag("time a few steps of each cell here first, and keep the timings")] = False,
-    ids: Annotated[bool, opt.flag("list every run with its id and state")] = False,
-    suggest: Annotated[bool, opt.flag("print a grid for each cell, by the laws of recorded studies")] = False,
+    measure: Annotated[bool, opt.flag("Time a few steps of each cell here first, and keep the timings.")] = False,
+    ids: Annotated[bool, opt.flag("List every run with its id and state.")] = False,
+    suggest: Annotated[bool, opt.flag("Print a grid for each cell, by the laws of recorded studies.")] = False,
     json: opt.Json = False,
 ) -> None:
-    """Print the grid, what is done, what `run` would train, what it needs and costs; train nothing."""
+    """Show what `run` would train, what it needs and what it costs; start nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
     from lr_sweep.sweep.plan.plan import Plan, cost_on, id_lines, plan_json, plan_on
 
-    if json and (measure or ids or suggest):
-        raise UserError("--json goes with none of --measure, --ids and --suggest: leave one of them out")
+    for option, given in {"measure": measure, "ids": ids, "suggest": suggest}.items():
+        opt.not_together(json=json, **{option: given})
     plans = []
-    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
-    part, recorded = opt.chosen_runs(only), opt.open_results(results, weights=True)
+    recorded = opt.open_results(results, weights=True)
     recorded.check()
-    for study in opt.load_studies(studies, **resources):
+    for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
         placement = Placement(resources=study.resources)
-        planned = Plan(study, placement, recorded, opt.data_folder(data_dir), part)
+        planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {})
         count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
         machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
@@ -97,151 +197,75 @@ def _measure(plan: Plan, at_once: int) -> None:
         measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
-@command("rothermel2021-table1 --data-dir ~/data --cpus 2")
-def run(
-    studies: opt.Studies,
-    results: opt.Results = "results",
-    data_dir: opt.DataDir = None,
-    address: Annotated[
-        str | None, opt.option("ADDRESS", "a running Ray cluster (`auto`, HOST:PORT); default: start Ray here")
-    ] = None,
-    cpus: Annotated[int | None, opt.number("CPUs that a Ray started here may use; default: all")] = None,
-    force: Annotated[bool, opt.flag("let --cpus be more than this machine has")] = False,
-    cpus_per_trial: opt.CpusPerTrial = None,
-    gpus_per_trial: opt.GpusPerTrial = None,
-    runs_per_trial: opt.RunsPerTrial = None,
-    priority: opt.Priority = 1,
-    only: opt.Only = None,
-    replace: opt.Replace = False,
-    retry_failed: opt.RetryFailed = False,
-    max_attempts: opt.MaxAttempts = 10,
-    checkpoint_every_s: opt.CheckpointEveryS = 60.0,
-    strict: opt.Strict = False,
-    ui: Annotated[bool, opt.flag("serve the live page beside it, until Ctrl-C, also once the run has ended")] = False,
-) -> int:
-    """Train what the record lacks of a study, then write its report."""
-    from lr_sweep.sweep.plan.placement import Placement
-    from lr_sweep.sweep.store.results import PATIENCE_S, results_here
-    from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
-    from lr_sweep.sweep.tune.options import Options
-    from lr_sweep.sweep.tune.run_study import run_study
-
-    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
-    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
-        try:
-            recorded, part, code = results_here(results, patience_s=PATIENCE_S), opt.chosen_runs(only), 0
-            loaded = opt.load_studies(studies, **resources)
-            page = stack.enter_context(_page(recorded)) if ui else None
-            for study in loaded:
-                options = Options(
-                    results=recorded,
-                    data_dir=opt.data_folder(data_dir),
-                    placement=Placement(
-                        resources=study.resources, address=address, cpus=cpus, force=force, priority=priority
-                    ),
-                    max_attempts=max_attempts if retry_failed else 0,
-                    checkpoint_every_s=checkpoint_every_s,
-                    only=part,
-                    replace=partial(_may_replace, replace),
-                )
-                outcome = run_study(study, options, _say)
-                if outcome.report is not None:
-                    print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
-                    if recorded.uri is not None:
-                        print(f"store      {recorded.uri}")
-                    print(f"MLflow     {program_command('ui', '--results', results)}")
-                if outcome.stopped:
-                    return STOPPED
-                if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
-                    code = 1
-            if page is not None:
-                _say("the live page stays until Ctrl-C")
-                with suppress(KeyboardInterrupt):
-                    page.wait()
-            return code
-        except KeyboardInterrupt:
-            print("stopped; the same command resumes", file=sys.stderr)
-            return STOPPED
-
-
-@contextmanager
-def _page(results: Results) -> Iterator[Page]:
-    """Serve the live page, and say where."""
-    from lr_sweep.sweep.live.beside import page_beside
-
-    results.prepare()
-    with page_beside(results) as (page, link):
-        _say(f"live page  {link}")
-        yield page
-
-
-def _may_replace(replace: bool, line: str) -> bool:
-    """Say which recorded runs would no longer be wanted, and ask, unless `--replace` was given."""
-    from lr_sweep.sweep.tune.options import ANOTHER_NAME
-
-    if replace:
-        _say(line)
-        return True
-    again = f"to replace what it wanted, give --replace: `{program_command(*sys.argv[1:], '--replace')}`"
-    return streams.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
-
-
-@command("quickstart")
-def pretrain(studies: opt.Studies, results: opt.Results = "results", data_dir: opt.DataDir = None) -> None:
-    """Pretrain the weights that a study has a recipe for; train no run."""
-    import torch
-
-    from lr_sweep.sweep.plan.cost import check_disk
+@command("report quickstart --strict")
+def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.Strict = False) -> int:
+    """Write the tables, figures and checks of what is recorded so far."""
+    from lr_sweep.analysis.record.working_copy import publish
+    from lr_sweep.analysis.study_report import write_report
+    from lr_sweep.common.source_code import version_here
+    from lr_sweep.sweep.mirror.sync import mirror_report
     from lr_sweep.sweep.results.directory import storage_problems
-    from lr_sweep.sweep.study.backbones import find_backbones, pretrain_model, to_pretrain
-    from lr_sweep.sweep.study.file import load_built_in_study
-    from lr_sweep.sweep.study.model import PretrainedHere
 
-    folder = opt.data_folder(data_dir)
-    recorded, loaded = opt.open_results(results), [load_built_in_study(name) for name in studies]
-    recorded.prepare()
-    for study in loaded:
-        with storage_problems(recorded.root), recorded.writing(study.study):
-            backbones = find_backbones(study, recorded.pretrained, folder)
-            check_disk((), recorded, to_pretrain(study, backbones))
-            for name, backbone in backbones.items():
-                if not isinstance(study.bodies[name].pretrained, PretrainedHere):
-                    print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
-                elif backbone.here:
-                    print(f"{name}: already there: {backbone.source}")
-                else:
-                    paths = recorded.pretrained, recorded.pretraining_progress
-                    print(pretrain_model(name, study.bodies[name], *paths, torch.device("cpu"), _say, folder))
+    recorded, num_problems = opt.open_results(results), 0
+    recorded.check()
+    for study in opt.study_names(studies, recorded):
+        with storage_problems(recorded.root):
+            written = write_report(recorded.root, study, version_here)
+        print(f"{written.text}\n\nreport     {written.page}")
+        if line := mirror_report(recorded, study):
+            print(line)
+        if recorded.uri is not None:
+            print(f"store      {publish(recorded.uri, recorded.root, written.folder)}")
+        num_problems += written.num_problems
+    return int(strict and num_problems > 0)
 
 
-@command("mnist cifar10 gpt2 --data-dir ~/data")
-def data(
-    names: Annotated[list[str], opt.argument("NAME", "tasks, known models, or studies (all they need)")],
-    data_dir: opt.DataDir = None,
+@command("status quickstart")
+def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Json = False) -> None:
+    """Show how far a study is, while it runs or after a crash."""
+    from lr_sweep.sweep.inspection.status import status_json, status_text
+
+    recorded = opt.open_results(results, curves=False)
+    recorded.check()
+    names = opt.study_names(studies, recorded)
+    if json:
+        return streams.print_json({"studies": [status_json(recorded, study) for study in names]})
+    for study in names:
+        print(status_text(recorded, study))
+
+
+@command("init --hf-trainer my-sweep")
+def init(
+    folder: Annotated[Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)] = Path(),
+    torch: Annotated[bool, opt.flag("Write a plain loop in PyTorch (the default).")] = False,
+    hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer.")] = False,
+    lightning: Annotated[bool, opt.flag("Write code around a LightningModule.")] = False,
+    judge: Annotated[bool, opt.flag("Write a sweep without this program, whose table `judge` reads.")] = False,
 ) -> None:
-    """Fetch and verify data sets and published weights ahead of time."""
-    from lr_sweep.datasets import TASKS
-    from lr_sweep.sweep.study.backbones import hub_sources
-    from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, shipped_studies
-    from lr_sweep.trainables.models.known import MODELS
-    from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
+    """Write a study and the code that it trains; both run as they are."""
+    flags = {"torch": torch, "hf-trainer": hf_trainer, "lightning": lightning, "judge": judge}
+    kinds = [name for name, given in flags.items() if given] or ["torch"]
+    if len(kinds) > 1:
+        raise UserError(f"got --{' and --'.join(kinds)}, want one of them")
+    files = {folder / path.name: path for path in sorted((STARTERS / kinds[0]).glob("*.*"))}
+    if taken := [str(path) for path in files if path.exists()]:
+        raise UserError(f"nothing was written: {', '.join(taken)} would be replaced. Name another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, source in files.items():
+        write_bytes(path, source.read_bytes())
+        print(f"wrote {path}")
+    script, study = folder / "sweep.py", folder / "mine.yaml"
+    steps = (
+        [f"python {script}", f"{PROGRAM} judge runs.csv"]
+        if judge
+        else [f"{PROGRAM} {do} {study}" for do in ("plan", "run")]
+    )
+    print("next:\n  " + "\n  ".join(steps))
 
-    folder = opt.data_folder(data_dir)
-    for name in names:
-        if name in TASKS:
-            tasks, weights = {name: TASKS[name].Options()}, {}
-        elif known := MODELS.get(name):
-            source = WeightsSource(hub=known.hub, revision=known.revision, sha256=known.sha256, family=known.family)
-            tasks, weights = {}, {name: source}
-        elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
-            study = load_built_in_study(name)
-            tasks, weights = {task: wanted.options for task, wanted in study.data_sets.items()}, hub_sources(study)
-        else:
-            valid = [*TASKS, *MODELS]
-            listed = [*sorted(valid), *listed_studies()]
-            raise UserError(unknown("task, model or study", name, [*valid, *shipped_studies()], listed))
-        for task, options in tasks.items():
-            TASKS[task].fetch(options, folder)
-            _say(f"{task}: verified in {folder}")
-        for model, source in weights.items():
-            _say(f"{model}: verified in {find_weights(source, download=True)}")
+
+@command("stop 0f3a")
+def stop(run: opt.Run, results: opt.Results = "results") -> None:
+    """Stop one run of a running sweep. The others continue; `run --retry-failed` resumes the stopped one."""
+    from lr_sweep.sweep.inspection.stop import request_stop
+
+    print(request_stop(opt.open_directory(results, "stop"), run))

@@ -169,7 +169,7 @@ class ClusterJobs:
                     say(f"connection lost, tried again for {RECONNECT_S / 60:.0f} minutes: {problem}")
                 if time.monotonic() - lost_at > RECONNECT_S:
                     raise UserError(
-                        f"{problem} If the head is up, {name} is running, and `job logs` follows it again."
+                        f"{problem} If the head is up, {name} is running, and `cluster logs` follows it again."
                     ) from problem
             time.sleep(1.0)
 

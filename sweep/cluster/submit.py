@@ -57,8 +57,8 @@ def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
     for job in filter(lambda job: job.active, cluster.jobs()):
         if job.study == study:
             raise UserError(
-                f"{job.name} trains this study already, in {job.results}; nothing was sent. Follow it with `job "
-                f"logs {study}`; if the study has changed since, `job stop {study}` and submit it again: "
+                f"{job.name} trains this study already, in {job.results}; nothing was sent. Follow it with "
+                f"`cluster logs {study}`. If the study has changed since, `cluster stop {study}` and submit it again: "
                 f"what was trained stays."
             )
         if PurePosixPath(job.results) == PurePosixPath(results):

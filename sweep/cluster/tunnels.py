@@ -72,7 +72,7 @@ def _text(port: int, token: str) -> str:
     return (
         f"MLflow     {link(port, token)}  (the runs of all studies)\n"
         f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it\n"
-        "`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels."
+        "`submit` and `cluster` reach the job server there, too. Ctrl-C closes the tunnels."
     )
 
 

@@ -302,7 +302,7 @@ class _Merger:
         lines += [f"{what}: {', '.join(names[key])}" for key, what in listed.items() if names[key]]
         different = "is here with another grid, which is kept; the runs were added"
         lines += [f"study {name} {different}" for name in names["differ"]]
-        mlflow = command("mlflow", "sync", "--results", str(self.ours.root))
+        mlflow = command("export", "--mlflow", "--results", str(self.ours.root))
         return "\n".join([*lines, f"to show them in MLflow: {mlflow}"])
 
 

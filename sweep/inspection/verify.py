@@ -102,7 +102,7 @@ class Verification:
         except UserError as error:
             yield str(error)
         if mirror.is_file() and (problem := _database_problem(mirror)):
-            yield f"{mirror}: {problem}: delete it; `run` and `mlflow sync` make it again"
+            yield f"{mirror}: {problem}: delete it; `run` and `export --mlflow` make it again"
 
     def _studies(self) -> Iterator[str]:
         for folder in self.results.study_folders():
@@ -183,7 +183,7 @@ class Verification:
                 continue
             self.counts["weights"] += 1
             if problem and not any(map(misplaced, folder.iterdir())):  # which is named by itself
-                mend = "`run` and `pretrain` make it again; runs from other bytes are new runs"
+                mend = "`run` and `data --pretrain` make it again; runs from other bytes are new runs"
                 yield f"{folder}: {problem}: delete it; {mend}"
 
     def _garbage(self) -> Iterator[str]:
@@ -191,7 +191,7 @@ class Verification:
         for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
             weights = self.results.pretrained / folder.name[1:].removesuffix(".checkpoints")
             if not (weights / WEIGHTS).exists():
-                mend = "`run` and `pretrain` resume it; delete it if no study needs it"
+                mend = "`run` and `data --pretrain` resume it; delete it if no study needs it"
                 yield f"{folder}: a pretraining that has not ended; {mend}"
         for path in leftovers(self.results):
             yield f"{path}: a leftover of a process that died; `gc` removes it"

@@ -125,10 +125,10 @@ def _mend(uri: str, cause: str) -> str:
     if database is not None and _DAMAGE.search(cause):
         return (
             f". The database is damaged; it only mirrors the record: delete {database} (and "
-            f"{database.name}-journal, if there is one), and the next `run` or `mlflow sync` rebuilds it"
+            f"{database.name}-journal, if there is one), and the next `run` or `export --mlflow` rebuilds it"
         )
     if _LOCKED.search(cause):
-        return ". Another process holds it: end that, and the next `run` or `mlflow sync` mirrors what is missing"
+        return ". Another process holds it: end that, and the next `run` or `export --mlflow` mirrors what is missing"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""`mlflow sync`: bring MLflow in line with the record, whatever happened to either, and from an empty store, too."""
+"""`export --mlflow`: brings MLflow, which may be empty, in line with the record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sync(results: Results, names: Sequence[str]) -> str:
         raise UserError(f"{results.root} holds no study yet; `run` one first, or give its --results.")
     uri = tracking_uri(results.root)
     results.prepare()
-    with storage_problems(results.root), results.writing("mlflow sync"):
+    with storage_problems(results.root), results.writing("export --mlflow"):
         lines = []
         for study in studies:
             mirror = Mirror(results.root, study, uri, results.uri)

@@ -10,15 +10,17 @@ from typing import Any
 
 import typer
 
-from lr_sweep.sweep.cli.parser import app, main
+from lr_sweep.sweep.cli.app import Group, app
+from lr_sweep.sweep.cli.parser import main
 
 
 def arguments_of(line: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a command line by name; raises UserError or typer.TyperException for a mistake."""
-    command, *words = line
-    program: Any = typer.main.get_command(app)
-    context = program.commands[command].make_context(command, list(words))
-    return dict(context.params)
+    command: Any = typer.main.get_command(app)
+    words = list(line)
+    while isinstance(command, Group):
+        command = command.commands[words.pop(0)]
+    return dict(command.make_context("", words).params)
 
 
 def said(*arguments: str | Path) -> tuple[int, str]:

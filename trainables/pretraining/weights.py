@@ -21,7 +21,7 @@ from lr_sweep.trainables.pretraining.recipe import describe_training
 from lr_sweep.trainables.run import BodySize
 
 SHIPPED = Path(__file__).with_name("shipped")
-"""A folder of weights for each name that a study can give; made by `pretrain`, with recipe and checksums."""
+"""A folder of weights for each name that a study can give; made by `data --pretrain`, with recipe and checksums."""
 WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
 """Files of a folder of weights. The last one has the checksum of the first; only pretraining here writes it."""
 FILES = "files_sha256"
@@ -116,8 +116,8 @@ def check_made_here(folder: Path) -> None:
     if damage:
         raise WeightsError(
             f"the weights in {folder} are damaged: {damage}. Runs that began from the intact ones are kept. Put an "
-            f"intact copy there, or delete the folder: `run` and `pretrain` make pretrained weights again, on the same "
-            f"machine and torch to the same bytes; from other bytes, runs are new runs. If "
+            f"intact copy there, or delete the folder: `run` and `data --pretrain` make pretrained "
+            f"weights again, on the same machine and torch to the same bytes; runs from other bytes are new runs. If "
             f"you changed the weights on purpose, delete {FACTS} there."
         )
 
@@ -193,7 +193,7 @@ def _what_is_there(folder: Path, family: str) -> str:
     else:
         return (
             "wanted a folder with model.safetensors, as save_pretrained writes it. "
-            "Make one with `pretrain`, or correct `pretrained: {folder: ...}` in the study."
+            "Make one with `data --pretrain`, or correct `pretrained: {folder: ...}` in the study."
         )
     model = "GPT2LMHeadModel" if family == "gpt2" else "AutoModel"
     return (

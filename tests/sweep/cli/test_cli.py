@@ -44,9 +44,9 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
     assert first.endswith("each also with -swept, some with -small; or give the path of a .yaml file")
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "pretrain"])
+@pytest.mark.parametrize("command", ["plan", "run", "data --pretrain"])
 def test_a_study_file_that_is_not_there(command: str, tmp_path: Path) -> None:
-    printed = refused(command, tmp_path / "no.yaml", "--results", tmp_path / "results")
+    printed = refused(*command.split(), tmp_path / "no.yaml", "--results", tmp_path / "results")
     assert "no.yaml: No such file or directory; shipped studies: bits-small, " in printed
     assert not (tmp_path / "results" / "runs").exists()
 
@@ -104,7 +104,7 @@ def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option
     [
         (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}/format.json: File name too long."),
         (
-            ("pretrain", "quickstart", "--results", "/proc/x"),
+            ("data", "quickstart", "--pretrain", "--results", "/proc/x"),
             "/proc/x: No such file or directory. Make the folder it should be in",
         ),
         (("ui", "--results", "/proc/x"), "no results directory at /proc/x"),
@@ -169,17 +169,17 @@ def test_data_by_name(tmp_path: Path) -> None:
     assert "unknown task, model or study 'digit'; did you mean 'digits'? valid: bert-base-uncased, bit-" in printed
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "status", "report", "pretrain"])
+@pytest.mark.parametrize("command", ["plan", "run", "status", "report", "data --pretrain"])
 def test_a_results_directory_that_is_not_ours(tmp_path: Path, command: str) -> None:
     study = write_study(tmp_path)
     (tmp_path / "file").touch()
-    printed = refused(command, study, "--results", tmp_path / "file")
+    printed = refused(*command.split(), study, "--results", tmp_path / "file")
     assert f"{tmp_path / 'file'} is a file" in printed
-    printed = refused(command, study, "--results", tmp_path)
+    printed = refused(*command.split(), study, "--results", tmp_path)
     assert f"{tmp_path} is not empty and holds no record of ours" in printed
     SyntheticRecord(tmp_path / "results")
     (tmp_path / "results" / "format.json").write_text(json.dumps({"format": 99}))
-    printed = refused(command, study, "--results", tmp_path / "results")
+    printed = refused(*command.split(), study, "--results", tmp_path / "results")
     assert "format.json: got format 99, want 1: read it with the version of this program that wrote it" in printed
 
 
@@ -206,7 +206,7 @@ def test_a_strict_report_of_an_untuned_study(tmp_path: Path) -> None:
 
 
 def test_pretrain_of_a_study_that_has_no_recipe(tmp_path: Path) -> None:
-    code, printed = said("pretrain", write_study(tmp_path), "--results", tmp_path / "results")
+    code, printed = said("data", "--pretrain", write_study(tmp_path), "--results", tmp_path / "results")
     assert (code, printed) == (0, f"tiny: nothing to pretrain here; its weights come from {tmp_path / 'weights'}\n")
 
 

@@ -16,40 +16,54 @@ from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.command_lines import arguments_of, refused, said
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
-NAMES = ["init", "plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
-NAMES += ["stop", "status", "ls", "show", "figure"]
-NAMES += ["export", "merge", "verify", "gc"]
+NAMES = [
+    "run",
+    "plan",
+    "report",
+    "status",
+    "init",
+    "stop",
+    "ls",
+    "show",
+    "ui",
+    "verify",
+    "export",
+    "figure",
+    "merge",
+    "gc",
+]
+NAMES += ["judge", "data", "submit", "cluster"]
+PANELS = ["A study", "Results", "Tables", "Clusters and data"]
 
 
-def test_help_lists_the_commands() -> None:
+def test_help_lists_the_commands_in_panels() -> None:
     code, printed = said("--help")
-    lines = printed.partition("Commands:\n")[2].splitlines()
+    lines = printed.partition("\n\nA study:\n")[2].splitlines()
     assert code == 0
-    assert [line.split()[0] for line in lines if line[2] != " "] == NAMES
+    assert [line.split()[0] for line in lines if line[:3].strip()[:1].islower()] == NAMES
+    assert ["A study", *(line[:-1] for line in lines if line[:1].isupper())] == PANELS
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES[:-1], *(f"cluster {each}" for each in ("check", "jobs", "logs", "stop"))])
 def test_help_has_an_example_that_can_be_read(name: str) -> None:
-    code, printed = said(name, "-h")
-    example = printed.partition(f"example:\n    lr-sweep {name} ")[2]
+    code, printed = said(*name.split(), "-h")
+    example = printed.partition("Example:\n    lr-sweep ")[2]
     assert code == 0
-    assert arguments_of([name, *example.partition("  #")[0].split()]) is not None  # else it raises
+    assert example.startswith(name)
+    assert arguments_of(example.split()) is not None  # else it raises
     assert "list[" not in printed
 
 
 @pytest.mark.parametrize(
-    ("typed", "name"),
+    ("line", "instead"),
     [
-        (["-m", "sweep"], "python -m sweep"),
-        (["-m", "lr_sweep.sweep"], "python -m lr_sweep.sweep"),
-        (["-c", "from lr_sweep.sweep.cli.parser import main; main()"], "lr-sweep"),  # as the console script does
+        ("job stop x", "`job` is gone: use `cluster jobs`, `cluster logs` or `cluster stop`"),
+        ("mlflow sync", "`mlflow` is gone: use `export --mlflow`"),
+        ("pretrain x", "`pretrain` is gone: use `data STUDY --pretrain`"),
     ],
 )
-def test_help_names_what_was_typed(typed: list[str], name: str) -> None:
-    line = [sys.executable, *typed, "gc", "--help"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"Usage: {name} gc ")
-    assert f"example:\n    {name} gc --only" in done.stdout
+def test_a_gone_command_names_what_replaces_it(line: str, instead: str) -> None:
+    assert refused(*line.split()) == f"error: {instead}\n"
 
 
 def test_a_printed_command_can_be_pasted() -> None:
@@ -75,7 +89,7 @@ def completed(*words: str) -> list[str]:
 
 def test_a_shell_completes_commands_and_options() -> None:
     assert completed("ver") == ["verify"]
-    assert completed("job", "s") == ["status", "stop"]
+    assert completed("cluster", "s") == ["stop"]
     assert completed("report", "--s") == ["--strict"]
     assert "--show-completion" in said("--help")[1]
 
@@ -99,7 +113,10 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["judge", "x", "--metric", "--strict"], "--metric: got no value before --strict"),
         (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
-        (["job", "halt"], "action: 'halt' is not one of 'status', 'logs', 'stop'."),
+        (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
+        (["figure", "halt", "x"], "kind: 'halt' is not one of 'attention', 'deviations', 'coordinates'."),
+        (["export", "--csv"], "missing: TARGET"),
+        (["judge", "x", "--gate", "--paired"], "--gate and --paired exclude each other"),
         (["gc", "--only", "x"], "--only: got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
         (["export", "x", "--csv", "--tensorboard"], "--csv and --tensorboard exclude each other"),

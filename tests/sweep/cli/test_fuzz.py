@@ -1,6 +1,7 @@
 """Whatever a user writes, in a study or on the command line, ends in a message and an exit code, not in a traceback.
 
-In this process: `main` raises what a user would see as a traceback. `run` and `pretrain` are given what they refuse.
+In this process: `main` raises what a user would see as a traceback. `run` and `data --pretrain` are given what they
+refuse.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("run", "tiny.yaml", "--cpus", NUMBER, "--max-attempts", NUMBER, "--priority", NUMBER, "--address", HERE),
     ("run", "tiny.yaml", "--checkpoint-every-s", NUMBER, "--address", ADDRESS.filter(lambda text: text != "auto")),
     ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
-    ("job", st.sampled_from(("status", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
+    ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
     ("plan", "tiny.yaml", "--only", ONLY, "--price", NUMBER),
     ("run", "tiny.yaml", "--only", ONLY, "--replace", "--retry-failed", "--address", HERE),
@@ -62,11 +63,10 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("stop", PATH | NUMBER, "--results", PATH),
     ("show", PATH | NUMBER, "--log", "--results", PATH),
     ("gc", "--only", st.sampled_from(("leftovers", "scratch", "checkpoints", "unwanted", "x")), "--results", PATH),
-    ("mlflow", PATH, "--results", PATH),
     ("cluster", "check", PATH),
     ("export", PATH, "--csv", STUDY_NAME, "--results", PATH),
     (ANY_TEXT, ANY_TEXT, ANY_TEXT),
-    ("pretrain", STUDY_NAME.filter(lambda name: name != "quickstart"), "--results", PATH),
+    ("data", "--pretrain", STUDY_NAME.filter(lambda name: name != "quickstart"), "--results", PATH),
     ("ls", STUDY_NAME, "--results", PATH),
     ("show", PATH | NUMBER, "--results", PATH),
     ("figure", "attention", PATH | NUMBER, "--results", PATH, "--out", PATH, "--layer", NUMBER, "--examples", NUMBER),
@@ -74,7 +74,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("figure", "coordinates", PATH, "--rate", NUMBER, "--steps", NUMBER, "--out", PATH),
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
-    ("mlflow", "sync", STUDY_NAME, "--results", PATH),
+    ("export", "--mlflow", STUDY_NAME, "--results", PATH),
     ("export", PATH, STUDY_NAME, "--tensorboard", "--results", PATH),
     ("merge", PATH, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),

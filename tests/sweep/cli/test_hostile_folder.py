@@ -45,7 +45,7 @@ def test_files_of_the_current_folder_are_not_run(hostile: Path, tmp_path: Path) 
         for each in (study, mine):
             says(command, each, *there)
     run_id = says("ls", *there).split("\n")[-2].split()[0]
-    for words in (["status", "tiny"], ["report", "tiny"], ["show", run_id], ["verify", mine], ["mlflow", "sync"]):
+    for words in (["status", "tiny"], ["report", "tiny"], ["show", run_id], ["verify", mine], ["export", "--mlflow"]):
         says(*words, *there)
     says("judge", results / "studies" / "tiny" / "report" / "runs.csv", "--out", tmp_path / "judged")
     line = [program, "ui", *there, "--port", str(free_port())]

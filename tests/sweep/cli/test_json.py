@@ -69,7 +69,7 @@ def test_plan_counts_what_is_left(tmp_path: Path) -> None:
     assert {"studies", *plan} == documented("plan")
     assert (plan["to_train"], plan["num_steps"], plan["device_s"]) == (4, 80, None)
     assert [cell["left"] for cell in plan["cells"]] == [2, 2]
-    assert "--json goes with none of --measure" in refused("plan", study, "--json", "--ids")
+    assert "--json and --ids exclude each other" in refused("plan", study, "--json", "--ids")
 
 
 def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
         assert TOKEN not in printed
         return code, printed
 
-    job = lambda action: say("job", action, "tiny", "--address", head.address)  # noqa: E731
+    job = lambda action: say("cluster", action, "tiny", "--address", head.address)  # noqa: E731
     code, printed = sweep_until("following tiny", *submit, env=head.environment, timeout_s=PATIENCE_S)
     assert code == 0, printed
     assert TOKEN not in printed
@@ -70,14 +70,14 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     name = accepted(printed)
     assert printed.index("2 wanted: 2 new") < printed.index(f"{name} was accepted")
     assert (
-        f"not followed any more; {name} is still running. Follow it again: python -m sweep job logs tiny --address "
+        f"not followed any more; {name} is still running. Follow it again: lr-sweep cluster logs tiny --address "
         f"{head.address}" in printed
     )
 
     code, printed = say(*submit)
     assert code == 2
     assert f"{name} trains this study already, in {results}; nothing was sent" in printed
-    code, printed = job("status")
+    code, printed = job("jobs")
     assert code == 0
     assert f"{name}  running" in printed or f"{name}  pending" in printed
     assert printed.endswith("\n1 machine is there\n")
@@ -188,7 +188,7 @@ def test_without_the_token_requests_are_refused(head: LocalHead, tmp_path: Path,
     if token:
         (tmp_path / ".ray").mkdir()
         (tmp_path / ".ray" / "auth_token").write_text(token)
-    code, printed = sweep("job", "status", "--address", head.address, env=head.environment | {"HOME": str(tmp_path)})
+    code, printed = sweep("cluster", "jobs", "--address", head.address, env=head.environment | {"HOME": str(tmp_path)})
     assert code == 2
     assert f"the cluster at {head.address} refuses our token: " in printed
     assert "~/.ray/auth_token" in printed

@@ -94,7 +94,7 @@ def test_a_wrong_study_is_reported_before_the_cluster_is_asked() -> None:
     assert "unknown study 'quickstar'; did you mean 'quickstart'?" in printed
 
 
-@pytest.mark.parametrize("command", [("submit", "quickstart", *ABSOLUTE), ("job", "status")])
+@pytest.mark.parametrize("command", [("submit", "quickstart", *ABSOLUTE), ("cluster", "jobs")])
 def test_no_head_at_the_address(command: tuple[str, ...]) -> None:
     printed = refused(*command, "--address", "http://127.0.0.1:1")
     assert "nothing answers at --address http://127.0.0.1:1: [Errno 111] Connection refused. Start a cluster" in printed
@@ -103,7 +103,7 @@ def test_no_head_at_the_address(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:6379", "ray://127.0.0.1:10001", "http://", "http://h:99999"])
 def test_an_address_that_is_no_url(address: str) -> None:
-    printed = refused("job", "status", "--address", address)
+    printed = refused("cluster", "jobs", "--address", address)
     assert f"--address: got {address!r}, want the URL of a cluster's job server, such as http://127.0.0." in printed
 
 
@@ -111,7 +111,7 @@ def test_something_else_answers(other_server: str, monkeypatch: pytest.MonkeyPat
     """`--address` must count: Ray's client would let environment variables override it."""
     for variable in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
-    printed = refused("job", "status", "--address", other_server)
+    printed = refused("cluster", "jobs", "--address", other_server)
     assert f"the job server at {other_server} fails: Version check returned 404" in printed
 
 
@@ -160,13 +160,11 @@ def test_a_second_job_of_a_study_or_a_results_directory_is_refused_while_one_run
 
 
 def test_jobs_and_machines(cluster: Cluster) -> None:
-    """The last line that a running job printed is shown; only `status` needs no study."""
-    for action in ("logs", "stop"):
-        assert f"`job {action}` needs a STUDY;" in refused("job", action)
+    """The last line that a running job printed is shown."""
     none = "no study was submitted to the cluster at http://cluster\n3 machines are there\n"
-    assert said("job", "status") == (0, none)
+    assert said("cluster", "jobs") == (0, none)
     cluster.there += [a_job("tiny-20261123-041500", "RUNNING"), a_job("other-20261122-090000", "FAILED")]
-    code, printed = said("job", "status")
+    code, printed = said("cluster", "jobs")
     assert (code, "Traceback" in printed) == (0, False)
     assert "tiny-20261123-041500   running" in printed
     last = "tiny-20261123-041500: 4 of 8 done\nother-20261122-090000: 4 of 8 done\n"
@@ -228,6 +226,6 @@ def test_status_says_why_a_driver_was_started_again(cluster: Cluster, status: st
     killed = "the driver was killed by SIGKILL; started again (3 of 3 times)"
     cluster.there.append(a_job("tiny-20261123-041500", status))
     cluster.printed = f"3 of 8 done\n{killed}\n{last}\n"
-    _, printed = said("job", "status")
+    _, printed = said("cluster", "jobs")
     assert "Traceback" not in printed
     assert f"tiny-20261123-041500: {killed}\ntiny-20261123-041500: {last}\n" in printed

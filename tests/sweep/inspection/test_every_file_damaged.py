@@ -148,7 +148,7 @@ def test_a_cut_mirror_is_found(results: Results) -> None:
     damage(results.root / "mlflow.db", "cut")
     (problem, *_) = verify_lines(results)
     assert problem.startswith(f"problem: {results.root / 'mlflow.db'}: ")
-    assert problem.endswith(": delete it; `run` and `mlflow sync` make it again")
+    assert problem.endswith(": delete it; `run` and `export --mlflow` make it again")
 
 
 @pytest.mark.parametrize("harm", ["dangling", "looping"])

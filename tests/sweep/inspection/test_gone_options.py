@@ -62,7 +62,7 @@ def test_report_judge_and_mlflow_show_them(results: Results, tmp_path: Path) -> 
     assert "lora " in succeeds("report", "adapted", *at)
     table = results.root / "studies" / "adapted" / "report" / "runs.csv"
     assert "lora" in succeeds("judge", table, "--out", tmp_path / "judged")
-    assert "adapted: 12 runs" in succeeds("mlflow", "sync", *at)
+    assert "adapted: 12 runs" in succeeds("export", "--mlflow", *at)
 
 
 @pytest.mark.parametrize(

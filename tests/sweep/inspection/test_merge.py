@@ -87,7 +87,7 @@ def test_all_arrives_byte_for_byte(results: Results, tmp_path: Path) -> None:
         "1 checkpoint added",
         "studies added: first, second",
         "pretrained weights added: gpt2-2x16-000000000000",
-        f"to show them in MLflow: lr-sweep mlflow sync --results {tmp_path / 'new'}",
+        f"to show them in MLflow: lr-sweep export --mlflow --results {tmp_path / 'new'}",
     ]
 
 

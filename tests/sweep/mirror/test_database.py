@@ -55,7 +55,7 @@ def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path) -> N
     names = {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
     assert {"report/index.html", "report/report.md"} <= names
     shutil.rmtree(results / "mlflow-artifacts")
-    succeeds("mlflow", "sync", "--results", results)
+    succeeds("export", "--mlflow", "--results", results)
     assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
 
 
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_named(results: Path, content: bytes | None) -> None:
     """The study's, or a run's curve that is cut."""
     path = Paths(results).curve("aa") if content is None else Paths(results).options("small")
     path.write_bytes(path.read_bytes()[:-1] if content is None else content)
-    assert str(path) in refused("mlflow", "sync", "--results", results)
+    assert str(path) in refused("export", "--mlflow", "--results", results)
 
 
 def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_the_database_follows_the_umask(store: Path) -> None:
 def test_a_damaged_database_may_be_deleted(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = results / "mlflow.db"
     database.write_bytes(b"no database " * 1000)
-    with pytest.raises(MirrorError, match=f"delete {database} .*the next `run` or `mlflow sync` rebuilds it"):
+    with pytest.raises(MirrorError, match=f"delete {database} .*the next `run` or `export --mlflow` rebuilds it"):
         new_mirror(results).sync_all()
     uri = tracking_uri(results)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # the user's own may hold more than the mirror
@@ -128,11 +128,11 @@ def test_the_command_fills_an_empty_store_with_all_studies(
     write_study(results, ["aa", "bb"], study="second")
     other = Path(shutil.copy(store, tmp_path / "other.db"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
-    code, printed = said("mlflow", "sync", "--results", results)
+    code, printed = said("export", "--mlflow", "--results", results)
     assert (code, "second: 1 runs\nsmall: 1 runs\n" in printed) == (0, True)
     assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
     assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == ",second,small,"
-    printed = refused("mlflow", "sync", "smal", "--results", results)
+    printed = refused("export", "--mlflow", "smal", "--results", results)
     assert "unknown study 'smal'; did you mean 'small'?" in printed
     with Results(results).writing("small"):
-        assert "is being written to by process" in refused("mlflow", "sync", "--results", results)
+        assert "is being written to by process" in refused("export", "--mlflow", "--results", results)

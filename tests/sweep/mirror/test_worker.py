@@ -83,8 +83,8 @@ def test_a_locked_database_is_reported_with_what_to_do(results: Path) -> None:
             "not in MLflow yet: 1 run; the next `run` of this study mirrors the rest"
         ]
         assert str(locked(results)).endswith(
-            "database is locked. Another process holds it: end that, and the next `run` or `mlflow sync` mirrors what "
-            "is missing"
+            "database is locked. Another process holds it: end that, and the next `run` or `export --mlflow` mirrors "
+            "what is missing"
         )
 
 

@@ -94,14 +94,14 @@ def test_a_study_pretrains_on_a_task_once(tmp_path: Path) -> None:
     plan = succeeds("plan", path, "--results", results.root)
     what = "GPT-2 of 1 layers x width 16, all of it trained for 7 steps (28 examples) on bit-memory"
     assert f"tiny: {what} (not here yet; `run` gets or trains them first)" in plan
-    code, printed = in_process("pretrain", path, "--results", results.root)
+    code, printed = in_process("data", path, "--pretrain", "--results", results.root)
     first, last, folder = printed.splitlines()
     assert (code, first) == (0, f"pretraining tiny: {what}")
     assert last.endswith("% of test answers right")
     assert folder == str(source.pretrain.folder(results.pretrained, SIZE))  # type: ignore[union-attr]
     here = find_backbones(study, results.pretrained)["tiny"]
     assert (here.here, here.checksum) == (True, hash_file(Path(folder) / "model.safetensors"))
-    assert "already there" in in_process("pretrain", path, "--results", results.root)[1]
+    assert "already there" in in_process("data", path, "--pretrain", "--results", results.root)[1]
     succeeds("verify", "--results", results.root)
 
 
@@ -130,12 +130,12 @@ def test_text_in_the_data_directory(tmp_path: Path) -> None:
     printed = succeeds("plan", *arguments)
     assert "on books.txt (their text is missing)" in printed
     assert f"no file {data_dir}/text/books.txt, which `run` needs. Put a text file there" in printed
-    printed = refused("pretrain", *arguments)
+    printed = refused("data", "--pretrain", *arguments)
     assert f"cannot read the text to pretrain on: {data_dir}/text/books.txt" in printed
 
     (data_dir / "text").mkdir(parents=True)
     (data_dir / "text" / "books.txt").write_bytes(CORPUS)
-    succeeds("pretrain", *arguments)
+    succeeds("data", "--pretrain", *arguments)
     backbone = find_backbones(study, tmp_path / "results" / "pretrained", data_dir)["tiny"]
     assert (backbone.here, backbone.missing_text) == (True, None)
     assert backbone.source == WeightsSource(  # the text's bytes name it, not where they are
@@ -217,8 +217,8 @@ def test_a_flipped_bit_is_reported_and_nothing_trains(tmp_path: Path, monkeypatc
     for weights in (folder, copy):
         flip_a_bit(weights / "model.safetensors")
     monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
-    for command in ("plan", "run", "pretrain"):
-        printed = refused(command, study, "--results", results.root)
+    for command in (("plan",), ("run",), ("data", "--pretrain")):
+        printed = refused(*command, study, "--results", results.root)
         assert printed.startswith(f"error: model tiny: the weights in {folder} are damaged: its weights have sha256 ")
         assert "Put an intact copy there, or delete the folder" in printed
     assert not results.study("tiny").exists()
@@ -276,8 +276,8 @@ def test_a_disk_that_cannot_hold_it_is_reported_before_a_step(tmp_path: Path, mo
     monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
     monkeypatch.setattr(Results, "free_bytes", lambda self: 100_000)
     # 4 bytes x (3,520 numbers of the body + 256 x 16 of the token table) x (1 + 3 checkpoints x 3 copies) = 0.3 MB
-    for command, what in (("pretrain", "the weights to pretrain and the runs"), ("run", "the weights to pretrain and")):
-        assert f"has 0.1 MB free and {what}" in refused(command, *arguments)
+    for command in (("data", "--pretrain"), ("run",)):
+        assert "has 0.1 MB free and the weights to pretrain and the runs" in refused(*command, *arguments)
     code, printed = said("plan", *arguments)
     assert (code, "for weights, checkpoints and record, 0.1 MB free: not enough" in printed) == (0, True)
 
@@ -295,7 +295,7 @@ def test_checkpoints_of_a_pretraining_are_kept_until_it_ends(tmp_path: Path) -> 
     (folder / "step-000000001-ab.safetensors").write_bytes(b"1")
     assert not find_garbage(results, ["leftovers"]).kinds
     notes = list(Verification(results).notes())
-    assert notes[0].startswith(f"{folder}: a pretraining that has not ended; `run` and `pretrain` resume it")
+    assert notes[0].startswith(f"{folder}: a pretraining that has not ended; `run` and `data --pretrain` resume it")
     pretrained.mkdir()
     (pretrained / "model.safetensors").write_bytes(b"")
     (left,) = find_garbage(results, ["leftovers"]).kinds["leftovers"].files
@@ -309,10 +309,10 @@ def test_pretrain_and_run_make_the_same_weights_with_one_two_and_four_threads(tm
     models = f"{{small: {{size: {size}, pretrained: {{pretrain: {{num_steps: 2, batch_size: 16, num_tokens: 128}}}}}}}}"
     study = write_study(tmp_path, models=models, num_steps=10)
     made = {}
-    for command in ("pretrain", "run"):
+    for command in (("data", "--pretrain"), ("run",)):
         for number in ("1", "2", "4"):
-            results = tmp_path / f"{command}-{number}"
-            swept(command, study, "--results", results, env={"OMP_NUM_THREADS": number})
+            results = tmp_path / f"{command[0]}-{number}"
+            swept(*command, study, "--results", results, env={"OMP_NUM_THREADS": number})
             (folder,) = (path for path in (results / "pretrained").iterdir() if path.is_dir())
             made[results.name] = weights_checksum(folder)
     assert len(set(made.values())) == 1, made

@@ -229,7 +229,7 @@ def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path,
 
 @pytest.mark.slow
 def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second: Ended, folder: Path) -> None:
-    succeeds("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
+    succeeds("export", "--mlflow", folder / "tiny.yaml", "--results", second.results)
     client = open_client(tracking_uri(second.results))
     experiment = client.get_experiment_by_name("lr-sweep")
     found = client.search_runs([experiment.experiment_id])

@@ -116,9 +116,7 @@ def end_of(run: WantedRun, results: Path, *, most_events: int | None = None) -> 
 
 def end_elsewhere(study: Path, results: Path) -> None:
     """Train the runs of a study to their ends, in a process of its own."""
-    code = (
-        "import sys; from lr_sweep.tests.trainables.models import test_body_training as t; t.finish(*sys.argv[1:])"
-    )
+    code = "import sys; from lr_sweep.tests.trainables.models import test_body_training as t; t.finish(*sys.argv[1:])"
     subprocess.run([sys.executable, "-c", code, study, results], env=environment(OMP_NUM_THREADS="1"), check=True)
 
 
