@@ -23,11 +23,11 @@ from lr_sweep.common.files import lead_nowhere
 STOPPED = 130
 """The exit code of a command that was asked to stop."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
-"""Ask for an end: Ctrl-C, `kill`, a closed terminal, a batch system shortly before a job's time is over."""
+"""Signals that ask for an end: Ctrl-C, `kill`, a closed terminal, a batch system shortly before a job's end."""
 GROUP_SIGNALS = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 """Signals of terminals and batch systems that go to all processes of a job, also to those that save runs."""
 ANSWER_S = 1.0
-"""How long the end of a process waits until it has answered a signal."""
+"""Seconds that the end of a process waits, at most, until it has answered a signal."""
 _SHOW_CURSOR = b"\x1b[?25h"
 _WATCH = 'trap "" HUP INT TERM; read -r line || printf "%s\\n" "$1" >&2'
 _watcher: subprocess.Popen[bytes] | None = None
@@ -113,7 +113,6 @@ class Stop(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._asked = self._breaks_off = False
-        self._answered = threading.Event()
 
     def handle(self, number: int, frame: object) -> None:
         """Handle a signal in the main thread, where Python runs it."""
@@ -121,18 +120,6 @@ class Stop(threading.Event):
         if self._breaks_off:
             self._breaks_off = False
             raise StopAskedError
-
-    def answer(self, on_stop: Callable[[], None]) -> None:
-        """Call what answers the user."""
-        try:
-            on_stop()
-        finally:
-            self._answered.set()
-
-    def wait_for_answer(self) -> None:
-        """Wait for a moment until the user's first signal, if there was one, is answered."""
-        if self._asked:
-            self._answered.wait(ANSWER_S)
 
     @contextmanager
     def breaks_off(self) -> Iterator[None]:
@@ -157,7 +144,7 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
         on_stop: called in a thread at the first signal, after the event is set.
         terminal: the file descriptor for the last line of a process that exits at once.
     """
-    stop, (reader, writer) = Stop(), os.pipe()
+    stop, (reader, writer), answers = Stop(), os.pipe(), list[threading.Thread]()
 
     def listen() -> None:
         while number := os.read(reader, 1):
@@ -166,19 +153,23 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
             if stop.is_set() or number[0] == signal.SIGQUIT:
                 _leave_at_once(terminal)
             stop.set()
-            threading.Thread(target=stop.answer, args=[on_stop], daemon=True).start()  # it may block: a paused terminal
+            answers.append(threading.Thread(target=on_stop, daemon=True))  # it may block: a paused terminal
+            answers[-1].start()
         os.close(reader)
+        for answer in answers:
+            answer.join()
 
     os.set_blocking(writer, False)
-    threading.Thread(target=listen, name="signals", daemon=True).start()
+    listener = threading.Thread(target=listen, name="signals", daemon=True)
+    listener.start()
     with _handled_by(stop.handle):
         woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         try:
             yield stop
         finally:
-            stop.wait_for_answer()
             signal.set_wakeup_fd(woken)
             os.close(writer)
+            listener.join(ANSWER_S)
 
 
 @contextmanager

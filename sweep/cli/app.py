@@ -118,13 +118,20 @@ app = typer.Typer(
 )
 
 
-def command(example: str, group: typer.Typer = app) -> Callable[[F], F]:
+def group(name: str, does: str) -> typer.Typer:
+    """Add a command that consists of commands; return what these are added to."""
+    made = typer.Typer(cls=Group, rich_markup_mode=None)
+    app.add_typer(made, name=name, help=does)
+    return made
+
+
+def command(example: str, of: typer.Typer = app) -> Callable[[F], F]:
     """Add a function as a command: its docstring is the help, what it returns the exit code (None: 0)."""
 
     def add(function: F) -> F:
         does = " ".join((function.__doc__ or "").split())
         epilog = f"\b\n{EXAMPLE}{PROGRAM} {example}"
-        return group.command(function.__name__, cls=Command, help=does, short_help=does, epilog=epilog)(function)
+        return of.command(function.__name__, cls=Command, help=does, short_help=does, epilog=epilog)(function)
 
     return add
 

@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.program import command as program_command
 from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import Group, app, command
+from lr_sweep.sweep.cli.app import command, group
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, RESTARTED, STOP_WAIT_S, ClusterJobs, Job
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
 
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
 
 Address = Annotated[str, opt.option("URL", "The address of the cluster's job server.")]
 
-cluster = typer.Typer(cls=Group, rich_markup_mode=None)
-app.add_typer(cluster, name="cluster", help="Check a cluster file, or list, follow and stop the jobs of a cluster.")
+cluster = group("cluster", "Check a cluster file, or list, follow and stop the jobs of a cluster.")
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)
 
@@ -224,7 +221,6 @@ def _took(job: Job) -> str:
 
 
 def _follow(server: ClusterJobs, job: Job) -> int:
-    """Print what a job prints until it ends; Ctrl-C leaves the job running."""
     again = program_command("cluster", "logs", job.study, "--address", server.address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")

@@ -102,14 +102,7 @@ def judge(
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
-    for option, given in {
-        "out": out,
-        "save": save,
-        "strict": strict,
-        "paired": paired,
-        "equal_within": equal_within,
-    }.items():
-        opt.not_together(gate=gate, **{option: given})
+    opt.not_with("gate", gate, out=out, save=save, strict=strict, paired=paired, equal_within=equal_within)
     if save is not None and not save.name.endswith(KEPT):
         raise UserError(f"--save {save}: want a name that ends in .yaml, as --columns takes the file by")
     if equal_within is not None and not 0 < equal_within < math.inf:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lr_sweep.sweep.study.study import Study as LoadedStudy
 
 MOST = 1_000_000
-"""Largest number; in seconds, eleven days."""
+"""Largest number that an option may have; in seconds, eleven days."""
 
 
 def whole(given: object, most: int = MOST, least: int = 1) -> int:
@@ -91,6 +91,12 @@ def not_together(**given: object) -> None:
     names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
     if len(names) > 1:
         raise UserError(f"{' and '.join(names)} exclude each other: leave one of them out")
+
+
+def not_with(option: str, given: bool, **others: object) -> None:
+    """Raise UserError if an option was given together with one of the others."""
+    for name, other in others.items():
+        not_together(**{option: given, name: other})
 
 
 STUDY_HELP = "The name of a shipped study, or the path of a .yaml file."

@@ -64,7 +64,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _mistake(error: typer.TyperException) -> str:
-    """Return what is wrong with a command line, and where its help is."""
     context, param = getattr(error, "ctx", None), getattr(error, "param", None)
     message = error.format_message()
     if param is not None and error.message:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
-from lr_sweep.sweep.cli.app import command
+from lr_sweep.sweep.cli.app import command, group
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.results.directory import Results
@@ -69,31 +69,27 @@ def ui(
     opt.not_together(results=results, cluster=cluster)
     end_by_signals()
     if cluster is None:
-        return _serve_here(opt.open_results(results or "results"), port)
+        _serve(opt.open_results(results or "results"), port)
+        return 0
     from lr_sweep.sweep.cluster.tunnels import open_tunnels
 
     return open_tunnels(cluster, port)
 
 
-def _serve_here(results: Results, port: int) -> int:
+def _serve(results: Results, port: int) -> None:
     import secrets
-    from contextlib import suppress
 
     from lr_sweep.analysis.record.read import check_format
     from lr_sweep.common.network import check_listening
     from lr_sweep.sweep.live.guard import LOOPBACK, link
     from lr_sweep.sweep.live.server import serve
-    from lr_sweep.sweep.live.state import Live
-    from lr_sweep.sweep.mirror.pages import mlflow_pages
 
     check_format(results.root)
     token, say = secrets.token_hex(16), partial(print, flush=True)
     check_listening(LOOPBACK, port, "another program may have it: choose another with --port")
-    with mlflow_pages(results.root, say, f"http://{LOOPBACK}:{port}") as pages, suppress(KeyboardInterrupt):
-        say(f"live page  {link(port, token)}")
-        say("Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both.")
-        serve(Live(results), port, token, pages)
-    return 0
+    say(f"live page  {link(port, token)}")
+    say("Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both.")
+    serve(results, port, token, say)
 
 
 @command("verify --results results")
@@ -141,14 +137,13 @@ def export(
     results: opt.Results = "results",
 ) -> None:
     """Write the curves of studies for other programs, or rebuild MLflow from the record."""
-    from lr_sweep.sweep.inspection.export import write_csv, write_tensorboard
-    from lr_sweep.sweep.mirror.sync import sync
+    from lr_sweep.sweep.inspection.export import write_csv, write_mlflow, write_tensorboard
 
     opt.not_together(csv=csv, tensorboard=tensorboard, mlflow=mlflow)
     recorded, given = opt.open_results(results), names or []
     if mlflow:
         recorded.check()
-        print(sync(recorded, opt.study_names(given, recorded)))
+        print(write_mlflow(recorded, opt.study_names(given, recorded)))
         return
     if not (csv or tensorboard):
         raise UserError("got no format to export to: give --csv, --tensorboard or --mlflow")
@@ -159,56 +154,64 @@ def export(
     print(write(recorded, studies, Path(target).expanduser()))
 
 
-@command("figure coordinates law-width-mup --out figures")
-def figure(
-    kind: Annotated[
-        Literal["attention", "deviations", "coordinates"],
-        opt.argument(
-            None,
-            "attention: what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5). deviations: the standard "
-            "deviations of pretrained weights by layer (Lu et al. 2021, figure 6). coordinates: how activations grow "
-            "with the width over a study's first steps (Yang et al. 2022, section D.1); where they grow, the best "
-            "learning rate moves with the width.",
-        ),
-    ],
-    target: Annotated[
-        str,
-        opt.argument(
-            "RUN|STUDY|FOLDER",
-            "A run for attention, else a study, or weights for deviations.",
-            opt.location,
-        ),
-    ],
+figure = group("figure", "Draw what is inside trained or pretrained models, and write the numbers of the figure.")
+Out = Annotated[Path, opt.option("FOLDER", "The folder where the files are written.", opt.local_path)]
+
+
+@command("figure attention 0f3a", figure)
+def attention(
+    run: opt.Run,
     results: opt.Results = "results",
     data_dir: opt.DataDir = None,
-    out: Annotated[Path, opt.option("FOLDER", "The folder where the files are written.", opt.local_path)] = Path(),
-    examples: Annotated[int | None, opt.number("attention: the number of test examples; by default 1.")] = None,
-    layer: Annotated[int | None, opt.number("attention: the layer; by default 0.", partial(opt.whole, least=0))] = None,
+    out: Out = Path(),
+    examples: Annotated[int, opt.number("The number of test examples.")] = 1,
+    layer: Annotated[int, opt.number("The layer; 0 is the first.", partial(opt.whole, least=0))] = 0,
+) -> None:
+    """Draw what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5)."""
+    from lr_sweep.sweep.inspection.figures import draw_attention
+
+    recorded, folder = opt.open_directory(results, "figure attention"), opt.data_folder(data_dir)
+    for line in draw_attention(run, recorded, folder, out, examples=examples, layer=layer):
+        print(line)
+
+
+@command("figure deviations rothermel2021-table1", figure)
+def deviations(
+    weights: Annotated[str, opt.argument("STUDY|FOLDER", "A study, or a folder of weights.", opt.location)],
+    results: opt.Results = "results",
+    out: Out = Path(),
     model: Annotated[
-        str | None, opt.option("NAME", "deviations: the study's model; by default the only one with weights.")
+        str | None, opt.option("NAME", "The model of the study; by default the only one with weights.")
     ] = None,
+) -> None:
+    """Draw the standard deviations of pretrained weights by layer (Lu et al. 2021, figure 6)."""
+    from lr_sweep.sweep.inspection.figures import draw_deviations
+
+    for line in draw_deviations(weights, opt.open_results(results, weights=True), out, model=model):
+        print(line)
+
+
+@command("figure coordinates law-width-mup --out figures", figure)
+def coordinates(
+    study: opt.Study,
+    data_dir: opt.DataDir = None,
+    out: Out = Path(),
     rate: Annotated[
         float | None,
         opt.option(
             "RATE",
-            "coordinates: by default the middle rate of the study.",
+            "The learning rate; by default the middle one of the study.",
             partial(opt.above_zero, what="a learning rate"),
         ),
     ] = None,
-    steps: Annotated[
-        int | None, opt.number("coordinates: gradient steps; by default 5.", partial(opt.whole, most=1000))
-    ] = None,
+    steps: Annotated[int, opt.number("The number of gradient steps.", partial(opt.whole, most=1000))] = 5,
 ) -> None:
-    """Draw what is inside trained or pretrained models, and write the numbers of the figure."""
-    from lr_sweep.sweep.inspection.figures import Target, draw
+    """Draw how activations grow with the width over a study's first steps (Yang et al. 2022, section D.1). Where they
+    grow, the best learning rate moves with the width.
+    """
+    from lr_sweep.sweep.inspection.figures import draw_coordinates
 
-    recorded = (
-        opt.open_directory(results, "figure attention")
-        if kind == "attention"
-        else opt.open_results(results, weights=True)
-    )
-    options = {"examples": examples, "layer": layer, "model": model, "rate": rate, "steps": steps}
-    for line in draw(kind, Target(target, recorded, opt.data_folder(data_dir), out), **options):
+    for line in draw_coordinates(study, opt.data_folder(data_dir), out, rate=rate, steps=steps):
         print(line)
 
 

@@ -7,9 +7,7 @@ import io
 import json
 import math
 import os
-import re
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -17,10 +15,6 @@ from typing import Any
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import FULL, lead_nowhere
 
-MOST_COLUMNS = 100
-"""Of a terminal, that long lines fill."""
-LABEL = 11
-"""Letters of a line of facts before the fact."""
 REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
 
 
@@ -67,7 +61,7 @@ def flush() -> None:
 
 
 def agreed(question: str, elsewhere: str) -> bool:
-    """Ask, and return whether the answer is yes; raises UserError with the other text where there is no terminal."""
+    """Ask, and return whether the answer is yes; raises UserError with the other text if there is no terminal."""
     if not sys.stdin.isatty():
         raise UserError(elsewhere)
     try:
@@ -89,13 +83,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def print_facts(text: str) -> None:
-    """Print lines that begin with a label; on a terminal the long ones are broken, below what follows the label."""
-    if sys.stdout.isatty():
-        width, indent = min(MOST_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns), " " * LABEL
-        fill = textwrap.TextWrapper(width, "", indent, break_long_words=False, break_on_hyphens=False).fill
-        is_fact = re.compile(rf".{{{LABEL - 1}}} (?!.*   )")
-        text = "\n".join(fill(line) if is_fact.match(line) else line for line in text.splitlines())
-    print(text)

@@ -157,8 +157,7 @@ def plan(
     from lr_sweep.sweep.plan.placement import Placement, devices_here
     from lr_sweep.sweep.plan.plan import Plan, cost_on, id_lines, plan_json, plan_on
 
-    for option, given in {"measure": measure, "ids": ids, "suggest": suggest}.items():
-        opt.not_together(json=json, **{option: given})
+    opt.not_with("json", json, measure=measure, ids=ids, suggest=suggest)
     plans = []
     recorded = opt.open_results(results, weights=True)
     recorded.check()
@@ -172,7 +171,7 @@ def plan(
         if json:
             plans.append(plan_json(planned, cost_on(planned, machine, price)))
             continue
-        streams.print_facts(plan_on(planned, machine, price))
+        print(plan_on(planned, machine, price))
         if suggest:
             from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
 
@@ -184,7 +183,6 @@ def plan(
 
 
 def _measure(plan: Plan, at_once: int) -> None:
-    """Time the cells of a plan on this machine and keep the timings."""
     from lr_sweep.sweep.plan.measure import measure_cells
     from lr_sweep.sweep.plan.packing import cohorts
     from lr_sweep.sweep.plan.placement import check_beforehand
@@ -203,7 +201,6 @@ def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.S
     from lr_sweep.analysis.record.working_copy import publish
     from lr_sweep.analysis.study_report import write_report
     from lr_sweep.common.source_code import version_here
-    from lr_sweep.sweep.mirror.sync import mirror_report
     from lr_sweep.sweep.results.directory import storage_problems
 
     recorded, num_problems = opt.open_results(results), 0
@@ -212,8 +209,6 @@ def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.S
         with storage_problems(recorded.root):
             written = write_report(recorded.root, study, version_here)
         print(f"{written.text}\n\nreport     {written.page}")
-        if line := mirror_report(recorded, study):
-            print(line)
         if recorded.uri is not None:
             print(f"store      {publish(recorded.uri, recorded.root, written.folder)}")
         num_problems += written.num_problems

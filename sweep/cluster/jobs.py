@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,23 +24,25 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
 
 MAX_NODES = 10_000
-"""What Ray's job server lists at most."""
+"""Most machines that Ray's job server lists."""
 ACTIVE = ("PENDING", "RUNNING")
 STUDY_KEY = "lr_sweep_study"
 RESULTS_KEY = "lr_sweep_results"
 
 STOP_WAIT_S = 120
-"""How long a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
+"""Seconds that a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
 
 RECONNECT_S = 600.0
-"""How long a lost connection is tried again: a head that boots takes some minutes."""
+"""Seconds for which a lost connection is tried again: a head that boots takes some minutes."""
+FOLLOW_EVERY_S = 1.0
+"""Seconds between two looks at what a job has printed."""
 
 START = "lr_sweep/sweep/cluster/start.sh"
-"""In the folder that is sent: it finds the interpreter."""
+"""The script in the folder that is sent; it finds the interpreter."""
 KEPT = Path("~/lr-sweep-jobs").expanduser()
-"""On a head: a folder for each submitted job that is to resume when Ray starts again."""
+"""The folder, on a head, of the submitted jobs that are to resume when Ray starts again."""
 RESTARTED = "started again"
-"""In the line that a job prints when its driver was killed."""
+"""Words of the line that a job prints when its driver was killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +50,14 @@ class Job:
     """A job as the cluster reports it."""
 
     name: str
-    """The study's name and when it was submitted (UTC), which no job after it has: `quickstart-20261123-041500`."""
+    """The study's name and the time of its submission (UTC), such as `quickstart-20261123-041500`."""
     study: str
     results: str
     """The results directory, on the cluster's machines."""
     status: str
     """PENDING, RUNNING, SUCCEEDED, STOPPED or FAILED."""
     exit_code: int | None
-    """The driver's; None while it runs, or if Ray ended it."""
+    """The driver's exit code; None while it runs, or if Ray ended it."""
     started_s: float
     """Seconds since the epoch."""
     ended_s: float | None
@@ -150,18 +151,15 @@ class ClusterJobs:
         shown, started_s, lost_at = 0, 0.0, math.inf
         while True:
             try:
-                job = self.get(name)
+                job, text = self.get(name), self.log(name)  # in this order: the log of an ended job is whole
                 if lost_at < math.inf:
                     say("connected again")
                 lost_at = math.inf
                 if job.started_s > started_s:  # the first time, or a head that was lost has started it again
                     shown, started_s = 0, job.started_s
-                for text in self._new_text(name, shown):
-                    write(text)
-                    shown += len(text)
-                job = self.get(name)
+                write(text[shown:])
+                shown = len(text)
                 if not job.active:
-                    write(self.log(name)[shown:])
                     return job
             except UserError as problem:
                 if lost_at == math.inf:
@@ -171,26 +169,7 @@ class ClusterJobs:
                     raise UserError(
                         f"{problem} If the head is up, {name} is running, and `cluster logs` follows it again."
                     ) from problem
-            time.sleep(1.0)
-
-    def _new_text(self, name: str, shown: int) -> Iterator[str]:
-        """Yield what a job prints after the first `shown` characters, until it ends."""
-        read = 0
-        for text in self.tail(name):
-            if new := text[max(0, shown - read) :]:
-                yield new
-            read += len(text)
-
-    def tail(self, name: str) -> Iterator[str]:
-        """Yield what a job prints, from its beginning, until it ends."""
-        texts = self._client.tail_job_logs(name)
-
-        async def following() -> str | None:
-            return await anext(texts, None)
-
-        with _problems(self.address), asyncio.Runner() as runner:
-            while (text := runner.run(following())) is not None:
-                yield text
+            time.sleep(FOLLOW_EVERY_S)
 
 
 def driver_command(arguments: Sequence[str]) -> str:
@@ -234,7 +213,6 @@ def _check_address(address: str) -> None:
 
 
 def _problems(address: str) -> AbstractContextManager[None]:
-    """Translate what Ray's client raises into a UserError."""
     import aiohttp
     from ray.exceptions import AuthenticationError
 

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import checked, local_path
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.common.text import gigabytes
-from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job, driver_command
+from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job, driver_command
 from lr_sweep.sweep.cluster.package import copy_program
-from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.own.code import write_code
 
 
 def submit(
-    study: str | Path | Study,
-    results: str,
-    data_dir: str,
-    address: str = DEFAULT_ADDRESS,
-    *,
-    options: Sequence[str] = (),
-    say: Callable[[str], None] = print,
+    study: Study, results: str, data_dir: str, address: str, *, options: Sequence[str], say: Callable[[str], None]
 ) -> Job:
     """Start a job that trains the runs of a study that the record on the cluster lacks; do not wait for its end.
 
     Args:
-        study: a study, or the name or file of one.
         results: the results directory, on a disk that all of the cluster's machines see, or a store.
         data_dir: where data sets are or are downloaded to, on such a disk.
         options: further options of `run`, such as `["--gpus-per-trial", "0.5"]`.
@@ -38,7 +31,6 @@ def submit(
     Raises UserError for mistakes in the study or the paths, without a cluster, and while a job of the study is running.
     """
     check_paths(results, data_dir)
-    study = load_study(study) if isinstance(study, str | Path) else study
     cluster = ClusterJobs(address)
     _refuse_a_second(cluster, study.study, results)
     with scratch_folder("copy-") as folder:

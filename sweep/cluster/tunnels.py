@@ -17,13 +17,12 @@ from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.cluster.mlflow_server import head_token
-from lr_sweep.sweep.live.guard import link
+from lr_sweep.sweep.live.guard import LOOPBACK, link
 
 DASHBOARD_PORT = 8265
-"""Ray's page and job server, on the head and here, where `submit` expects it."""
+"""Port of Ray's page and job server, on the head and here, where `submit` expects it."""
 MLFLOW_PORT = 5000
-"""The MLflow server that cluster files start on the head."""
-LOOPBACK = "127.0.0.1"
+"""Port of the MLflow server that cluster files start on the head."""
 RETRY_S = 5.0
 """Seconds between two tries to open lost tunnels."""
 

@@ -1,4 +1,4 @@
-"""`export`: the curves of studies, for other programs."""
+"""`export`: the curves of studies for other programs, and the record for MLflow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import remove_dead_partials, whole_file, whole_folder
+from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import counted, rate_text
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
@@ -52,6 +53,31 @@ def write_tensorboard(results: Results, studies: Sequence[str], target: Path) ->
                         split, of = value.split("_")
                         writer.add_scalar(f"{of}/{split}", row[value], row["step"], walltime=row["time_ms"] / 1000)
     return f"{target}: {_counts(table)}; look at it with `tensorboard --logdir {target}`"
+
+
+def write_mlflow(results: Results, studies: Sequence[str]) -> str:
+    """Bring MLflow, which may be empty, in line with the record; return what it holds. The same command resumes.
+
+    Raises RecordError, MirrorError, and UserError if nothing was ever recorded or a sweep is running, which mirrors.
+    """
+    from lr_sweep.sweep.mirror.client import tracking_uri
+    from lr_sweep.sweep.mirror.mirror import Mirror
+
+    names = list(studies) or record.recorded_studies(results.root)
+    for study in names:
+        record.read_study(results.root, study)
+    if not names:
+        raise UserError(f"{results.root} holds no study yet; `run` one first, or give its --results.")
+    uri = tracking_uri(results.root)
+    results.prepare()
+    with storage_problems(results.root), results.writing("export --mlflow"):
+        lines = []
+        for study in names:
+            mirror = Mirror(results.root, study, uri, results.uri)
+            lines.append(f"{study}: {mirror.sync_all()} runs")
+            if (folder := results.report(study)).is_dir():
+                mirror.log_report(folder)
+    return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])
 
 
 def _checked_name(name: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
@@ -42,25 +43,17 @@ from lr_sweep.trainables.run import Run, gpt2_size
 from lr_sweep.trainables.worker.session import task_data
 
 MOST_BYTES = 4_000_000_000
-"""Largest array of attention weights, in bytes: it is held in memory."""
+"""Bytes of the largest array of attention weights: it is held in memory."""
 GROWS_FROM = 0.25
-"""Exponent from which sizes are said to grow: halfway to 0.5, the least by which a wrong scale grows with the width."""
+"""Exponent from which sizes count as growing: half of 0.5, the least of a wrong scale."""
 _LAYER = re.compile(r"h\.(\d+)\.((?:attn|mlp)\.\w+)\.(weight|bias)")
 
 Row = dict[str, Any]
 
 
-class Target(NamedTuple):
-    """What a figure is made of, and where it is written."""
-
-    name: str
-    """A run, a study or a folder of weights, as the user gave it."""
-    results: Results
-    data_dir: Path
-    out: Path
-
-
-def draw_attention(target: Target, *, examples: int = 1, layer: int = 0) -> Iterator[str]:
+def draw_attention(
+    given: str, results: Results, data_dir: Path, out: Path, *, examples: int, layer: int
+) -> Iterator[str]:
     """Write a layer's attention weights on a run's first test examples as .npz, .png and .svg; yield the paths.
 
     The array file has `attention` (N, H, T, T) float32, whose row t has what token t attends to and sums to 1, and the
@@ -69,12 +62,12 @@ def draw_attention(target: Target, *, examples: int = 1, layer: int = 0) -> Iter
     Raises:
         UserError: no GPT-2, no such layer, too many examples; and all that `recorded_run` and `rebuild` raise.
     """
-    known, run = recorded_run(target.results, target.name)
+    known, run = recorded_run(results, given)
     if run.model.family != "gpt2":
         raise UserError(f"run {known.run_id} is of the family {run.model.family}; attention is drawn of gpt2 alone")
     if not layer < run.model.layers:
         raise UserError(f"--layer: got {layer}, want 0 to {run.model.layers - 1}: the layers of run {known.run_id}")
-    rebuilt = rebuild(target.results, known, run, target.data_dir)
+    rebuilt = rebuild(results, known, run, data_dir)
     split = rebuilt.data.test[:examples]
     most = MOST_BYTES // (4 * gpt2_size(run).heads * rebuilt.data.shape.num_tokens**2)
     if len(split) > most:
@@ -89,7 +82,7 @@ def draw_attention(target: Target, *, examples: int = 1, layer: int = 0) -> Iter
         f"{rebuilt.test_accuracy:.1%}. The first test example. Each row shows what a token attends to: itself and "
         f"tokens before it; a row sums to 1. The first panel is the mean over heads."
     )
-    stem = target.out / f"attention-{known.run_id}-layer{layer}"
+    stem = out / f"attention-{known.run_id}-layer{layer}"
     yield from _written(stem, arrays, attention_figure(weights[0], title, caption))
 
 
@@ -103,14 +96,14 @@ def attention_of(rebuilt: Rebuilt, split: Split, layer: int) -> np.ndarray:
     return torch.cat(each).numpy()
 
 
-def draw_deviations(target: Target, *, model: str | None = None) -> Iterator[str]:
+def draw_deviations(given: str, results: Results, out: Path, *, model: str | None) -> Iterator[str]:
     """Write the deviations of a folder of weights, or of a study's model, as .csv, .png and .svg; yield the paths.
 
     Raises:
         UserError: no such study or model, several of them, or no pretrained GPT-2.
         WeightsError: the weights are missing, damaged, or cannot be read.
     """
-    name, where = _weights(target.name, model, target.results)
+    name, where = _weights(given, model, results)
     if mistakes := config_mistakes(where, "gpt2", None):
         raise WeightsError(f"{where}: {'; '.join(mistakes)}")
     rows = list(deviations(load_weights(where)))
@@ -121,7 +114,7 @@ def draw_deviations(target: Target, *, model: str | None = None) -> Iterator[str
         f"initialisation of GPT-2, {WEIGHT_STD:g} for weights and 0 for biases."
     )
     figure = deviations_figure(rows, f"Pretrained weights of {name}", caption)
-    yield from _written(target.out / f"deviations-{name}", rows, figure)
+    yield from _written(out / f"deviations-{name}", rows, figure)
 
 
 def deviations(tensors: Mapping[str, torch.Tensor]) -> Iterator[Row]:
@@ -166,30 +159,30 @@ class Group(NamedTuple):
     layers: int
 
 
-def draw_coordinates(target: Target, *, rate: float | None = None, steps: int = 5) -> Iterator[str]:
+def draw_coordinates(given: str, data_dir: Path, out: Path, *, rate: float | None, steps: int) -> Iterator[str]:
     """Write each group's sizes as .csv, .png and .svg; yield the paths, and what its exponents say.
 
     Raises:
         UserError: no study, none of GPT-2 from random weights in two widths, no learning rate, or sizes that overflow.
         DataError: data are missing.
     """
-    study = load_built_in_study(target.name)
-    for group, runs in _groups(study, target, rate).items():
+    study = load_built_in_study(given)
+    for group, runs in _groups(study, data_dir, rate).items():
         every = [run.sibling(run.learning_rate, seed) for run in runs for seed in study.seed_list()]
-        rows = [row for run in every for row in sizes(run, target.data_dir, steps)]
+        rows = [row for run in every for row in sizes(run, data_dir, steps)]
         name = f"{study.study}, {group.task}, {group.variant}, {counted(group.layers, 'layer')}"
         used = f"{name}, at {rate_text(runs[0].learning_rate)} after {counted(steps, 'step')}"
         if not np.isfinite([row["size"] for row in rows]).all():
             raise UserError(f"{used}: activations are not finite; give a smaller --rate, or fewer --steps")
         said = f"{used}: {sentence(exponents(rows))}"
-        stem = target.out / f"coordinates-{study.study}-{group.task}-{group.variant}-{group.layers}"
+        stem = out / f"coordinates-{study.study}-{group.task}-{group.variant}-{group.layers}"
         seeds = counted(len(study.seed_list()), "seed")
         caption = f"{said} Mean absolute values on the first training examples, mean over {seeds}."
         yield from _written(stem, rows, coordinates_figure(rows, "Activations by width", caption))
         yield said
 
 
-def _groups(study: Study, target: Target, rate: float | None) -> dict[Group, list[Run]]:
+def _groups(study: Study, data_dir: Path, rate: float | None) -> dict[Group, list[Run]]:
     """Return a run of each width, ascending, of each group that has several; at the middle of the study's rates."""
     groups: dict[Group, dict[int, Run]] = defaultdict(dict)
     for cell in study.cell_list():
@@ -197,14 +190,14 @@ def _groups(study: Study, target: Target, rate: float | None) -> dict[Group, lis
         if size.family == "gpt2" and not study.starts_from_weights(cell.variant):
             rates = cell.learning_rates if rate is None else (rate,)
             if not rates:
-                raise UserError(f"{target.name}: its learning rates are searched for, none is given; want --rate")
-            run = study.run(cell, {}, study.examples(cell.task, target.data_dir), None)
+                raise UserError(f"{study.study}: its learning rates are searched for, none is given; want --rate")
+            run = study.run(cell, {}, study.examples(cell.task, data_dir), None)
             assert isinstance(run, Run)
             its = groups[Group(cell.task, cell.variant, size.layers)]
             its.setdefault(size.width, run.sibling(rates[len(rates) // 2], 0))
     several = {group: [run for _, run in sorted(its.items())] for group, its in groups.items() if len(its) > 1}
     if not several:
-        raise UserError(f"{target.name}: want a GPT-2 that starts at random, in two widths or more with as many layers")
+        raise UserError(f"{study.study}: want a GPT-2 that starts at random, in two widths or more with as many layers")
     return several
 
 
@@ -232,19 +225,15 @@ def sizes(run: Run, data_dir: Path, num_steps: int) -> Iterator[Row]:
 
 def exponents(rows: list[Row]) -> dict[str, float]:
     """Return the slope of log mean size after the last step on log width, least squares, of each layer."""
-    last = max(row["step"] for row in rows)
-    means: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row["step"] == last:
-            means[row["layer"]][row["width"]].append(row["size"])
-    return {
-        layer: float(np.polyfit(np.log(list(by_width)), np.log([np.mean(x) for x in by_width.values()]), 1)[0])
-        for layer, by_width in means.items()
-    }
+    frame = pd.DataFrame(rows)
+    last = frame[frame["step"] == frame["step"].max()]
+    means = np.log(last.pivot_table("size", "width", "layer", sort=False))
+    slopes = np.polyfit(np.log(means.index), means, 1)[0]
+    return dict(zip(means.columns, map(float, slopes), strict=True))
 
 
 def sentence(found: dict[str, float]) -> str:
-    """Say whether any size grows with the width, with the exponents."""
+    """Return a sentence: which sizes grow with the width, with the exponents."""
     each = ", ".join(f"{layer} width^{exponent:.2f}".replace("-", "−") for layer, exponent in found.items())
     growing = [layer for layer, exponent in found.items() if exponent >= GROWS_FROM]
     which = f"{', '.join(growing)} {'grows' if len(growing) == 1 else 'grow'}" if growing else "nothing grows"
@@ -261,23 +250,3 @@ def _written(stem: Path, numbers: Sequence[Row] | dict[str, Any], figure: Figure
     else:
         write_rows(path, numbers)
     return [str(path), *map(str, save(figure, stem))]
-
-
-KINDS = {
-    "attention": (draw_attention, ("examples", "layer")),
-    "deviations": (draw_deviations, ("model",)),
-    "coordinates": (draw_coordinates, ("rate", "steps")),
-}
-"""Function and options of each kind of figure."""
-
-
-def draw(kind: str, target: Target, **options: Any) -> Iterator[str]:
-    """Draw a figure of `KINDS`, with the options that are not None; yield paths and findings.
-
-    Raises UserError for an option of another kind, and as the function of the kind does.
-    """
-    function, known = KINDS[kind]
-    given = {name: value for name, value in options.items() if value is not None}
-    if others := [f"--{name}" for name in given if name not in known]:
-        raise UserError(f"`figure {kind}` has no {' and '.join(others)}; it has --{' and --'.join(known)}")
-    yield from function(target, **given)  # type: ignore[operator]

@@ -24,10 +24,10 @@ from lr_sweep.trainables.pretraining.weights import weights_damage
 
 LEFTOVERS, SCRATCH, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "scratch", "checkpoints", "unwanted")
 CONSEQUENCES = {
-    LEFTOVERS: "of writes that were cut short, damaged checkpoints, Ray Tune's scratch; nothing is lost",
-    SCRATCH: "folders for temporary files, outside of the results directory, of ended processes; nothing is lost",
-    CHECKPOINTS: "of runs that are complete or diverged; a higher step budget would train these from step 0. "
-    "The record, curves and tables stay",
+    LEFTOVERS: "files of interrupted writes, damaged checkpoints and Ray Tune's scratch; nothing is lost",
+    SCRATCH: "temporary folders of ended processes, outside of the results directory; nothing is lost",
+    CHECKPOINTS: "checkpoints of complete and diverged runs. With a higher step budget these would train from step 0; "
+    "the record, curves and tables stay",
     UNWANTED: "rows, curves and checkpoints of runs that no recorded study wants. MLflow keeps its copies",
 }
 """What each kind is, and what is lost with it."""
@@ -38,10 +38,10 @@ class Kind:
     """Files of one kind that can go."""
 
     files: list[Path] = field(default_factory=list)
-    """In the order of their removal: at every moment between, the record is sound."""
+    """Files in the order of their removal: the record is sound after each of them."""
     num_runs: int = 0
     device_s: float = 0.0
-    """Device time of the runs that have ended."""
+    """Device seconds of the runs that have ended."""
 
     def add_run(self, files: Collection[Path], device_s: float = 0.0) -> None:
         """Add what there is of a run."""

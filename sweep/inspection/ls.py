@@ -16,7 +16,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun, Row, State, counts_json
 
 TITLE_WIDTH = 48
-"""Letters of a study's title that are shown."""
+"""Most letters of a study's title that are shown."""
 ACCURACIES = ("validation_at_best", "test_at_best")
 """Columns of `RUNS` that are shown as `validation` and `test`."""
 

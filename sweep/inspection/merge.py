@@ -28,7 +28,7 @@ from lr_sweep.common.text import counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
 from lr_sweep.sweep.results.agreement import RunRecord, contradiction, merge, read_run
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems
-from lr_sweep.sweep.results.run_state import LABELS, Row, label, recorded_ids
+from lr_sweep.sweep.results.run_state import Row, recorded_ids, run_title
 from lr_sweep.sweep.store.results import fetched
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.pretraining.weights import WEIGHTS
@@ -52,11 +52,11 @@ _PATHS = {
 }
 """Every path that may be taken, with the most bytes that it may have: what is read at once must fit in memory."""
 STEP = re.compile(r'\{"step": ([0-9]{1,18})[,}]')
-"""Begins the progress in a checkpoint, as every version has saved it; the rest, which may be any, is not read."""
+"""The start of the progress in a checkpoint, as every version has saved it; the rest is not read."""
 DAMAGED = (OSError, EOFError, ValueError, OverflowError, RecursionError, LookupError, TypeError, AttributeError)
-"""What Python raises for files that are not right."""
+"""What Python raises for damaged files."""
 MAX_CONFLICTS = 20
-"""Conflicts that an error lists."""
+"""Most conflicts that an error lists."""
 
 
 def merge_results(location: str, results: Results) -> str:
@@ -229,7 +229,7 @@ class _Merger:
         ours = read_run(self.ours.root, run_id)
         found = contradiction(ours, theirs) if ours and theirs else None
         if found:
-            self.conflicts.append(f"{run_id}{_label(ours, theirs)}: {found}")
+            self.conflicts.append(f"{_title(run_id, ours, theirs)}: {found}")
             return
         if theirs:
             self._plan_tables(ours, theirs)
@@ -306,10 +306,10 @@ class _Merger:
         return "\n".join([*lines, f"to show them in MLflow: {mlflow}"])
 
 
-def _label(*records: RunRecord | None) -> str:
-    """Return what people call a run; empty if it has ended nowhere: then no record says."""
+def _title(run_id: str, *records: RunRecord | None) -> str:
+    """Return a run's id, with its labels if it has ended somewhere."""
     row = next((run.row for run in records if run and run.row), None)
-    return " ({}, {}, {}, lr {}, seed {})".format(*(label(row, name) for name in LABELS)) if row else ""
+    return f"{run_id} ({run_title(row)})" if row else run_id
 
 
 def _conflict_text(location: str, root: Path, conflicts: list[str]) -> str:

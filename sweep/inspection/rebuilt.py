@@ -34,7 +34,7 @@ class Rebuilt:
     step: int
     """The best step of its checkpoint."""
     test_accuracy: float
-    """There, a fraction."""
+    """Test accuracy at that step, a fraction."""
 
 
 def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.access import denied
@@ -17,29 +16,26 @@ from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import end_of, hash_file
-from lr_sweep.common.text import aligned, counted, duration, failure_line, gigabytes, rate_text
+from lr_sweep.common.text import aligned, counted, duration, failure_line, gigabytes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun, Row
 from lr_sweep.sweep.results.validation import digest_problem
 
 SHORTEST_PREFIX = 4
-"""Letters of an id that name a run, if no other id begins with them."""
+"""Fewest letters of an id that name a run."""
 MAX_CANDIDATES = 10
 MAX_EVALUATIONS = 20
-"""Evaluations of a curve that are shown; the first, the best and the last are among them."""
+"""Most evaluations of a curve that are shown, with the first, the best and the last."""
 BAR_WIDTH = 24
-"""Letters of the bar for an accuracy of 1."""
-EIGHTHS = " ▏▎▍▌▋▊▉"
-"""Blocks that fill so many eighths of a letter."""
+"""Letters of the bar of an accuracy of 1."""
 
 Fact = tuple[str, str]
 
 
 def run_text(results: Results, given: str) -> str:
     """Return everything about a run, given by its id or the first letters of it; raises UserError or RecordError."""
-    run = find_run(results, given)
-    end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
+    run, end = _found(results, given)
     failure = (end["failure"] or "").splitlines() if end is not None else []
     lines = {"traceback": failure} if len(failure) > 1 else {}
     sections = {"wanted by": _studies(run, end, results)}
@@ -52,10 +48,14 @@ def run_text(results: Results, given: str) -> str:
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
 
 
+def _found(results: Results, given: str) -> tuple[KnownRun, Row | None]:
+    run = find_run(results, given, [column.name for column in RUNS])
+    return run, run.end
+
+
 def run_json(results: Results, given: str) -> Row:
     """Return everything about a run as content for JSON; raises as `run_text`."""
-    run = find_run(results, given)
-    end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
+    run, end = _found(results, given)
     row = None if end is None else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
     states = {study: _state_in(study, run, end, results) for study in run.budgets}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
@@ -139,19 +139,8 @@ def _state_in(study: str, run: KnownRun, end: Row | None, results: Results) -> r
 def _content(end: Row) -> list[Fact]:
     """Return the plain values first, then those of each mapping under its name."""
     flat = run_state.flattened(json.loads(end["content"]))
-    texts = {name: _rate(value) if name == "learning_rate" else _plain(value) for name, value in flat.items()}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in flat.items()}
     return sorted(texts.items(), key=lambda fact: "." in fact[0])
-
-
-def _rate(rate: float) -> str:
-    """Return a learning rate as everywhere, unless that would round it."""
-    return text if float(text := rate_text(rate)) == rate else _plain(rate)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_plain, value))
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _provenance(end: Row) -> list[Fact]:
@@ -212,7 +201,7 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
         validation = at["validation_accuracy"]
         loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
         numbers = (f"{at['step']}", loss, metric.score_text(at["test_accuracy"]), metric.score_text(validation))
-        rows.append((*numbers, bar(validation) if metric.is_fraction else "", "best" if index == best else ""))
+        rows.append((*numbers, "█" * _bar_length(validation, metric), "best" if index == best else ""))
     hidden = len(curve) - (len(rows) - 1)
     return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])
 
@@ -224,9 +213,5 @@ def shown_evaluations(number: int, best: int | None) -> list[int]:
     return sorted(indices | ({best} if best is not None else set()))
 
 
-def bar(fraction: float) -> str:
-    """Return a bar as long as a fraction of `BAR_WIDTH` letters, to an eighth of a letter; nothing for NaN."""
-    if math.isnan(fraction):
-        return ""
-    whole, eighths = divmod(round(fraction * BAR_WIDTH * 8), 8)
-    return ("█" * whole + EIGHTHS[eighths]).rstrip()
+def _bar_length(value: float, metric: Metric) -> int:
+    return round(value * BAR_WIDTH) if metric.is_fraction and math.isfinite(value) else 0

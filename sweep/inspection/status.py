@@ -119,7 +119,8 @@ def activity(results: Results, now: float) -> str:
         doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"
-    return f"{who} {doing}, {_remaining(progress)} ({_age(now - progress['updated_at'])})"
+    age_s = max(0.0, now - progress["updated_at"])  # the sweep may run on a machine whose clock is ahead
+    return f"{who} {doing}, {_remaining(progress)} (as of {age_s:.0f} s ago)"
 
 
 def _remaining(progress: dict[str, Any]) -> str:
@@ -128,9 +129,3 @@ def _remaining(progress: dict[str, Any]) -> str:
     if evaluating := progress.get("evaluating"):
         remaining += f", {counted(evaluating, 'run')} evaluating"
     return remaining
-
-
-def _age(seconds: float) -> str:
-    if round(seconds) < 0:  # the sweep runs on another machine, or the clock was set back since
-        return f"as of its last report; this machine's clock is {-seconds:.0f} s behind the sweep's"
-    return f"as of {abs(seconds):.0f} s ago"

@@ -34,7 +34,7 @@ from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
 FILES = (".parquet", ".json", ".yaml", ".safetensors", ".log", ".db", ".lock")
 """Endings of the names of files; no folder of a results directory has one."""
 UNREAD = ("tune", "mlflow-artifacts", "report")
-"""Folders of what is scratch, or is written again from the rest."""
+"""Folders of scratch, and of files that are written again from the others."""
 
 
 class Verification:
@@ -44,7 +44,7 @@ class Verification:
         self.results = results
         self.counts: Counter[str] = Counter()
         self._noted: list[str] = []
-        """What `problems` found that does no harm."""
+        """Notes: findings of `problems` that do no harm."""
 
     def problems(self) -> Iterator[str]:
         """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
@@ -89,7 +89,6 @@ class Verification:
                     yield text
 
     def _others(self) -> Iterator[str]:
-        """Look at the files that belong to no run and no study."""
         index, mirror = self.results.index, self.results.mlflow_database
         try:
             read_table(index, INDEX)
@@ -162,7 +161,6 @@ class Verification:
             return []
 
     def _stored_checkpoints(self, store: ObjectStore) -> Iterator[str]:
-        """Look at all checkpoints in a store; its copy has none."""
         for name in store.names("checkpoints"):
             with suppress(FileNotFoundError):  # a sweep has saved a newer one
                 yield from self._checkpoint(f"{store.uri}/{name}", store.sha256(name))

@@ -16,14 +16,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from lr_sweep.common.network import free_port
-from lr_sweep.sweep.live.guard import LOOPBACK, link
+from lr_sweep.sweep.live.guard import link
 from lr_sweep.sweep.live.server import serve
-from lr_sweep.sweep.live.state import Live
-from lr_sweep.sweep.mirror.pages import mlflow_pages
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.terminal import end_by_signals, output_to
 
@@ -51,12 +49,8 @@ def _serve(root: str, uri: str | None, port: int, token: str) -> None:
     threading.Thread(target=_end_with_input, daemon=True).start()
     results = Results(Path(root))
     results.uri = uri  # a working copy is shown under the name of its store
-    with (
-        output_to(results.logs / "ui.log"),
-        mlflow_pages(results.root, print, f"http://{LOOPBACK}:{port}") as pages,
-        suppress(KeyboardInterrupt),
-    ):
-        serve(Live(results), port, token, pages)
+    with output_to(results.logs / "ui.log"):
+        serve(results, port, token, print)
 
 
 def _end_with_input() -> None:

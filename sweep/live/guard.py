@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost")
-"""Names by which a browser may ask: any other name that leads here was given by a hostile page."""
+"""Host names that a browser may ask for; a hostile page could make any other name lead here."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -20,7 +20,7 @@ POLICY = (
 REFUSED = "refused: want the token: open the link that `ui` printed, or set MLFLOW_TRACKING_TOKEN"
 HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff"}
 ENTER = '<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><a href="/">The page</a>'
-"""Answers the link: a redirect would be sent without the cookie where the link stood on another site's page."""
+"""The answer to the link. After a redirect, a browser that came from another site would not send the cookie."""
 
 
 class Guard:
@@ -62,9 +62,7 @@ class Guard:
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] != "/" or scope["method"] != "GET" or not self._is_token(given):
-            return PlainTextResponse(
-                "refused: want the token: open the link that `ui` printed, or set MLFLOW_TRACKING_TOKEN", 403
-            )
+            return PlainTextResponse(REFUSED, 403)
         entered = HTMLResponse(ENTER)
         entered.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
         return entered

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from lr_sweep.analysis.record.index import row_stamps
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.report.page import web_text
 from lr_sweep.analysis.study_report import write_report
@@ -29,27 +28,18 @@ from lr_sweep.common.program import command
 from lr_sweep.common.source_code import version_here
 from lr_sweep.sweep.inspection.show import find_run, log_text
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
-from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live
-from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages
-from lr_sweep.sweep.results.directory import storage_problems
+from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live, rows_stamp, study_stamp
+from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
+from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import run_title
 
 WEB = Path(__file__).with_name("web")
 REPORT_POLICY = "frame-ancestors 'none'"
-"""A report's page has the rest of its own."""
+"""The policy that a report's page has besides its own."""
 MOST_LOG = 200_000
-"""Bytes of a log's end that are shown."""
+"""Most bytes of a log's end that are shown."""
 POLL_S = 1.0
-"""Seconds between looks for changes, while a page is open."""
-
-Stamp = tuple[object, ...]
-"""What a report is written from: another one once a run has ended, or the study wants other runs."""
-
-
-def record_stamp(results: Path, study: str) -> Stamp:
-    """Return the stamp of what a study's report is written from."""
-    wanted = Paths(results).wanted(study).stat()
-    return wanted.st_mtime_ns, wanted.st_size, tuple(sorted(row_stamps(results).items()))
+"""Seconds between two looks for changes while a page is open."""
 
 
 class Reports:
@@ -57,14 +47,14 @@ class Reports:
 
     def __init__(self, live: Live) -> None:
         self.live, self._lock = live, threading.Lock()
-        self._seen: dict[str, Stamp] = {}
+        self._seen: dict[str, tuple[int, int | None]] = {}
         self.written_until: dict[str, float] = {}
 
     def page(self, study: str) -> bytes:
         """Return a study's page, as of the runs that have ended, or had ended a moment ago."""
-        results, now = self.live.results, self.live.monotonic
+        results, now = self.live.results, time.monotonic
         with self._lock:
-            seen = record_stamp(results.root, study)
+            seen = study_stamp(results, study, rows_stamp(results))
             if self._seen.get(study) != seen and (began := now()) >= self.written_until.get(study, began):
                 with storage_problems(results.root):
                     write_report(results.root, study, version_here)
@@ -93,24 +83,25 @@ class Page:
 
     def report(self, request: Request) -> Response:
         """Show the report of a study."""
-        page = self.reports.page(self._study(request))
+        study = str(request.path_params["study"])
+        if study not in recorded_studies(self.live.results.root):
+            raise HTTPException(404, "no such study")
+        page = self.reports.page(study)
         return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
 
     def run(self, request: Request) -> Response:
         """Show the log of a run."""
-        run = find_run(self.live.results, run_id := self._run_id(request))
+        run_id = str(request.path_params["run_id"])
+        if not re.fullmatch("[0-9a-f]{16}", run_id):
+            raise HTTPException(404, "no such run")
+        run = find_run(self.live.results, run_id)
         try:
             log = log_text(self.live.results, run_id, MOST_LOG)
         except UserError as none:
             log = str(none)
         title = run_title(run.labels) if run.labels else run_id
-        return self._html("run.html", run=run, title=title, log=log, stop=self._stop_command(run_id))
-
-    def _stop_command(self, run_id: str) -> str:
-        """Return the command that ends a run of a sweep; empty: no sweep runs here."""
-        if not self.live.holder():
-            return ""
-        return command("stop", run_id, "--results", self.live.results.location)
+        stop = command("stop", run_id, "--results", self.live.results.location) if self.live.holder() else ""
+        return self._html("run.html", run=run, title=title, log=log, stop=stop)
 
     async def events(self, request: Request) -> Response:
         """Send a line whenever what the overview shows has changed; the page then reads itself again."""
@@ -140,18 +131,6 @@ class Page:
             self._templates.get_template(template).render(values, results=self.live.results.location), status
         )
 
-    def _study(self, request: Request) -> str:
-        study = str(request.path_params["study"])
-        if study not in recorded_studies(self.live.results.root):
-            raise HTTPException(404, "no such study")
-        return study
-
-    def _run_id(self, request: Request) -> str:
-        run_id = str(request.path_params["run_id"])
-        if not re.fullmatch("[0-9a-f]{16}", run_id):
-            raise HTTPException(404, "no such run")
-        return run_id
-
 
 def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlette:
     """Return the page's application, with MLflow's."""
@@ -174,10 +153,16 @@ def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlett
     return app
 
 
-def serve(live: Live, port: int, token: str, mlflow: MlflowPages) -> None:
-    """Serve the page until a signal ends it. Logs no request: the link has the token."""
-    app = live_app(live, token, port, mlflow)
-    quiet = partial(uvicorn.Config, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
-    server = uvicorn.Server(quiet(app, host=LOOPBACK, port=port))
-    app.state.closing = lambda: server.should_exit
-    server.run()
+def serve(results: Results, port: int, token: str, say: Callable[[str], None]) -> None:
+    """Serve the page of a results directory and MLflow's pages until a signal ends it; `say` as of `mlflow_pages`.
+
+    No request is logged: the link has the token.
+    """
+    with mlflow_pages(results.root, say, f"http://{LOOPBACK}:{port}") as pages, suppress(KeyboardInterrupt):
+        app = live_app(Live(results), token, port, pages)
+        config = uvicorn.Config(
+            app, host=LOOPBACK, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=5
+        )
+        server = uvicorn.Server(config)
+        app.state.closing = lambda: server.should_exit
+        server.run()

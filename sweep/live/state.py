@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,46 +25,19 @@ from lr_sweep.sweep.results.run_state import State, read_ends, run_title, shown_
 REFRESH_S = 2.0
 """Seconds for which what was read counts as new; a running sweep reports as often."""
 MOST_OF_A_CORE = 0.1
-"""Part of a core that reading may take: a large record is read less often."""
+"""Most of a core that reading takes: a large record is read less often."""
 MOST_RUNS = 24
-"""Training runs of a study that are shown, and failed ones."""
+"""Most training runs of a study that are shown, and most failed ones."""
 MOST_NAMED = 3
-"""Runs that are named beside a machine."""
+"""Most runs that are named beside a machine."""
 DEVICES = (("cpus", "CPU"), ("gpus", "GPU"))
 MOST_POINTS = 60
-"""Evaluations of a curve that are drawn."""
+"""Most evaluations of a curve that are drawn."""
 STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
 """Options of `run`, by what `started.json` calls them."""
 WIDTH, HEIGHT = 120, 28
-"""Of a curve's drawing, in units of its own."""
+"""Size of a curve's drawing, in pixels."""
 WANTED_COLUMNS = ("run_id", "task", "model", "variant", "learning_rate", "seed", "num_steps", "fresh")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingRun:
-    """A run that trains now."""
-
-    run_id: str
-    title: str
-    step: int
-    num_steps: int
-    latest: str
-    """Its last validation value; empty: it has none yet."""
-    points: str
-    """Of its curve, as SVG's `polyline` takes them."""
-    stop_asked: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """A machine of the sweep that runs."""
-
-    address: str
-    devices: str
-    """Such as `8 CPUs, 1 GPU`."""
-    num_training: int
-    training: tuple[str, ...]
-    """Titles of its runs, the first ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +55,14 @@ class StudyView:
     decided: str = ""
     """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
     num_training: int = 0
-    training: tuple[TrainingRun, ...] = ()
-    machines: tuple[Machine, ...] = ()
+    training: Sequence[Row] = ()
+    """The first ones that train: `run_id`, `title`, `step`, `num_steps`, `latest` (its last validation value),
+    `points` (of its curve, as SVG's `polyline` takes them) and `stop_asked`."""
+    machines: Sequence[Row] = ()
+    """`address`, `devices`, `num_training` and `training` (titles of the first runs)."""
     num_failed: int = 0
-    failed: tuple[tuple[str, str, str], ...] = ()
-    """Ids, titles and reasons."""
+    failed: Sequence[tuple[str, str, str]] = ()
+    """Ids, titles and reasons of the first ones."""
     resume: str = ""
     """The command that trains what is left; empty: nothing is."""
     retry: str = ""
@@ -121,16 +97,22 @@ class _Recorded:
     decided: str
 
 
+def rows_stamp(results: Results) -> int:
+    """Return a number that changes with the rows of ended runs."""
+    return hash(frozenset(row_stamps(results.root).items()))
+
+
+def study_stamp(results: Results, study: str, rows: int) -> tuple[int, int | None]:
+    """Return what changes with what is recorded of a study; `rows` is what `rows_stamp` returned."""
+    wanted = results.wanted(study)
+    return rows, wanted.stat().st_mtime_ns if wanted.exists() else None
+
+
 class Live:
     """A results directory as the page shows it; several threads may ask."""
 
-    def __init__(
-        self,
-        results: Results,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.results, self.clock, self.monotonic = results, clock, monotonic
+    def __init__(self, results: Results) -> None:
+        self.results = results
         self._lock, self._read_until = threading.Lock(), -math.inf
         self._recorded: dict[str, _Recorded] = {}
         self._view = View(activity="", is_running=False, studies=())
@@ -138,10 +120,10 @@ class Live:
     def view(self) -> View:
         """Return what is there now, or a moment ago."""
         with self._lock:
-            began = self.monotonic()
+            began = time.monotonic()
             if began >= self._read_until:
                 self._view = self._read()
-                ended = self.monotonic()
+                ended = time.monotonic()
                 self._read_until = ended + max(REFRESH_S, (ended - began) / MOST_OF_A_CORE)
             return self._view
 
@@ -152,10 +134,10 @@ class Live:
     def _read(self) -> View:
         self.results.refresh()
         holder = self.holder()
-        rows = hash(frozenset(row_stamps(self.results.root).items()))
+        rows = rows_stamp(self.results)
         studies = [self._study(name, rows, holder) for name in record.recorded_studies(self.results.root)]
         return View(
-            activity=activity(self.results, self.clock()),
+            activity=activity(self.results, time.time()),
             is_running=bool(holder),
             # What trains comes first.
             studies=tuple(sorted(studies, key=lambda study: study.name != holder.get("study"))),
@@ -170,8 +152,7 @@ class Live:
             return StudyView(name=name, problem=str(error))
 
     def _recorded_study(self, name: str, rows: int) -> _Recorded:
-        wanted_at = self.results.wanted(name)
-        stamp = (rows, wanted_at.stat().st_mtime_ns if wanted_at.exists() else None)
+        stamp = study_stamp(self.results, name, rows)
         if (kept := self._recorded.get(name)) is None or kept.stamp != stamp:
             kept = self._recorded[name] = _read_recorded(self.results, name, stamp)
         return kept
@@ -180,7 +161,6 @@ class Live:
         name = found.info.study
         states = study_states(self.results, name, found.wanted, found.ends)
         failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
-        reasons = [failure_line(found.ends[row["run_id"]]["failure"]) for row in failed[:MOST_RUNS]]
         counts = Counter(states)
         is_left = any(not state.over and not state.on_request for state in states)
         on_request = any(state.on_request for state in states)
@@ -197,37 +177,38 @@ class Live:
             cost=_cost(found, states),
             decided=found.decided,
             num_training=len(training),
-            training=tuple(shown),
+            training=shown,
             machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
-            failed=tuple((row["run_id"], run_title(row), why) for row, why in zip(failed, reasons, strict=False)),
+            failed=[
+                (row["run_id"], run_title(row), failure_line(found.ends[row["run_id"]]["failure"]))
+                for row in failed[:MOST_RUNS]
+            ],
             resume=run_command(self.results, name) if is_left else "",
             retry=run_command(self.results, name, "--retry-failed") if on_request else "",
             spread=spread,
         )
 
-    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[list[TrainingRun], str]:
+    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[list[Row], str]:
+        """Return the runs as `StudyView.training`, and the values between which their curves are drawn."""
         ids = [row["run_id"] for row in rows]
-        curves = record.read_curves(self.results.root, ids, ("run_id", "step", "validation_accuracy"))
-        curves = curves[curves["validation_accuracy"].notna()]
-        values = curves["validation_accuracy"]
-        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-        by_run = {str(run_id): curve for run_id, curve in curves.groupby("run_id")}
+        curves = record.read_curves(self.results.root, ids, ("run_id", "step", "validation_accuracy")).dropna()
+        low, high = curves["validation_accuracy"].min(), curves["validation_accuracy"].max()
         asked = {path.name for path in self.results.stop_requests.glob("*")}
         shown = []
         for row in rows:
-            curve = by_run.get(row["run_id"])
-            points = [] if curve is None else list(zip(curve["step"], curve["validation_accuracy"], strict=True))
+            curve = curves[curves["run_id"] == row["run_id"]]
+            points = list(zip(curve["step"], curve["validation_accuracy"], strict=True))
             shown.append(
-                TrainingRun(
-                    run_id=row["run_id"],
-                    title=run_title(row),
-                    step=steps[row["run_id"]],
-                    num_steps=row["num_steps"],
-                    latest=metric.score_text(points[-1][1], digits=1) if points else "",
-                    points=_polyline(points, row["num_steps"], low, high),
-                    stop_asked=row["run_id"] in asked,
-                )
+                {
+                    "run_id": row["run_id"],
+                    "title": run_title(row),
+                    "step": steps[row["run_id"]],
+                    "num_steps": row["num_steps"],
+                    "latest": metric.score_text(points[-1][1], digits=1) if points else "",
+                    "points": _polyline(points, row["num_steps"], low, high),
+                    "stop_asked": row["run_id"] in asked,
+                }
             )
         spread = f"{metric.validation}, drawn from {metric.score_text(low)} to {metric.score_text(high)}"
         return shown, spread if high > low else ""
@@ -279,18 +260,18 @@ def _cost(found: _Recorded, states: Sequence[State]) -> str:
     return f"{text}, {'about' if len(known) == len(left) else 'at least'} {duration(sum(known))} left"
 
 
-def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> tuple[Machine, ...]:
-    """Return the machines that the driver described, those first that train."""
+def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> list[Row]:
+    """Return the machines that the driver described as `StudyView.machines`, those first that train."""
     titles = {row["run_id"]: run_title(row) for row in training}
-    return tuple(
-        Machine(
-            address=node["address"],
-            devices=", ".join(counted(int(node[key]), unit) for key, unit in DEVICES if node[key]) or "no devices",
-            num_training=len(node["runs"]),
-            training=tuple(titles[run_id] for run_id in node["runs"] if run_id in titles)[:MOST_NAMED],
-        )
+    return [
+        {
+            "address": node["address"],
+            "devices": ", ".join(counted(int(node[key]), unit) for key, unit in DEVICES if node[key]) or "no devices",
+            "num_training": len(node["runs"]),
+            "training": [titles[run_id] for run_id in node["runs"] if run_id in titles][:MOST_NAMED],
+        }
         for node in sorted(described, key=lambda node: not node["runs"])
-    )
+    ]
 
 
 def _polyline(points: Sequence[tuple[int, float]], num_steps: int, low: float, high: float) -> str:

@@ -20,14 +20,14 @@ from lr_sweep.sweep.results.directory import Results
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
 VIEW_TAG = "mlflow.sharedViewState."
-"""Begins the name of an experiment's tag that holds a view of its page, as MLflow (3.17) itself saves one to share."""
+"""The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
-"""Begin addresses of databases: by a path as it is, and by one that is quoted since it has `%`, `?`, `#` or `;`."""
+"""The starts of addresses of databases: before a plain path, and before one that is quoted for its `%?#;`."""
 _DAMAGE = re.compile(
     r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
 )
-"""What SQLite says of a damaged database; the last two, of one whose migration was killed."""
+"""What SQLite says of a damaged database; the last two come from a migration that was killed."""
 _LOCKED = re.compile(r"database (table )?is locked")
 
 

@@ -26,7 +26,7 @@ METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id"
 """Columns of a curve that are mirrored, under the names that `metric_names` gives."""
 
 ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
-"""Tags that a later attempt of the same run may make untrue; they are removed then."""
+"""Tags that are removed when a later attempt of the same run makes them untrue."""
 
 _TAGGED = (
     *("num_steps", "pretrained_on", "data_origin", "weights_checksum", "data_checksum", "diverged_at_step", "failure"),
@@ -36,14 +36,16 @@ _UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 """Characters that MLflow refuses in names."""
 _MAX_TEXT_LENGTH = 5000
-"""Characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
+"""Most characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
 
+MOST_CELLS = 40
+"""Most cells in a study's note."""
 MOST_POINTS = 100
-"""Of a curve, unless the study has `mirror: all`."""
+"""Most points of a curve, unless the study has `mirror: all`."""
 MOST_DRAWN = 100
-"""Runs in a chart, the best; MLflow reads a hundred at first."""
+"""Most runs in a chart, the best ones; MLflow reads a hundred at first."""
 _MAX_PARAM_LENGTH = 500
-"""Characters, of the oldest servers that are in use."""
+"""Most characters of a param that the oldest servers in use take."""
 _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
 _NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 
@@ -213,18 +215,15 @@ def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
 
 
 def study_note(info: StudyInfo, cells: Sequence[Row], decided: str) -> str:
-    """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page.
+    """Return the title and the results as Markdown, which MLflow shows on the study's page.
 
     `decided` is what `decide` has decided so far; empty: the study has none.
     """
     head = [markdown_text(info.title), "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
     rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
     end = [f"\nBy fresh seeds: {decided}"] if decided else []
-    note = "\n".join([*head, *rows, *end])
-    while rows and len(note) > _MAX_TEXT_LENGTH:
-        rows.pop()
-        note = "\n".join([*head, *rows, f"\nand {len(cells) - len(rows)} more cells, in the report", *end])
-    return note[:_MAX_TEXT_LENGTH]
+    hidden = [f"\nand {len(rows) - MOST_CELLS} more cells, in the report"] if len(rows) > MOST_CELLS else []
+    return "\n".join([*head, *rows[:MOST_CELLS], *hidden, *end])[:_MAX_TEXT_LENGTH]
 
 
 def _note_entries(cell: Row, metric: Metric) -> list[str]:
@@ -264,7 +263,6 @@ def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]],
 
 
 def _charts(validation: str) -> list[dict[str, Any]]:
-    """Return charts as MLflow's page describes them: test value over learning rate, curves, test values."""
     return [
         {
             "type": "SCATTER",

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +35,6 @@ from lr_sweep.sweep.mirror.content import (
     METRICS,
     MirroredRun,
     charts_view,
-    metric_names,
     naming_labels,
     study_metrics,
     study_note,
@@ -45,14 +43,14 @@ from lr_sweep.sweep.mirror.content import (
 )
 from lr_sweep.sweep.results.validation import read_options
 
-_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
-"""MLflow's limits of a batch, of a page of runs, and of the characters of a checksum."""
+_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
+"""Most metrics and params of a batch, and runs of a page, that MLflow takes."""
 T = TypeVar("T")
 OWNER_TAG = "sweep.results_id"
 _ENDED_TAG = "sweep.mirrored_end_ms"
-"""Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
+"""The tag that is set last, to the time of the end that is fully mirrored: the next start skips such a run."""
 _ALL = " with all points"
-"""Ends that tag of a run that was mirrored with `mirror: all`."""
+"""The end of that tag in a run that was mirrored with `mirror: all`."""
 
 
 @dataclass
@@ -84,7 +82,8 @@ class Mirror:
         """`location`: where the results directory is, for readers; None: at its path on this machine."""
         self.results, self.study, self.tracking_uri = results.resolve(), study, tracking_uri
         self._owner = owner_in(tracking_uri, self.results)
-        self._location = location or f"{socket.gethostname()}:{self.results}"
+        where = location or f"{socket.gethostname()}:{self.results}"
+        self._owner_tags = {OWNER_TAG: self._owner, "sweep.results": where} if self._owner else {}
         self._artifacts = None if is_server(tracking_uri) else Paths(self.results).mlflow_artifacts.as_uri()
         """The folder of artifacts beside a database; None: a server has its own."""
         self._client: Any = None
@@ -168,7 +167,7 @@ class Mirror:
                     self._experiment_id = self._find_or_create_experiment()
                     self._runs = self._once("run", "sweep.run_id")
                     self._parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
-                    self._set_tags(self._parent, self._owner_tags())
+                    self._set_tags(self._parent, self._owner_tags)  # the directory may have been moved
                 yield self._parent
         except Exception:
             self._parent = None
@@ -181,18 +180,10 @@ class Mirror:
         but one are deleted, which MLflow can undo.
         """
         found: dict[str, _MlflowRun] = {}
-        unowned: dict[str, _MlflowRun] = {}  # by earlier versions
         for run in map(_known, self._search(kind)):
-            if (owner := run.tags.get(OWNER_TAG, "")) == self._owner:
-                kept = found.setdefault(run.tags[tag], run)
-                if kept is not run:
-                    self._client.delete_run(run.mlflow_id)
-            elif not owner:
-                unowned.setdefault(run.tags[tag], run)
-        return unowned | found
-
-    def _owner_tags(self) -> dict[str, str]:
-        return {OWNER_TAG: self._owner, "sweep.results": self._location} if self._owner else {}
+            if run.tags.get(OWNER_TAG, "") == self._owner and found.setdefault(run.tags[tag], run) is not run:
+                self._client.delete_run(run.mlflow_id)
+        return found
 
     def _find_or_create_experiment(self) -> str:
         from mlflow.exceptions import MlflowException
@@ -223,9 +214,6 @@ class Mirror:
 
     def _sync(self, recorded: MirroredRun, parent: _MlflowRun) -> None:
         run = self._runs.get(recorded.run_id)
-        if run is not None and run.metrics.keys() & (set(METRICS) - metric_names(recorded.metric).keys()):
-            self._client.delete_run(run.mlflow_id)  # an earlier version called its metric an accuracy
-            run = None
         if run is None:
             labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
             run = self._runs[recorded.run_id] = self._create_run(
@@ -233,10 +221,11 @@ class Mirror:
             )
             run.steps = set()
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
-        tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
-        tags |= self._owner_tags()
+        tags = {"sweep.studies": f",{','.join(sorted(studies))},"} | self._owner_tags  # commas: for MLflow's LIKE
         ended_ms = recorded.ended_ms
-        if not self._is_whole(run.tags.get(_ENDED_TAG, ""), ended_ms) or run.status != recorded.mlflow_status:
+        ended, whole = run.tags.get(_ENDED_TAG, ""), f"{ended_ms}{_ALL}"
+        is_there = ended == whole or (ended == str(ended_ms) and not self._every_point)
+        if not is_there or run.status != recorded.mlflow_status:
             tags |= recorded.tags()
             self._log_params(run, recorded.params())
             self._log_points(run, recorded)
@@ -244,22 +233,16 @@ class Mirror:
                 self._set_status(run, "RUNNING")
             else:
                 self._log_metrics(run, recorded.chosen(), ended_ms)
-                self._log_data(run, recorded)
                 self._set_status(run, recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
-                tags[_ENDED_TAG] = f"{ended_ms}{_ALL if self._every_point else ''}"
+                tags[_ENDED_TAG] = whole if self._every_point else str(ended_ms)
         self._set_tags(run, tags)
 
-    def _is_whole(self, ended: str, ended_ms: int | None) -> bool:
-        """Return whether a run's `_ENDED_TAG` says that all is there of it that the study wants."""
-        return ended == f"{ended_ms}{_ALL}" or (ended == str(ended_ms) and not self._every_point)
-
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
-        tags = tags | self._owner_tags()
+        tags = tags | self._owner_tags
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
 
     def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: _MlflowRun) -> None:
-        """Give the study's run its options and results, and the experiment a view with charts of its runs."""
         params, cells = study_params(options), read.summary.cells.to_dict("records")
         self._log_params(parent, params)
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
@@ -302,20 +285,6 @@ class Mirror:
             self._client.log_batch(run.mlflow_id, metrics=metrics)
             run.steps |= {metric.step for metric in metrics}
 
-    def _log_data(self, run: _MlflowRun, recorded: MirroredRun) -> None:
-        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
-        from mlflow.entities import Dataset, DatasetInput
-
-        if row := recorded.row:
-            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
-            log = partial(
-                self._client.log_inputs, run.mlflow_id, [DatasetInput(Dataset(row["task"], digest, "record", source))]
-            )
-            try:
-                log()
-            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
-                log()
-
     def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
         if ended_ms is not None:
             self._client.set_terminated(run.mlflow_id, status, end_time=ended_ms)
@@ -342,6 +311,5 @@ def _batches(items: list[T], size: int) -> Iterator[list[T]]:
 
 
 def _known(run: Any) -> _MlflowRun:
-    """Keep what we need of an `mlflow.entities.Run`."""
     data = run.data
     return _MlflowRun(run.info.run_id, run.info.status, dict(data.params), dict(data.metrics), dict(data.tags))

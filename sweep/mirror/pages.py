@@ -40,18 +40,18 @@ from lr_sweep.sweep.mirror.client import (
 from lr_sweep.sweep.mirror.content import view_key
 
 PREFIX = "/mlflow"
-"""Where a server of ours has MLflow."""
+"""The path below which a server of ours has MLflow."""
 READS = tuple(
     f"{PREFIX}/{end}" for end in ("get-artifact", "api/2.0/mlflow/artifacts/list", "ajax-api/2.0/mlflow/artifacts/list")
 )
 """Addresses that read a run's artifacts."""
 STORED = f"{PREFIX}/api/2.0/mlflow-artifacts/artifacts"
-"""Begins the addresses by which clients store and read artifacts in the one folder that MLflow is given for them."""
+"""The start of the addresses by which clients store and read artifacts in the one folder for them."""
 POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-ancestors 'self'"
-"""MLflow's page has scripts and styles of many kinds, and may show foreign artifacts: these reach no other host."""
+"""What MLflow's pages may load: scripts and styles of many kinds, but nothing from another host."""
 
 _LOOK_EVERY_S = 2.0
-"""Seconds between looks for studies that the mirror has written, while its pages are served."""
+"""Seconds between two looks for studies that the mirror has written."""
 
 
 class MlflowPages:

@@ -13,10 +13,10 @@ from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.trainables.worker.events import Finished, Report, evaluations
 
 REST = 3.0
-"""Times as long as it mirrored that the thread rests: it takes a quarter of the driver's time at most. What changes
-meanwhile is mirrored at once: two points of a run cost little more than one."""
+"""Ratio of a pause to the work before it: the thread takes a quarter of the driver's time at most. Several points of a
+run that arrive in a pause are mirrored together, which costs little more than one point."""
 _STUDY = "the study's own run"
-"""A key among run ids: close the study, once all its runs are mirrored."""
+"""The key, among run ids, that closes the study once all its runs are mirrored."""
 
 
 class MirrorThread(Sink):

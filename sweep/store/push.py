@@ -19,12 +19,12 @@ from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import StoreLock
 
 EVERY_S = 5.0
-"""Seconds between passes. A pass that finds nothing reads two folders: 0.1 s for 10,000 runs."""
+"""Seconds between two passes. A pass that finds nothing reads two folders: 0.1 s for 10,000 runs."""
 ENDING_S = 5.0
-"""How long the end waits for an upload that is under way."""
+"""Seconds that the end waits for an upload that is under way."""
 
 Files = dict[str, tuple[int, int]]
-"""Names of files of the copy with size and time of change: another content has another pair."""
+"""Size and time of change, by name, of files of the copy: another content has another pair."""
 
 
 class PushThread:

@@ -22,7 +22,7 @@ from lr_sweep.sweep.store.push import PushThread
 PATIENCE_S = 120.0
 """Seconds for which a sweep waits for the store at its start and its end."""
 IMPATIENCE_S = 5.0
-"""The same at the end of a sweep that failed."""
+"""Seconds for which a sweep that failed waits for the store at its end."""
 
 
 class StoredResults(Results):

@@ -183,19 +183,6 @@ def test_a_results_directory_that_is_not_ours(tmp_path: Path, command: str) -> N
     assert "format.json: got format 99, want 1: read it with the version of this program that wrote it" in printed
 
 
-def test_a_damaged_record_is_reported(tmp_path: Path) -> None:
-    study = write_study(tmp_path)
-    record = SyntheticRecord(tmp_path / "results", "tiny")
-    record.add(1e-3, 0, [(10, 0.5, 0.5)])
-    record.write()
-    (row,) = (tmp_path / "results" / "runs").iterdir()
-    row.write_bytes(row.read_bytes()[:50])
-    for command in ("status", "report"):
-        printed = refused(command, study, "--results", record.results)
-        assert f"cannot read {row} (" in printed
-        assert "delete it and run the study again" in printed
-
-
 def test_a_strict_report_of_an_untuned_study(tmp_path: Path) -> None:
     record = SyntheticRecord(tmp_path, "tiny")
     record.add(1e-3, 0, [(300, 0.5, 0.5)])

@@ -1,16 +1,13 @@
-"""Closed, full and unread standard streams: a message, no traceback, and an exit code; facts on a terminal."""
+"""Closed, full and unread standard streams: a message, no traceback, and an exit code."""
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from lr_sweep.sweep.cli.streams import print_facts
 from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -88,25 +85,3 @@ def test_a_limit_of_the_size_of_files_is_no_fault_of_the_output(record: Path, tm
 def test_help_too(record: Path) -> None:
     code, text = said("sweep --help", ">/dev/full")
     assert (code, text.startswith(FULL)) == (2, True)
-
-
-FACT = "weights    tiny: " + "a word " * 20
-TABLE = "mnist   " + "wide " * 20 + "    3     4"
-
-
-def test_long_lines_are_broken_on_a_terminal_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_facts(FACT)
-    assert capsys.readouterr().out == f"{FACT}\n"
-    leader, follower = pty.openpty()
-    with os.fdopen(leader, "rb", buffering=0) as terminal, os.fdopen(follower, "w") as output:
-        monkeypatch.setattr("sys.stdout", output)
-        monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((80, 24)))
-        print_facts(f"{FACT}\n{TABLE}\nshort")
-        output.flush()
-        lines = terminal.read(10_000).decode().splitlines()
-    assert max(map(len, lines[:-2])) <= 80
-    assert " ".join(line.strip() for line in lines[:-2]) == FACT.strip()
-    assert lines[1][:12].strip() == lines[1][11]
-    assert lines[-2:] == [TABLE, "short"]

@@ -168,7 +168,9 @@ def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:
     script = f"""
 from lr_sweep.sweep.cluster.jobs import ClusterJobs
 from lr_sweep.sweep.cluster.submit import submit
-job = submit({str(study)!r}, {str(tmp_path)!r}, {str(tmp_path)!r}, {head.address!r})
+from lr_sweep.sweep.study.file import load_study
+study, folder = load_study({str(study)!r}), {str(tmp_path)!r}
+job = submit(study, folder, folder, {head.address!r}, options=[], say=print)
 cluster = ClusterJobs({head.address!r})
 busy = cluster.drivers() > 0
 ended = cluster.follow(job.name, print)

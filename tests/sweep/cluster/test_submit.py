@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
@@ -14,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job, job_name
+from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.tiny_study import write_study
@@ -171,30 +170,21 @@ def test_jobs_and_machines(cluster: Cluster) -> None:
     assert printed.endswith(f"{last}3 machines are there, of at most 9\n")
 
 
-def test_names_of_jobs_are_those_of_their_second() -> None:
-    """Also where the cluster has forgotten the earlier ones; their order is that of time."""
-    assert job_name("tiny", datetime(2026, 11, 23, 4, 15, 1)) == "tiny-20261123-041501"
-
-
 class LostAndFound(ClusterJobs):
-    """A job whose log is followed over connections that are lost; its second start has a new log."""
+    """A job whose log is read over connections that are lost; its second start has a new log."""
 
     def __init__(self) -> None:
-        self.tails: Iterator[list[str | None]] = iter([["3 runs", None], ["3 runs", "\n4", None], ["again", " done"]])
-        self.gets = iter([(1.0, "RUNNING"), (1.0, "RUNNING"), (2.0, "RUNNING"), (2.0, "SUCCEEDED")])
+        logs = ["3 runs", None, "3 runs\n4", None, "again", "again done\n"]
+        self.looks = iter(zip([1.0, 1.0, 1.0, 1.0, 2.0, 2.0], ["RUNNING"] * 5 + ["SUCCEEDED"], logs, strict=True))
 
     def get(self, name: str) -> Job:
-        started_s, status = next(self.gets)
+        started_s, status, self.printed = next(self.looks)
         return dataclasses.replace(a_job(name, status), started_s=started_s)
 
-    def tail(self, name: str) -> Iterator[str]:
-        for text in next(self.tails):
-            if text is None:
-                raise UserError("the network is away.")
-            yield text
-
     def log(self, name: str) -> str:
-        return "again done\n"
+        if self.printed is None:
+            raise UserError("the network is away.")
+        return self.printed
 
 
 def test_what_a_job_prints_is_shown_once_however_often_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,8 +110,8 @@ def test_each_kind_is_asked_for_and_only_what_was_agreed_to_goes(made: Made) -> 
     assert [line.split(":")[0] for line in said] == [*there, "removed 5 files, 0.0 MB"]
     checkpoints, unwanted = (next(line for line in said if line.startswith(kind)) for kind in (CHECKPOINTS, UNWANTED))
     assert checkpoints == (
-        "checkpoints: 3 files of 3 runs, 0.0 MB: of runs that are complete or diverged; a higher step budget would "
-        "train these from step 0. The record, curves and tables stay"
+        "checkpoints: 3 files of 3 runs, 0.0 MB: checkpoints of complete and diverged runs. With a higher step budget "
+        "these would train from step 0; the record, curves and tables stay"
     )
     assert unwanted.startswith("unwanted: 5 files of 2 runs, 0.0 MB: rows, curves and checkpoints of runs that no ")
     assert unwanted.endswith("MLflow keeps its copies. They took 0.01 device hours")  # 30 s

@@ -158,14 +158,7 @@ def test_a_failure_beyond_the_budget_is_another_study_s(tmp_path: Path) -> None:
     assert "failed:" not in text
 
 
-@pytest.mark.parametrize(
-    ("now", "age"),
-    [
-        (1007.0, "as of 7 s ago"),
-        (999.8, "as of 0 s ago"),
-        (960.0, "as of its last report; this machine's clock is 40 s behind the sweep's"),
-    ],
-)
+@pytest.mark.parametrize(("now", "age"), [(1007.0, "as of 7 s ago"), (960.0, "as of 0 s ago")])
 def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: float, age: str) -> None:
     """It trains `zoom`; the old progress file of `small` does not matter."""
     results = Results(tmp_path)

@@ -135,7 +135,7 @@ def test_every_contradiction_is_reported(tmp_path: Path, other: Results) -> None
     lines = [line for line in message.splitlines() if line.endswith(" there")]
     assert len(lines) == 20
     expected = next(point["test_loss"] for point in points(run_id_of(0), TWO) if point["step"] == 20)
-    label = f"  {run_id_of(0)} (digits, tiny, unfrozen-random, lr 1e-2, seed 0): test_loss at step 20: "
+    label = f"  {run_id_of(0)} (digits tiny unfrozen-random 1e-2 seed 0): test_loss at step 20: "
     assert f"{label}{expected!r} here, 0.5 there" in lines
     assert "  and 2 more" in message.splitlines()
 

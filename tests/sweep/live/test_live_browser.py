@@ -87,7 +87,7 @@ def shown_command(window: Browser, place: str) -> Iterator[None]:
     """Run a command of the page, as a user who copies it."""
     window.wait_until(f"document.querySelector('{place}') !== null")
     words = shlex.split(str(window.evaluate(f"document.querySelector('{place}').innerText")))
-    command = words if words[0] == "kill" else command_line(*words[words.index("sweep") + 1 :])
+    command = words if words[0] == "kill" else command_line(*words[1:])
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL) as process:
         yield
         process.wait(timeout=120)

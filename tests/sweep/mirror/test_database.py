@@ -47,16 +47,13 @@ def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: 
         study_pages(tracking_uri(again), "http://host")
 
 
-def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path) -> None:
-    code, printed = said("report", "small", "--results", results)
-    assert (code, "MLflow     has it, too" in printed) == (0, True)
+def test_the_report_is_put_into_mlflow(results: Path) -> None:
+    succeeds("report", "small", "--results", results)
+    succeeds("export", "--mlflow", "--results", results)
     uri = tracking_uri(results)
     (parent,) = find(uri, "sweep.study", "small")
     names = {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
     assert {"report/index.html", "report/report.md"} <= names
-    shutil.rmtree(results / "mlflow-artifacts")
-    succeeds("export", "--mlflow", "--results", results)
-    assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
 
 
 @pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff", None])

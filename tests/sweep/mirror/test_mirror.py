@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels, study_note
 from lr_sweep.tests.support import records
 from lr_sweep.tests.support.mirrored_record import (
@@ -46,8 +45,6 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
         **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
         **{"protocol.batch_size": "8", "protocol.gradient_clip_norm": "null"},
     }
-    (data,) = (each.dataset for each in run.inputs.dataset_inputs)
-    assert (data.name, data.digest, data.source) == ("mnist", "d", '{"origin": "torchvision"}')
     assert run.data.tags["mlflow.source.git.commit"] == "abc123"
     assert run.data.tags["sweep.status"] == "complete"
     assert run.data.tags["sweep.data_origin"] == "torchvision"
@@ -98,18 +95,16 @@ def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(resu
     ]
 
 
-@pytest.mark.parametrize("decided", ["", "3 of 6 pairs decided"])
-def test_a_note_of_many_cells_has_what_fits(decided: str) -> None:
+@pytest.mark.parametrize("width", [1, 200])
+def test_a_note_of_many_cells_has_what_fits(width: int) -> None:
     """The hosted form refuses more than 5000 characters."""
     seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
     values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
-    for width in range(1, 40):
-        cell = {"task": "mnist", "model": "tiny", "variant": "v" * width} | seeds | values
-        note = study_note(StudyInfo(study="small", title="A small study"), [cell] * 200, decided)
-        shown = note.count("| mnist | tiny |")
-        assert 5000 - 2 * len("| mnist | tiny | | 1e-3 | 0.1 ± 0.1 | 3 of 3 |") - width < len(note) <= 5000
-        assert f"\n\nand {200 - shown} more cells, in the report" in note
-        assert note.endswith(f"\n\nBy fresh seeds: {decided}") == bool(decided)
+    cell = {"task": "mnist", "model": "tiny", "variant": "v" * width} | seeds | values
+    note = study_note(StudyInfo(study="small", title="A small study"), [cell] * 200, "3 of 6 pairs decided")
+    assert len(note) <= 5000
+    end = "\n\nand 160 more cells, in the report\n\nBy fresh seeds: 3 of 6 pairs decided"
+    assert note.endswith(end) == (width == 1)
 
 
 def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
@@ -161,24 +156,6 @@ def test_whatever_is_sent_again_is_there_once(results: Path) -> None:
         assert len(find(uri, tag, value)) == 2
     new_mirror(results).sync_all()
     check()
-
-
-def test_lost_answer_does_not_double_the_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow creates the run, but its answer is lost; the same mirror tries again."""
-    mirror = new_mirror(results)
-    mirror.close_study()
-    create_run = mirror._client.create_run
-
-    def create_and_lose_the_answer(*args: Any, **kwargs: Any) -> None:
-        create_run(*args, **kwargs)
-        raise ConnectionError("connection reset")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(mirror._client, "create_run", create_and_lose_the_answer)
-        with pytest.raises(MirrorError, match="connection reset"):
-            mirror.sync_run("aa")
-    mirror.sync_run("aa")
-    assert len(points(tracking_uri(results), "aa", "test_loss")) == 4
 
 
 def test_the_states_of_a_run_that_trains_is_stopped_ends_and_is_trained_further(results: Path) -> None:
@@ -257,23 +234,6 @@ def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path)
     (repaired,) = find(uri, "sweep.run_id", "cc")
     assert (repaired.info.status, repaired.data.tags["sweep.status"]) == ("FINISHED", "complete")
     assert "sweep.failure" not in repaired.data.tags
-
-
-def test_a_mirror_of_an_earlier_version_is_put_right(results: Path) -> None:
-    """It had diverged runs as FINISHED, and called every metric an accuracy."""
-    write_study(results, ["aa", "bb"])
-    write_curve(results, "bb", 1)
-    write_end(results, "bb", "diverged", num_steps=150, diverged_at_step=150)
-    new_mirror(results).sync_all()
-    uri = tracking_uri(results)
-    (diverged,) = find(uri, "sweep.run_id", "bb")
-    open_client(uri).set_terminated(diverged.info.run_id, "FINISHED", diverged.info.end_time)
-    with_metric(results, "loss")
-    new_mirror(results).sync_all()
-    assert find(uri, "sweep.run_id", "bb")[0].info.status == "FAILED"
-    (run,) = find(uri, "sweep.run_id", "aa")
-    assert "validation_accuracy" not in run.data.metrics
-    assert len(points(uri, "aa", "validation_loss")) == 4
 
 
 def with_metric(results: Path, name: str) -> None:
