@@ -115,16 +115,16 @@ def submit(
 
     check_paths(results, data_dir)
     (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
-    ClusterJobs(address)  # refuses one that does not answer before the plan is printed
+    server = ClusterJobs(address)  # refuses one that does not answer before the plan is printed
     print(plan_elsewhere(loaded, results, Path(data_dir), only or {}))
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--priority", str(priority)]
     options += ["--only", only_text(only)] if only else []
     flags = {"--replace": replace, "--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
-    job = submit_study(loaded, results, data_dir, address, options=options, say=_say)
+    job = submit_study(loaded, results, data_dir, server, options, _say)
     _say(f"{job.name} was accepted")
-    return 0 if no_follow else _follow(ClusterJobs(address), job)
+    return 0 if no_follow else _follow(server, job)
 
 
 def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:

@@ -46,7 +46,7 @@ def judge(
             "MEANING=NAME,...",
             "Name the columns that are not guessed right. MEANING is task, model, variant, learning_rate, seed, step, "
             "num_steps, run, status, validation, test, train, nuisance (an option that is tuned as the rate is) or "
-            "ignored. NAME is a column, A+B several columns, nothing none. Or give the file that --save wrote.",
+            "ignored. A+B names several columns, an empty NAME none. Or give the file that --save wrote.",
         ),
     ] = None,
     metric: Annotated[

@@ -31,7 +31,7 @@ def command() -> NoReturn:
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
-    streams.flush()
+    streams.say_last()
     os._exit(code)
 
 

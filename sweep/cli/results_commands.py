@@ -123,7 +123,7 @@ def export(
     names: Annotated[
         list[str] | None,
         opt.argument(
-            "[TARGET] STUDY",
+            "TARGET|STUDY",
             "The file or folder to make, which must not exist yet, then studies; by default all. With --mlflow, only "
             "studies.",
             opt.location,

@@ -43,21 +43,14 @@ def usable() -> Iterator[None]:
         raise UserError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error
 
 
-def say_last(line: str) -> None:
+def say_last(line: str = "") -> None:
     """Print what is left of the output, then a line to the standard errors, as far as they can be written to."""
-    for number, stream, text in ((1, sys.stdout, ""), (2, sys.stderr, f"{line}\n")):
+    for number, stream, text in ((1, sys.stdout, ""), (2, sys.stderr, f"{line}\n" if line else "")):
         try:
             stream.write(text)
             stream.flush()
-        except OSError:
+        except (OSError, ValueError):
             lead_nowhere(number)
-
-
-def flush() -> None:
-    """Write what is left, as far as it can be written."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
 
 
 def agreed(question: str, elsewhere: str) -> bool:

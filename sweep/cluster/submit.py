@@ -18,31 +18,31 @@ from lr_sweep.trainables.own.code import write_code
 
 
 def submit(
-    study: Study, results: str, data_dir: str, address: str, *, options: Sequence[str], say: Callable[[str], None]
+    study: Study, results: str, data_dir: str, server: ClusterJobs, options: Sequence[str], say: Callable[[str], None]
 ) -> Job:
     """Start a job that trains the runs of a study that the record on the cluster lacks; do not wait for its end.
 
     Args:
+        study: what to train.
         results: the results directory, on a disk that all of the cluster's machines see, or a store.
         data_dir: where data sets are or are downloaded to, on such a disk.
+        server: the cluster's job server.
         options: further options of `run`, such as `["--gpus-per-trial", "0.5"]`.
         say: receives a line about what is sent.
 
-    Raises UserError for mistakes in the study or the paths, without a cluster, and while a job of the study is running.
+    Raises UserError while a job of the study, or one that writes there, is running.
     """
-    check_paths(results, data_dir)
-    cluster = ClusterJobs(address)
-    _refuse_a_second(cluster, study.study, results)
+    _refuse_a_second(server, study.study, results)
     with scratch_folder("copy-") as folder:
         size = copy_program(folder)
         sent = f"{study.study}.yaml"  # with all defaults and absolute paths
         (folder / sent).write_text(study_to_yaml(study), encoding="utf-8")
         if study.files is not None:  # data files are looked for in the data directory
             write_code(study.files, folder)
-        say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
+        say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
-        name = cluster.start(study.study, results, driver_command(run), folder)
-    return cluster.get(name)
+        name = server.start(study.study, results, driver_command(run), folder)
+    return server.get(name)
 
 
 def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:

@@ -113,10 +113,9 @@ def _candidates(theirs: Results, ours: Results) -> Iterator[Path]:
     """Yield the files of the other record; of each run's checkpoints the newest, unless one as new is here."""
     yield from _listed(theirs.runs, "[!.]*.parquet")
     yield from _listed(theirs.curves, "[!.]*.parquet")
-    for folder in _listed(theirs.studies, "[!.]*"):
-        yield from _present(folder, (f"{folder.name}.yaml", *STUDY_FILES))
-    for folder in _listed(theirs.pretrained, "[!.]*"):
-        yield from _present(folder, WEIGHTS_FILES)
+    for top, names in ((theirs.studies, STUDY_FILES), (theirs.pretrained, WEIGHTS_FILES)):
+        for folder in _listed(top, "[!.]*"):
+            yield from (path for path in _listed(folder, "*") if path.name in (*names, f"{folder.name}.yaml"))
     for folder in _listed(theirs.all_checkpoints, "[!.]*"):
         _listed(folder, "*")
         if newest := _newer_checkpoint(theirs, ours, folder.name):
@@ -128,11 +127,6 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
     if closed := closed_folder(folder):
         raise RecordError(closed)
     return sorted(folder.glob(pattern))
-
-
-def _present(folder: Path, names: Sequence[str]) -> list[Path]:
-    _listed(folder, "*")
-    return [folder / name for name in names if os.path.lexists(folder / name)]
 
 
 def _num_bytes(path: Path, root: Path) -> int:
@@ -233,8 +227,10 @@ class _Merger:
             return
         if theirs:
             self._plan_tables(ours, theirs)
-        if ours is None or (theirs and theirs.points):  # else nothing shows that it continues the curve that is here
-            self._plan_checkpoint(run_id)
+        may_continue = ours is None or (theirs and theirs.points)  # else nothing shows that it continues our curve
+        if may_continue and (newer := _newer_checkpoint(self.theirs, self.ours, run_id)):
+            self._taken.append(newer)
+            self._counts["checkpoints"] += 1
 
     def _plan_tables(self, ours: RunRecord | None, theirs: RunRecord) -> None:
         """Take a run that is not here, or the parts of it that are further than here."""
@@ -248,11 +244,6 @@ class _Merger:
                 self._taken.append(self.theirs.run(run_id))
             else:
                 self._outdated_rows.append(self.ours.run(run_id))
-
-    def _plan_checkpoint(self, run_id: str) -> None:
-        if newer := _newer_checkpoint(self.theirs, self.ours, run_id):
-            self._taken.append(newer)
-            self._counts["checkpoints"] += 1
 
     def _plan_weights(self, folder: Path) -> None:
         here = self.ours.pretrained / folder.name / WEIGHTS

@@ -196,7 +196,8 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
     found = best_steps(curve[["run_id", "step", "validation_accuracy"]], metric)
     best = None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
     rows = [("step", "train loss", metric.test, metric.validation, "", "")]
-    for index in shown_evaluations(len(curve), best):
+    shown = evenly(len(curve), MAX_EVALUATIONS - 1) | ({best} if best is not None else set())
+    for index in sorted(shown):
         at = curve.iloc[index]
         validation = at["validation_accuracy"]
         loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
@@ -206,11 +207,10 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
     return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])
 
 
-def shown_evaluations(number: int, best: int | None) -> list[int]:
-    """Choose evenly among so many evaluations, by index; with the first, the best if there is one, and the last."""
-    even = min(number, MAX_EVALUATIONS - 1)
-    indices = {round(index * (number - 1) / max(1, even - 1)) for index in range(even)}
-    return sorted(indices | ({best} if best is not None else set()))
+def evenly(number: int, most: int) -> set[int]:
+    """Return at most so many indices of a number of points, evenly spread; the first and the last are among them."""
+    even = min(number, most)
+    return {round(index * (number - 1) / max(1, even - 1)) for index in range(even)}
 
 
 def _bar_length(value: float, metric: Metric) -> int:

@@ -165,10 +165,10 @@ class Verification:
             with suppress(FileNotFoundError):  # a sweep has saved a newer one
                 yield from self._checkpoint(f"{store.uri}/{name}", store.sha256(name))
 
-    def _checkpoint(self, name: str, sha256: str) -> list[str]:
+    def _checkpoint(self, name: str, sha256: str) -> Iterator[str]:
         self.counts["checkpoints"] += 1
-        problem = checkpoint_problem(name, sha256)
-        return [problem] if problem else []
+        if problem := checkpoint_problem(name, sha256):
+            yield problem
 
     def _weights(self) -> Iterator[str]:
         for folder in sorted(self.results.pretrained.glob("[!.]*")):

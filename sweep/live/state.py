@@ -18,6 +18,7 @@ from lr_sweep.analysis.record.index import row_stamps
 from lr_sweep.analysis.record.read import RecordError, StudyInfo
 from lr_sweep.common.program import command
 from lr_sweep.common.text import counted, duration, failure_line
+from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title, shown_states, study_states
@@ -275,9 +276,7 @@ def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -
 
 
 def _polyline(points: Sequence[tuple[int, float]], num_steps: int, low: float, high: float) -> str:
-    """Return a curve's points, thinned; the last one is among them."""
-    every = math.ceil(len(points) / MOST_POINTS)
-    kept = [*points[:-1][::every], *points[-1:]] if points else []
+    kept = [points[index] for index in sorted(evenly(len(points), MOST_POINTS))]
     height = (HEIGHT - 4) / (high - low) if high > low else 0.0
     return " ".join(
         f"{WIDTH * min(1.0, step / num_steps):.1f},{HEIGHT - 2 - height * (value - low):.1f}" for step, value in kept

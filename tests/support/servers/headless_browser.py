@@ -107,16 +107,8 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press a key, by its name in KeyboardEvent."""
-        codes = {
-            "Tab": 9,
-            "End": 35,
-            "Home": 36,
-            "Escape": 27,
-            "ArrowLeft": 37,
-            "ArrowUp": 38,
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-        }
+        codes = {"Tab": 9, "End": 35, "Home": 36, "Escape": 27}
+        codes |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key])
 

@@ -83,6 +83,11 @@ def test_sky_s_task_runs_a_command_of_the_program() -> None:
     assert task["setup"].endswith("make env EXTRAS=cluster\n")
 
 
+def test_aws_s_linter_accepts_the_account() -> None:
+    api = pytest.importorskip("cfnlint.api")
+    assert [str(match) for match in api.lint_file(ROOT / "docs" / "cluster" / "account.yaml")] == []
+
+
 def test_few_lines_are_to_be_changed_and_each_says_so(name: str) -> None:
     marked = [line for line in FILES[name].read_text().splitlines() if "  # CHANGE" in line or "# CHANGE:" in line]
     assert len(marked) == {"aws": 8, "local": 4}[name]

@@ -170,8 +170,8 @@ from lr_sweep.sweep.cluster.jobs import ClusterJobs
 from lr_sweep.sweep.cluster.submit import submit
 from lr_sweep.sweep.study.file import load_study
 study, folder = load_study({str(study)!r}), {str(tmp_path)!r}
-job = submit(study, folder, folder, {head.address!r}, options=[], say=print)
 cluster = ClusterJobs({head.address!r})
+job = submit(study, folder, folder, cluster, [], print)
 busy = cluster.drivers() > 0
 ended = cluster.follow(job.name, print)
 print(busy, cluster.drivers(), cluster.machines())

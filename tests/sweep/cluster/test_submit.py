@@ -72,8 +72,7 @@ def a_job(name: str, status: str) -> Job:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     fake = Cluster([], tmp_path / "there")
-    for module in ("cluster.submit", "cli.cluster_commands"):
-        monkeypatch.setattr(f"lr_sweep.sweep.{module}.ClusterJobs", fake)
+    monkeypatch.setattr("lr_sweep.sweep.cli.cluster_commands.ClusterJobs", fake)
     return fake
 
 

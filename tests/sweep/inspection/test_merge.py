@@ -19,6 +19,8 @@ from lr_sweep.analysis.record.read import read_curves, read_runs, recorded_studi
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.merge import _Merger, merge_results
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.reconcile import State, reconcile
+from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.tests.support.records import (
     Trained,
     add,
@@ -34,6 +36,7 @@ from lr_sweep.tests.support.records import (
     run_id_of,
     write,
 )
+from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, runs_of, write_study
 
 TWO = Trained(evaluations=2)
 PRETRAINED = "unfrozen-pretrained"
@@ -328,3 +331,31 @@ def test_a_checkpoint_that_no_trainer_wrote_is_refused(
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     assert wanted in refusal(results, other)
+
+
+def test_a_study_is_complete_where_it_was_merged(tmp_path: Path) -> None:
+    """With its checkpoints a raised budget resumes there, and ends with the numbers of a run that never moved."""
+
+    def train(to: Results, num_steps: int) -> list[int]:
+        """Train all there is to train; return the steps that runs resumed at."""
+        wanted = runs_of(write_study(tmp_path, rates=(1e-2,), num_steps=num_steps), to.root)
+        recorder, first_steps = Recorder(to, wanted, 1.0), []
+        for run in reconcile(wanted, to).to_train:
+            events = events_of(cohort_here([run], to, engine="plain"))
+            first_steps.append(events[0].step)
+            for event in events:
+                recorder.event(event)
+        return first_steps
+
+    here, there, bare, unmoved = (new_results(tmp_path / name) for name in ("here", "there", "bare", "unmoved"))
+    assert train(here, 20) == [0, 0]
+    merge_results(str(here.root), there)
+    shutil.copytree(here.root, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
+    merge_results(str(tmp_path / "copy"), bare)
+    for moved in (there, bare):
+        states = reconcile(runs_of(tmp_path / "tiny.yaml", moved.root), moved).states
+        assert list(states.values()) == [State.COMPLETE] * 2
+        assert train(moved, 20) == []
+    assert (train(there, 40), train(bare, 40), train(unmoved, 40)) == ([20, 20], [0, 0], [0, 0])
+    assert curves(there.root) == curves(bare.root) == curves(unmoved.root)
+    assert merge_results(str(there.root), here).startswith("0 runs added, 2 replaced by longer ones, 0 already here")

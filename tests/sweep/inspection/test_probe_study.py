@@ -35,17 +35,13 @@ def test_a_sound_function(tmp_path: Path) -> None:
     )
 
 
-def test_state_that_is_not_saved(tmp_path: Path) -> None:
-    number, (line,) = lines(write_function(tmp_path, UNSAVED))
-    assert number == 1
-    assert line.startswith("problem: mine ")
-    assert line.endswith("deterministic, but resumes inexactly: a resumed training differs in the reported numbers")
-
-
-def test_a_function_that_fails(tmp_path: Path) -> None:
-    number, (line,) = lines(write_function(tmp_path, "raise KeyError('x')"))
-    assert number == 1
-    assert line.endswith("KeyError: 'x'")
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [(UNSAVED, "deterministic, but resumes inexactly: a resumed training"), ("raise KeyError('x')", "KeyError: 'x'")],
+)
+def test_a_function_with_a_problem(tmp_path: Path, code: str, found: str) -> None:
+    number, (line,) = lines(write_function(tmp_path, code))
+    assert (number, line.startswith("problem: mine "), found in line) == (1, True, True)
 
 
 def test_a_study_without_one(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lr_sweep.analysis.record.columns import RUNS, table
 from lr_sweep.analysis.record.index import new_index
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.records import SyntheticRecord, ended_row, rows_not_indexed
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, runs_of, write_study
 
@@ -55,23 +56,29 @@ def ask(command: list[str]) -> Answer:
     return Answer(text="\n".join(lines), cpu_s=float(cpu_s), peak_kb=int(peak_kb))
 
 
+def written(folder: Path, rates: int, seeds: int) -> tuple[SyntheticRecord, list[WantedRun], dict[str, list[str]]]:
+    """Return a record of a study of 2 variants, its runs, and commands for it and for one with half of its seeds."""
+    grid = [10 ** (-5 + 4 * index / (rates - 1)) for index in range(rates)]
+    (folder / "more").mkdir()
+    study = write_study(folder, rates=grid, seeds=seeds)
+    more = write_study(folder / "more", rates=grid, seeds=range(seeds // 2, seeds // 2 + seeds))
+    record = SyntheticRecord(folder / "results", "tiny")
+    runs = runs_of(study, record.results)
+    record.wanted = [run.row() for run in runs]
+    at = ("--results", record.results)
+    commands = {"plan": ("plan", study), "plan more": ("plan", more), "status": ("status", study), "ls": ("ls",)}
+    return record, runs, {name: command_line(*words, *at) for name, words in commands.items()}
+
+
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Commands for a study of 1,000 runs, 2 variants x 50 learning rates x 10 seeds, all of which have ended."""
-    folder = tmp_path_factory.mktemp("thousand")
-    study = write_study(folder, rates=[10 ** (-5 + 4 * index / 49) for index in range(50)], seeds=10)
-    record = SyntheticRecord(folder / "results", "tiny")
-    for run in runs_of(study, record.results):
-        record.wanted.append(run.row())
+    record, runs, commands = written(tmp_path_factory.mktemp("thousand"), 50, 10)
+    for run in runs:
         content = run.run.canonical_json()
         record.end(run.row(), [(10, 0.5, 0.4), (20, 0.6, 0.5)], "complete", 20, content=content)
     record.write()
-    (folder / "more").mkdir()
-    more = write_study(folder / "more", rates=[10 ** (-5 + 4 * index / 49) for index in range(50)], seeds=range(5, 15))
-    arguments = {"plan": [study], "plan more": [more], "status": [study], "ls": []}
-    return {
-        name: command_line(name.split()[0], *given, "--results", record.results) for name, given in arguments.items()
-    }
+    return commands
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +126,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     Files that are not to be read are empty: reading one is an error. The last seed's are whole: `plan` looks at the
     times that the latest runs took.
     """
-    folder = tmp_path_factory.mktemp("many")
-    rates = [10 ** (-5 + 4 * index / 249) for index in range(250)]
-    study = write_study(folder, rates=rates, seeds=100)
-    (folder / "more").mkdir()
-    more = write_study(folder / "more", rates=rates, seeds=range(50, 150))
-    record = SyntheticRecord(folder / "results", "tiny")
-    runs = runs_of(study, record.results)
-    record.wanted = [run.row() for run in runs]
+    record, runs, commands = written(tmp_path_factory.mktemp("many"), 250, 100)
     record.write()
     for name in ("runs", "curves", "checkpoints"):
         (record.results / name).mkdir(exist_ok=True)
@@ -152,10 +152,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     assert content is not None
     Paths(record.results).index.write_bytes(content)
     assert rows_not_indexed(record.results) == 0
-    arguments = {"plan": [study], "plan more": [more], "status": [study], "ls": []}
-    return {
-        name: command_line(name.split()[0], *given, "--results", record.results) for name, given in arguments.items()
-    }
+    return commands
 
 
 WANTED_TEXT = {

@@ -23,7 +23,7 @@ from lr_sweep.tests.support.mirrored_record import (
     write_end,
     write_study,
 )
-from lr_sweep.tests.support.records import evaluation, wanted_row
+from lr_sweep.tests.support.records import ended_row, evaluation, wanted_row
 
 
 def statuses(uri: str) -> list[str]:
@@ -296,3 +296,21 @@ def test_a_deleted_store_is_rebuilt_and_evaluations_go_whole(
         rebuilt = points(tracking_uri(copy), "aa", metric)
         assert len(rebuilt) == 4
         assert rebuilt == points(tracking_uri(results), "aa", metric)
+
+
+def test_names_in_a_note_are_text() -> None:
+    seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
+    values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
+    cell = {"task": "a|b", "model": "<b>", "variant": "![x](http://y/z.png)"} | seeds | values
+    note = study_note(StudyInfo(study="small", title="<i>"), [cell], "")
+    assert note.splitlines()[0] == "&lt;i>"
+    assert note.splitlines()[-1].startswith("| a\\|b | &lt;b> | ![x]\\(http://y/z.png) | 1e-3 |")
+
+
+@pytest.mark.parametrize("number", [1, 99, 100, 101, 196, 197, 750, 100_000])
+def test_no_curve_has_more_points_than_a_hundred(number: int) -> None:
+    curve = [evaluation("aa", step) for step in range(1, number + 1)]
+    row = ended_row(wanted_row("aa"), [], "complete", trained=number) | {"best_step": max(1, number - 1)}
+    kept = [each["step"] for each in MirroredRun("aa", {}, row, curve, ACCURACY).thinned()]
+    assert min(number, 51) <= len(kept) <= 100
+    assert {1, max(1, number - 1), number} <= {*kept}
