@@ -190,7 +190,7 @@ class Live:
             spread=spread,
         )
 
-    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[list[Row], str]:
+    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[Sequence[Row], str]:
         """Return the runs as `StudyView.training`, and the values between which their curves are drawn."""
         ids = [row["run_id"] for row in rows]
         curves = record.read_curves(self.results.root, ids, ("run_id", "step", "validation_accuracy")).dropna()

@@ -119,7 +119,6 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations, coordinates"),
         (["export", "--csv"], "missing: TARGET"),
-        (["judge", "x", "--gate", "--paired"], "--gate and --paired exclude each other"),
         (["gc", "--only", "x"], "--only: got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
         (["export", "x", "--csv", "--tensorboard"], "--csv and --tensorboard exclude each other"),
