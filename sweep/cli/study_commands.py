@@ -18,10 +18,10 @@ from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
+    from lr_sweep.analysis.study_report import Report
     from lr_sweep.sweep.live.beside import Page
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
-    from lr_sweep.sweep.tune.run_study import Outcome
 
 CUT_SHORT = (
     "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
@@ -84,7 +84,10 @@ def run(
                     replace=partial(_may_replace, replace),
                 )
                 outcome = run_study(study, options, _say)
-                _print_report(outcome, recorded)
+                if outcome.report is not None:
+                    print()
+                    _print_report(outcome.report, recorded.uri)
+                    print(f"MLflow     {program_command('ui', '--results', results)}")
                 if outcome.stopped:
                     return STOPPED
                 if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
@@ -99,13 +102,10 @@ def run(
             return STOPPED
 
 
-def _print_report(outcome: Outcome, recorded: Results) -> None:
-    if outcome.report is None:
-        return
-    print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
-    if recorded.uri is not None:
-        print(f"store      {recorded.uri}")
-    print(f"MLflow     {program_command('ui', '--results', recorded.location)}")
+def _print_report(report: Report, store: str | None) -> None:
+    print(f"{report.text}\n\nreport     {report.page}")
+    if store is not None:
+        print(f"store      {store}")
 
 
 @contextmanager
@@ -208,9 +208,7 @@ def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.S
     for study in opt.study_names(studies, recorded):
         with storage_problems(recorded.root):
             written = write_report(recorded.root, study, version_here)
-        print(f"{written.text}\n\nreport     {written.page}")
-        if recorded.uri is not None:
-            print(f"store      {publish(recorded.uri, recorded.root, written.folder)}")
+        _print_report(written, recorded.uri and publish(recorded.uri, recorded.root, written.folder))
         num_problems += written.num_problems
     return int(strict and num_problems > 0)
 

@@ -66,7 +66,7 @@ def collect(results: Results, only: Collection[str], agreed: Callable[[str], boo
     if not found.kinds:
         say("nothing to remove")
     for name, kind in found.kinds.items():
-        say(_description(name, kind))
+        say(description(name, kind))
     chosen = {name: kind for name, kind in found.kinds.items() if agreed(name)}
     if chosen:
         number, num_bytes = remove(results, chosen)
@@ -89,7 +89,7 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
 
 
 def _find_runs(results: Results, found: Garbage) -> None:
-    budgets, damaged, num_kept = wanted_budgets(results), damaged_weights(results), 0
+    budgets, damaged, num_kept = _wanted_budgets(results), _damaged_weights(results), 0
     for run_id in recorded_ids(results):
         try:
             row = read_sound_row(results, run_id)
@@ -116,8 +116,8 @@ def _find_runs(results: Results, found: Garbage) -> None:
         )
 
 
-def damaged_weights(results: Results) -> list[Path]:
-    """Return the folders of weights that were pretrained here and are not what they were, or cannot be read."""
+def _damaged_weights(results: Results) -> list[Path]:
+    """Return the folders of weights that were pretrained here and are damaged, or cannot be read."""
     damaged = []
     for folder in [path.parent for path in sorted(results.pretrained.glob("[!.]*/model.safetensors"))]:
         try:
@@ -129,7 +129,7 @@ def damaged_weights(results: Results) -> list[Path]:
     return damaged
 
 
-def wanted_budgets(results: Results) -> dict[str, int]:
+def _wanted_budgets(results: Results) -> dict[str, int]:
     """Return what the recorded studies want, run id -> the highest step budget; raises RecordError if it is unknown."""
     folders = [path for path in results.study_folders() if path.is_dir()]
     if not folders:
@@ -203,7 +203,7 @@ def _file_bytes(path: Path) -> int:
     return path.lstat().st_size if path.is_symlink() or path.exists() else 0
 
 
-def _description(name: str, kind: Kind) -> str:
+def description(name: str, kind: Kind) -> str:
     """Return a kind as text: `checkpoints: 12 files of 12 runs, 3.4 MB: ...`."""
     runs = f" of {counted(kind.num_runs, 'run')}" if kind.num_runs else ""
     hours = f". They took {kind.device_s / 3600:.2f} device hours" if name == UNWANTED else ""

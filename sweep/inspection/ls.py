@@ -17,8 +17,8 @@ from lr_sweep.sweep.results.run_state import KnownRun, Row, State, counts_json
 
 TITLE_WIDTH = 48
 """Most letters of a study's title that are shown."""
-ACCURACIES = ("validation_at_best", "test_at_best")
-"""Columns of `RUNS` that are shown as `validation` and `test`."""
+SCORES = {"validation": "validation_at_best", "test": "test_at_best"}
+"""Columns of `RUNS`, by the names under which they are shown."""
 
 
 class Listed(NamedTuple):
@@ -52,7 +52,9 @@ def _listed(results: Results, names: Sequence[str]) -> Listed:
     wanted = run_state.read_all_wanted(results)
     studies = studies or {name: read_study(results.root, name) for name in wanted}
     # Chosen studies first: they give the order and the labels.
-    runs = run_state.known_runs(results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *ACCURACIES])
+    runs = run_state.known_runs(
+        results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *SCORES.values()]
+    )
     here = [run for run in runs if run.status != State.WAITING and (not names or run.budgets.keys() & studies.keys())]
     ends = {run.run_id: run.end for run in runs if run.end}
     counts = {name: Counter(run_state.study_states(results, name, wanted[name], ends)) for name in studies}
@@ -62,11 +64,9 @@ def _listed(results: Results, names: Sequence[str]) -> Listed:
 def _study_lines(found: Listed) -> list[str]:
     if not found.studies:
         return ["no study was run here yet"]
-    titles = {
-        name: textwrap.shorten(info.title, TITLE_WIDTH, placeholder=" ...") for name, info in found.studies.items()
-    }
     counts: dict[tuple[str, ...], Counter[State]] = {
-        (name, titles[name]): numbers for name, numbers in found.counts.items()
+        (name, textwrap.shorten(info.title, TITLE_WIDTH, placeholder=" ...")): found.counts[name]
+        for name, info in found.studies.items()
     }
     return counts_lines(("study", "title"), counts)
 
@@ -74,8 +74,7 @@ def _study_lines(found: Listed) -> list[str]:
 def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:
     if not runs:
         return ["no runs yet"]
-    best = ("validation", "test")
-    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *best, "trained for", "studies")
+    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *SCORES, "trained for", "studies")
     metrics = _metrics(runs, studies, results)
     return aligned([head, *(_run_row(run, metrics[run.run_id], results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
 
@@ -91,23 +90,19 @@ def _metrics(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results
     }
 
 
-def _step(run: KnownRun, results: Results) -> int | None:
-    """Return how far a run was trained; the curve of one that has not ended has its steps, too, and is not read."""
-    return run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
-
-
 def _run_json(run: KnownRun, results: Results) -> Row:
     end, labels = run.end or {}, run.labels or {}
     facts = {"run_id": run.run_id, **{name: labels.get(name) for name in run_state.LABELS}, "status": run.status}
-    values = {name: end.get(column) for name, column in zip(("validation", "test"), ACCURACIES, strict=True)}
-    return facts | {"num_steps": _step(run, results)} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
+    # The curve of a run that has not ended has its steps, too, and is not read.
+    step = run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
+    values = {name: end.get(column) for name, column in SCORES.items()}
+    return facts | {"num_steps": step} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
 
 
 def _run_row(run: KnownRun, metric: Metric, results: Results) -> tuple[str, ...]:
-    step = _step(run, results)
+    facts = _run_json(run, results)
     labels = [run_state.label(run.labels, name) for name in run_state.LABELS]
-    values = [run.end[name] if run.end else None for name in ACCURACIES]
-    accuracies = ["-" if value is None else metric.score_text(value, digits=1) for value in values]
-    steps = "-" if step is None else str(step)
-    trained = duration(run.end["wall_s"]) if run.end else "-"
-    return (run.run_id, *labels, run.status, steps, *accuracies, trained, ", ".join(run.budgets) or "-")
+    scores = [None if facts[name] is None else metric.score_text(facts[name], digits=1) for name in SCORES]
+    trained = None if facts["wall_s"] is None else duration(facts["wall_s"])
+    values = (run.status, facts["num_steps"], *scores, trained, ", ".join(run.budgets) or None)
+    return (run.run_id, *labels, *("-" if value is None else str(value) for value in values))

@@ -9,24 +9,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.access import denied
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import end_of, hash_file
-from lr_sweep.common.text import aligned, counted, duration, failure_line, gigabytes
+from lr_sweep.common.files import end_of
+from lr_sweep.common.text import aligned, failure_line, gigabytes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun, Row
-from lr_sweep.sweep.results.validation import digest_problem
 
 SHORTEST_PREFIX = 4
 """Fewest letters of an id that name a run."""
 MAX_CANDIDATES = 10
 MAX_EVALUATIONS = 20
 """Most evaluations of a curve that are shown, with the first, the best and the last."""
+ROW = (
+    *("pretrained_on", "weights_checksum", "data_origin", "data_checksum", "git_commit", "git_dirty", "versions"),
+    *("device", "wall_s", "device_s", "attempts", "lost_steps", "started_at", "finished_at"),
+)
+"""Columns of a run's row that are shown as they are."""
 BAR_WIDTH = 24
 """Letters of the bar of an accuracy of 1."""
 
@@ -40,7 +43,7 @@ def run_text(results: Results, given: str) -> str:
     lines = {"traceback": failure} if len(failure) > 1 else {}
     sections = {"wanted by": _studies(run, end, results)}
     if end is not None:
-        sections |= {"content": _content(end), "provenance": _provenance(end), "cost": _cost(end)}
+        sections |= {"content": _content(end), "row": _row(end)}
     sections["files"] = _files(run.run_id, results)
     lines |= {title: aligned(facts) for title, facts in sections.items()}
     lines["curve"] = _curve_lines(results, run.run_id, run_state.metric_of(end))
@@ -143,27 +146,9 @@ def _content(end: Row) -> list[Fact]:
     return sorted(texts.items(), key=lambda fact: "." in fact[0])
 
 
-def _provenance(end: Row) -> list[Fact]:
-    changed = ", with changes" if end["git_dirty"] else ""
-    versions: dict[str, str] = json.loads(end["versions"])
-    return [
-        ("data", f"{end['data_origin']}, {end['data_checksum']}"),
-        ("weights", f"{end['pretrained_on']}, {end['weights_checksum']}" if end["weights_checksum"] else "random"),
-        ("commit", f"{end['git_commit']}{changed}" if end["git_commit"] else "not a git checkout"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
-    ]
-
-
-def _cost(end: Row) -> list[Fact]:
-    return [
-        ("device", end["device"]),
-        ("trained for", f"{duration(end['wall_s'])} ({end['wall_s']:.1f} s)"),
-        ("device time", f"{duration(end['device_s'])} ({end['device_s']:.1f} s)"),
-        ("attempts", str(end["attempts"])),
-        ("trained again", "not counted" if end["lost_steps"] is None else counted(end["lost_steps"], "lost step")),
-        ("started", f"{end['started_at']:%Y-%m-%d %H:%M:%S} UTC"),
-        ("finished", f"{end['finished_at']:%Y-%m-%d %H:%M:%S} UTC"),
-    ]
+def _row(end: Row) -> list[Fact]:
+    """Return the rest of the run's row, by the names of docs/record.md: its provenance and what it cost."""
+    return [(name, "none" if end[name] is None else str(end[name])) for name in ROW]
 
 
 def _files(run_id: str, results: Results) -> list[Fact]:
@@ -171,22 +156,15 @@ def _files(run_id: str, results: Results) -> list[Fact]:
     facts = [(name, str(path) if path.exists() else "none") for name, path in paths.items()]
     if results.uri is not None:
         return [*facts, ("checkpoints", f"{results.uri}/checkpoints/{run_id}")]
-    saved = [_checkpoint(path) for path in sorted(results.checkpoints(run_id).glob("*"), reverse=True)]
-    return facts + (saved or [("checkpoint", "none")])
+    saved = sorted(results.checkpoints(run_id).glob("*"), reverse=True)
+    return facts + ([("checkpoint", f"{path}  {_size(path)}") for path in saved] or [("checkpoint", "none")])
 
 
-def _checkpoint(path: Path) -> Fact:
-    """Describe a file of a run's folder of checkpoints: `[damaged-]step-<step>-<sha256 prefix>.safetensors`."""
+def _size(path: Path) -> str:
     try:
-        size, name = gigabytes(path.stat().st_size), path.name.removeprefix("damaged-")
-        if not name.startswith("step-"):
-            return "unfinished", f"{path}  {size}"
-        damaged = ", DAMAGED: its checksum differs" if digest_problem(path.name, hash_file(path)) else ""
-        return "checkpoint", f"{path}  step {int(name.split('-')[1])}, {size}{damaged}"
-    except PermissionError:
-        return "checkpoint", denied(path)
-    except FileNotFoundError:  # a running sweep has saved a newer one
-        return "checkpoint", f"{path}  just removed"
+        return gigabytes(path.stat().st_size)
+    except OSError as error:  # another user's, or a running sweep has saved a newer one
+        return str(error.strerror)
 
 
 def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:

@@ -18,7 +18,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.text import counted
-from lr_sweep.sweep.inspection.gc import damaged_weights, leftovers, wanted_budgets
+from lr_sweep.sweep.inspection.gc import LEFTOVERS, UNWANTED, description, find_garbage
 from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
@@ -191,21 +191,9 @@ class Verification:
             if not (weights / WEIGHTS).exists():
                 mend = "`run` and `data --pretrain` resume it; delete it if no study needs it"
                 yield f"{folder}: a pretraining that has not ended; {mend}"
-        for path in leftovers(self.results):
-            yield f"{path}: a leftover of a process that died; `gc` removes it"
-        try:
-            wanted = wanted_budgets(self.results)
-        except RecordError:  # `_studies` has named it, unless there is no study at all
-            return
-        unwanted = [run_id for run_id in recorded_ids(self.results) if run_id not in wanted]
-        recorded = [run_id for run_id in unwanted if self.results.holds(run_id)]
-        if recorded and not damaged_weights(self.results):
-            runs = counted(len(recorded), "run")
-            yield f"no recorded study wants {runs}, such as {recorded[0]}; `gc` removes them"
-        for run_id in sorted(set(unwanted) - set(recorded)):
-            if self._saved(run_id):
-                folder = self.results.checkpoints(run_id)
-                yield f"{folder}: of a run that has no row, curve or study; `gc` removes it"
+        with suppress(PermissionError):  # `problems` has named it
+            for name, kind in find_garbage(self.results, (LEFTOVERS, UNWANTED)).kinds.items():
+                yield f"`gc` can remove {description(name, kind)}"
 
 
 def _database_problem(path: Path) -> str | None:
