@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
-from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("picture", type=Path)
     picture = parser.parse_args().picture
     with tempfile.TemporaryDirectory() as scratch, browser(Path(scratch) / "profile") as window:
-        page = write_judged(judge([RUNS], Reading()), Path(scratch) / "report").page
+        page = write_judged(judged([RUNS], Reading()).study, Path(scratch) / "report").page
         window.open(page, WIDTH, HEIGHT)
         top, bottom = _show(window)
         window.screenshot(picture)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lr_sweep.analysis.judge.content import Content
@@ -61,16 +61,11 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
     """Find what each column of a table means.
 
     Raises:
-        UserError: the table lacks a column.
+        UserError: the table lacks a column, or what the user says of columns is wrong.
         QuestionError: names and fields allow several answers.
     """
-    names = list(table.columns)
     try:
-        found = find_columns(table, reading.columns, reading.metric)
-        if "learning_rate" not in found.of:
-            raise UserError(_no_rate(table, names))
-        if not {"validation", "test"} & found.of.keys():
-            raise UserError(f"no column of validation or test in {listed(names)}: give --columns validation=NAME")
+        found = _Search(table, reading).columns()
     except QuestionError as question:
         raise QuestionError(f"{table.path}: {question.text}", question.choices) from question
     except UserError as error:
@@ -82,238 +77,232 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
     return found
 
 
-def _no_rate(table: TableFile, names: list[str]) -> str:
-    """Say why there is no column of learning rates."""
-    if not (named := list(filter(is_rate, names))):
-        return f"no column of learning rates in {listed(names)}: give --columns learning_rate=NAME"
-    text = next((text for text in table.columns[named[0]] if text.strip()), "")
-    return f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, want learning rates, such as 0.001 or 1e-3"
-
-
-def parts_of(name: str, names: Mapping[str, object]) -> list[str]:
+def parts_of(name: str, names: Container[str]) -> list[str]:
     """Return the columns that a text names: one, or several joined by `+`."""
     return [name] if name in names else name.split(JOIN)
 
 
-def find_columns(table: TableFile, given: Mapping[str, str], metric: str | None) -> Columns:
-    """Find what each column means.
+class _Search:
+    """Finds columns meaning by meaning: a column has one meaning, and those that the user gives come first."""
 
-    Args:
-        table: of which names count first, then fields.
-        given: column by what it means; an empty text: the table has no such column.
-        metric: name of the metric; if there are columns of it, no others are read; None: not said.
+    def __init__(self, table: TableFile, reading: Reading) -> None:
+        self.table, self.content = table, Content(table)
+        self.given, self.metric_given = reading.columns, reading.metric or ""
+        self.of = {role: name for role, name in self.given.items() if name}
+        self.guessed: dict[str, str] = {}
+        self.metric = ""
+        self.higher_is_better: bool | None = None
+        self.said_by: list[str] = []
+        """Columns that say which metric it is, and which way it is better."""
 
-    Raises:
-        UserError: a given column is not there, or they contradict each other.
-        QuestionError: several answers are equally good.
-    """
-    names, content = list(table.columns), Content(table)
-    mistakes = [
-        f"--columns {role}={name}: no such column: there are {listed(names)}"
-        for role, name in given.items()
-        if name and not set(parts_of(name, table.columns)) <= set(names)
-    ]
-    mistakes += [
-        f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
-        for role, name in given.items()
-        if name and name not in table.columns and role not in SEVERAL
-    ]
-    if mistakes:
-        raise UserError("\n".join(mistakes))
-    found, guessed = {role: name for role, name in given.items() if name}, dict[str, str]()
-    taken = {part for name in found.values() for part in parts_of(name, table.columns)}
-    free = [name for name in names if name not in taken]
-    for role in [role for role in ROLES if role not in given]:
-        if role == "learning_rate":
-            continue
-        if name := _by_name(role, free, content, found):
-            found[role] = name
-    if "learning_rate" not in given:
-        _find_rate([name for name in free if name not in found.values()], content, found, guessed)
-    of_metric = _find_metric([name for name in free if name not in found.values()], content, given, metric, found)
-    if mistakes := _contradictions(found, metric or ""):
-        raise UserError("\n".join(mistakes))
-    read = {part for name in found.values() for part in parts_of(name, table.columns)} | set(of_metric.said_by)
-    return Columns(
-        of={role: found[role] for role in (*GIVEN_ROLES, *SPLITS) if role in found},
-        metric=of_metric.name,
-        unread=[name for name in names if name not in read],
-        guessed=guessed | of_metric.guessed,
-        higher_is_better=of_metric.higher_is_better,
-    )
-
-
-def _by_name(role: str, names: Sequence[str], content: Content, found: Mapping[str, str]) -> str:
-    """Return the first column with a name for a role: one with several values, else one with any; empty: none."""
-    candidates = [name for alias in ROLES[role] for name in names if plain(name) == alias]
-    held = [name for name in candidates if content.values(name) and name not in found.values()]
-    if role == "run" and "step" in found:
-        held = [name for name in held if not _numbers_rows(name, content, found)]
-    several = [name for name in held if len(content.values(name)) > 1]
-    return next(iter([*several, *held]), "")
-
-
-def _numbers_rows(name: str, content: Content, found: Mapping[str, str]) -> bool:
-    """Return whether a column numbers evaluations, not runs; raises QuestionError where it may be either."""
-    values = content.values(name)
-    if not (len(values) == len(content.table.lines) > 1 < len(content.values(found["step"]))):
-        return False
-    if not all(text.isascii() and text.isdigit() for text in values):
-        return False
-    if "seed" not in found:
-        choices = [("each row is a run", name), ("rows are evaluations of runs", "")]
-        raise QuestionError(
-            f"{name} has another number in each row: are rows runs, or evaluations of runs?",
-            [Choice(says, Reading(columns={"run": column})) for says, column in choices],
+    def columns(self) -> Columns:
+        """Find all of them."""
+        _raise_all(self.wrong_names())
+        for role in [role for role in ROLES if role not in self.given and role != "learning_rate"]:
+            self.find_named(role)
+        if "learning_rate" not in self.given:
+            self.find_rate()
+        self.find_metric()
+        _raise_all(self.contradictions())
+        names = listed(list(self.table.columns))
+        if "learning_rate" not in self.of:
+            raise UserError(self.no_rate(names))
+        if not {"validation", "test"} & self.of.keys():
+            raise UserError(f"no column of validation or test in {names}: give --columns validation=NAME")
+        return Columns(
+            of={role: self.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in self.of},
+            metric=self.metric,
+            unread=[name for name in self.free() if name not in self.said_by],
+            guessed=self.guessed,
+            higher_is_better=self.higher_is_better,
         )
-    return True
 
+    def wrong_names(self) -> Iterator[str]:
+        names = self.table.columns
+        for role, name in self.of.items():
+            if not set(parts_of(name, names)) <= names.keys():
+                yield f"--columns {role}={name}: no such column: there are {listed(list(names))}"
+            elif name not in names and role not in SEVERAL:
+                yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
-def _find_rate(names: Sequence[str], content: Content, found: dict[str, str], guessed: dict[str, str]) -> None:
-    """Find the column of configured learning rates."""
-    plainly = [name for name in names if not has_unit(name)]
-    named = [name for alias in ROLES["learning_rate"] for name in plainly if plain(name) == alias]
-    candidates = [name for name in dict.fromkeys([*named, *filter(is_rate, names)]) if content.has_numbers(name)]
-    if not candidates:
-        return
-    rates = [name for name in candidates if content.values(name)] or candidates
-    rates = [name for name in rates if len(content.values(name)) > 1] or rates[:1]
-    if "step" in found:
-        rates = [name for name in rates if not _is_schedule(name, rates, content, found)] or rates
-    rates = _different(rates, content)
-    if len(rates) > 1 and len(configured := [name for name in rates if is_setting(name)]) == 1:
-        rates = configured
-    if len(rates) > 1:
-        raise QuestionError(
-            f"{len(rates)} columns may be learning_rate: {listed(rates)}: say which",
-            one_of("learning_rate", rates, "nuisance"),
-        )
-    found["learning_rate"] = rates[0]
-    others = [name for name in candidates if name != rates[0]]
-    if others or rates[0] not in named:
-        guessed["learning_rate"] = f"rather than {listed(others)}" if others else "by its name"
+    def no_rate(self, names: str) -> str:
+        """Explain why there is no column of learning rates."""
+        if not (named := list(filter(is_rate, self.table.columns))):
+            return f"no column of learning rates in {names}: give --columns learning_rate=NAME"
+        text = next((text for text in self.table.columns[named[0]] if text.strip()), "")
+        return f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, want learning rates, such as 0.001 or 1e-3"
 
+    def free(self) -> list[str]:
+        """Return the columns without a meaning."""
+        taken = {part for name in self.of.values() for part in parts_of(name, self.table.columns)}
+        return [name for name in self.table.columns if name not in taken]
 
-def _is_schedule(name: str, rates: Sequence[str], content: Content, found: Mapping[str, str]) -> bool:
-    """Return whether a rate changes within runs that another one names."""
-    roles = ("task", "model", "variant", "seed", "run")
-    labels = [part for role in roles if role in found for part in parts_of(found[role], content.table.columns)]
-    step = found["step"]
-    return any(content.is_scheduled(name, [*labels, other], step) for other in rates if other != name)
+    def named(self, names: Sequence[str]) -> list[str]:
+        """Return the free columns with one of some names, in the order of these."""
+        return sorted((each for each in self.free() if plain(each) in names), key=lambda each: names.index(plain(each)))
 
+    def varied(self, names: Sequence[str]) -> list[str]:
+        """Return the columns with several values, or else the first one."""
+        return [name for name in names if len(self.content.values(name)) > 1] or list(names[:1])
 
-def _different(rates: Sequence[str], content: Content) -> list[str]:
-    """Leave out columns of numbers that equal an earlier one."""
-    kept: list[str] = []
-    for name in rates:
-        if not any(content.is_numbers(name) and content.is_numbers(one) and content.same(one, name) for one in kept):
-            kept.append(name)
-    return kept
+    def filled(self, names: Sequence[str]) -> list[str]:
+        """Return the columns with any value, or else all."""
+        return [name for name in names if self.content.values(name)] or list(names)
 
+    def find_named(self, role: str) -> None:
+        names = [name for name in self.named(ROLES[role]) if self.content.values(name)]
+        if role == "run" and "step" in self.of:
+            names = [name for name in names if not self.numbers_rows(name)]
+        if names:
+            self.of[role] = self.varied(names)[0]
 
-@dataclass(kw_only=True)
-class _OfMetric:
-    """What was found of the metric, beside its columns."""
-
-    name: str
-    guessed: dict[str, str] = field(default_factory=dict)
-    higher_is_better: bool | None = None
-    said_by: tuple[str, ...] = ()
-    """Columns that say which metric it is, and which way it is better."""
-
-
-def _find_metric(
-    names: Sequence[str], content: Content, given: Mapping[str, str], metric: str | None, found: dict[str, str]
-) -> _OfMetric:
-    """Find the columns of validation, test and training values of one metric."""
-    held = [name for name in names if is_metric(name) and content.has_numbers(name)]
-    by_split = {split: [name for name in held if split_of(name) == split] for split in (*SPLITS, "")}
-    result = _OfMetric(name="")
-    if not {"validation", "test"} & (found.keys() | {split for split in ("validation", "test") if by_split[split]}):
-        result = _find_unlabelled(names, by_split[""], content, given, metric, found)
-    there = {measured(name) for name in held if split_of(name)} & {measured(metric or "")}
-    wanted = result.name or _metric_of(found) or next(iter(there), "")
-    for split in [split for split in SPLITS if split not in {**given, **found}]:
-        candidates = _values_of(_filled(by_split[split], content), wanted)
-        if name := _one_of(split, candidates, result, metric, is_long="step" in found):
-            found[split] = name
-        wanted = wanted or _metric_of(found)
-    result.name = result.name or _metric_of(found) or wanted
-    result.higher_is_better, result.said_by = _direction(names, content, result)
-    return result
-
-
-def _filled(names: Sequence[str], content: Content) -> list[str]:
-    return [name for name in names if content.values(name)] or list(names)
-
-
-def _find_unlabelled(
-    names: Sequence[str],
-    known: Sequence[str],
-    content: Content,
-    given: Mapping[str, str],
-    metric: str | None,
-    found: dict[str, str],
-) -> _OfMetric:
-    """Find a metric whose name does not say on which data it was measured: it is taken for validation's."""
-    result = _OfMetric(name="")
-    if "validation" in given and "test" in given:
-        return result
-    candidates = _values_of(_filled(known, content), measured(metric or ""))
-    values = [name for alias in VALUES for name in names if plain(name) == alias and content.has_numbers(name)]
-    name = _one_of("validation", candidates, result, metric, is_long="step" in found) if candidates else ""
-    if not name and not values:
-        return result
-    split, says = "validation", "its name does not say on which data"
-    if not name:
-        name = values[0]
-        says, split, result.name, result.said_by = _named_beside(names, content, name)
-    if split in given:
-        return result
-    found[split] = name
-    result.guessed[split] = "; ".join(filter(None, [says, result.guessed.get(split, "")]))
-    result.name = result.name or measured(name)
-    return result
-
-
-def _named_beside(names: Sequence[str], content: Content, value: str) -> tuple[str, str, str, tuple[str, ...]]:
-    """Return why a column of values is read, its data and its metric, as another column says, and that column."""
-    for name in [name for alias in METRIC_NAMES for name in names if plain(name) == alias]:
-        metrics = content.values(name)
-        if len(metrics) > 1:
-            raise UserError(
-                f"{value} has the values of several metrics, by {name}: {listed(sorted(metrics))}: keep the rows of one"
+    def numbers_rows(self, name: str) -> bool:
+        """Return whether a column numbers evaluations, not runs; raises QuestionError where it may be either."""
+        values = self.content.values(name)
+        if not (len(values) == len(self.table.lines) > 1 < len(self.content.values(self.of["step"]))):
+            return False
+        if not all(text.isascii() and text.isdigit() for text in values):
+            return False
+        if "seed" not in self.of:
+            choices = [("each row is a run", name), ("rows are evaluations of runs", "")]
+            raise QuestionError(
+                f"{name} has another number in each row: are rows runs, or evaluations of runs?",
+                [Choice(says, Reading(columns={"run": column})) for says, column in choices],
             )
-        if metrics:
-            said = next(iter(metrics))
-            return f"{name} says {said}", split_of(said) or "validation", measured(said), (name,)
-    return "what was optimised", "validation", "", ()
+        return True
+
+    def find_rate(self) -> None:
+        """Find the column of configured learning rates."""
+        named = [name for name in self.named(ROLES["learning_rate"]) if not has_unit(name)]
+        known = dict.fromkeys([*named, *filter(is_rate, self.free())])
+        candidates = [name for name in known if self.content.has_numbers(name)]
+        if not candidates:
+            return
+        rates = self.varied(self.filled(candidates))
+        if "step" in self.of:
+            rates = [name for name in rates if not self.is_schedule(name, rates)] or rates
+        rates = self.different(rates)
+        if len(rates) > 1 and len(configured := [name for name in rates if is_setting(name)]) == 1:
+            rates = configured
+        if len(rates) > 1:
+            raise QuestionError(
+                f"{len(rates)} columns may be learning_rate: {listed(rates)}: say which",
+                one_of("learning_rate", rates, "nuisance"),
+            )
+        self.of["learning_rate"] = rates[0]
+        if others := [name for name in candidates if name != rates[0]]:
+            self.guessed["learning_rate"] = f"rather than {listed(others)}"
+        elif rates[0] not in named:
+            self.guessed["learning_rate"] = "by its name"
+
+    def is_schedule(self, name: str, rates: Sequence[str]) -> bool:
+        """Return whether a rate changes within runs that another one names."""
+        roles = [role for role in ("task", "model", "variant", "seed", "run") if role in self.of]
+        labels = [part for role in roles for part in parts_of(self.of[role], self.table.columns)]
+        others = [other for other in rates if other != name]
+        return any(self.content.is_scheduled(name, [*labels, other], self.of["step"]) for other in others)
+
+    def different(self, rates: Sequence[str]) -> list[str]:
+        """Leave out columns of numbers that equal an earlier one."""
+        kept: list[str] = []
+        for name in rates:
+            if not self.content.is_numbers(name) or not any(self.content.same(one, name) for one in kept):
+                kept.append(name)
+        return kept
+
+    def find_metric(self) -> None:
+        """Find the columns of validation, test and training values of one metric, its name and its direction."""
+        held = [name for name in self.free() if is_metric(name) and self.content.has_numbers(name)]
+        by_split = {split: [name for name in held if split_of(name) == split] for split in (*SPLITS, "")}
+        if not any(split in self.of or by_split[split] for split in ("validation", "test")):
+            self.find_unlabelled(by_split[""])
+        there = {measured(name) for name in held if split_of(name)} & {measured(self.metric_given)}
+        wanted = self.metric or self.metric_of_columns() or next(iter(there), "")
+        for split in [split for split in SPLITS if split not in {**self.given, **self.of}]:
+            if name := self.one_of(split, _values_of(self.filled(by_split[split]), wanted)):
+                self.of[split] = name
+            wanted = wanted or self.metric_of_columns()
+        self.metric = self.metric or self.metric_of_columns() or wanted
+        for name in self.named(DIRECTIONS):
+            said = {text.lower().rpartition(".")[2] for text in self.content.values(name)}
+            if len(said) == 1 and said <= UP | DOWN:
+                self.higher_is_better = bool(said & UP)
+                self.said_by.append(name)
+                return
+
+    def metric_of_columns(self) -> str:
+        """Return the metric of the column that selects or, where there is none, of the one that is shown."""
+        return measured(self.of.get("validation", "")) or measured(self.of.get("test", ""))
+
+    def find_unlabelled(self, known: Sequence[str]) -> None:
+        """Find a metric whose name does not say on which data it was measured: it is taken for validation's."""
+        if "validation" in self.given and "test" in self.given:
+            return
+        split, says = "validation", "its name does not say on which data"
+        candidates = _values_of(self.filled(known), measured(self.metric_given))
+        values = [name for name in self.named(VALUES) if self.content.has_numbers(name)]
+        if not (name := self.one_of(split, candidates)):
+            if not values:
+                return
+            name = values[0]
+            split, says = self.named_beside(name)
+        if split not in self.given:
+            self.of[split] = name
+            self.guessed[split] = "; ".join(filter(None, [says, self.guessed.get(split, "")]))
+            self.metric = self.metric or measured(name)
+
+    def named_beside(self, value: str) -> tuple[str, str]:
+        """Return the data of a column of values, as another column says, and why it is read."""
+        for name in self.named(METRIC_NAMES):
+            metrics = self.content.values(name)
+            if len(metrics) > 1:
+                several = f"{value} has the values of several metrics, by {name}: {listed(sorted(metrics))}"
+                raise UserError(f"{several}: keep the rows of one")
+            for said in metrics:
+                self.metric = measured(said)
+                self.said_by.append(name)
+                return split_of(said) or "validation", f"{name} says {said}"
+        return "validation", "what was optimised"
+
+    def contradictions(self) -> Iterator[str]:
+        """Find columns that measure something else than the one that selects, or that is shown, or than `--metric`."""
+        named = {f"{split}={self.of[split]}": measured(self.of[split]) for split in SPLITS if split in self.of}
+        named |= {f"--metric {self.metric_given}": self.metric_given} if self.metric_given else {}
+        (first, says), *others = [(text, name) for text, name in named.items() if kinds(name)] or [("", "")]
+        for text, other in others:
+            if not agree(says, other):
+                advice = "give columns of one metric, or leave one out, as in --columns train="
+                yield f"{first} measures {says}, {text} {other}: {advice}"
+
+    def one_of(self, split: str, candidates: Sequence[str]) -> str:
+        """Return the column of a split: accuracy before loss, and the value itself before the best or last one so far.
+
+        Empty: there is none.
+        """
+        by_metric: dict[str, list[str]] = {}
+        for name in candidates:
+            by_metric.setdefault(measured(name), []).append(name)
+        up = [each for each in by_metric if is_higher_better(each)]
+        preferred = up if len(up) == 1 else [] if up else [each for each in by_metric if each == "loss"]
+        left = [name for each in preferred or by_metric for name in by_metric[each]]
+        if len(left) > 1 and "step" in self.of:
+            left = [name for name in left if not {"best", "final", "last"} & set(words_of(name))] or left
+        if len(left) > 1:
+            if split == "train":
+                return ""
+            numbered = len({re.sub(r"\d+", "", name) for name in left}) == 1
+            hint = "; if they are seeds, name them seed_0, seed_1, ..." if numbered else ""
+            text = f"{len(left)} columns may be {split}: {listed(left)}: say which{hint}"
+            raise QuestionError(text, one_of(split, left))
+        others = [name for name in candidates if name not in left]
+        if others and not self.metric_given:
+            self.guessed[split] = f"rather than {listed(others)}"
+        return next(iter(left), "")
 
 
-def _direction(names: Sequence[str], content: Content, result: _OfMetric) -> tuple[bool | None, tuple[str, ...]]:
-    """Return which way the metric is better, as a column says, and the columns that say something of it."""
-    for name in [name for alias in DIRECTIONS for name in names if plain(name) == alias]:
-        said = {text.lower().rpartition(".")[2] for text in content.values(name)}
-        if len(said) == 1 and said <= UP | DOWN:
-            return bool(said & UP), (*result.said_by, name)
-    return None, result.said_by
-
-
-def _metric_of(found: Mapping[str, str]) -> str:
-    """Return the metric of the column that selects or, where there is none, of the one that is shown."""
-    return measured(found.get("validation", "")) or measured(found.get("test", ""))
-
-
-def _contradictions(found: Mapping[str, str], metric: str) -> list[str]:
-    """Find columns that measure something else than the one that selects, or that is shown, or than `--metric` says."""
-    named = {f"{split}={found[split]}": measured(found[split]) for split in SPLITS if split in found}
-    named |= {f"--metric {metric}": metric} if metric else {}
-    (first, says), *others = [(text, name) for text, name in named.items() if kinds(name)] or [("", "")]
-    return [
-        f"{first} measures {says}, {text} {other}: give columns of one metric, or leave one out, as in --columns train="
-        for text, other in others
-        if not agree(says, other)
-    ]
+def _raise_all(mistakes: Iterable[str]) -> None:
+    if found := list(mistakes):
+        raise UserError("\n".join(found))
 
 
 def _values_of(names: list[str], metric: str) -> list[str]:
@@ -323,25 +312,3 @@ def _values_of(names: list[str], metric: str) -> list[str]:
         return alike or [name for name in names if kinds(measured(name)) & kinds(metric) and agree(metric, name)]
     known = [name for name in names if is_higher_better(measured(name)) is not None]
     return known or names
-
-
-def _one_of(split: str, candidates: Sequence[str], result: _OfMetric, metric: str | None, *, is_long: bool) -> str:
-    """Return the column of a split: accuracy before loss, and the value itself before the best or last one so far."""
-    by_metric: dict[str, list[str]] = {}
-    for name in candidates:
-        by_metric.setdefault(measured(name), []).append(name)
-    up = [each for each in by_metric if is_higher_better(each)]
-    preferred = up if len(up) == 1 else [] if up else [each for each in by_metric if each == "loss"]
-    left = [name for each in preferred or by_metric for name in by_metric[each]]
-    if len(left) > 1 and is_long:
-        left = [name for name in left if not {"best", "final", "last"} & set(words_of(name))] or left
-    if len(left) > 1:
-        if split == "train":
-            return ""
-        numbered = len({re.sub(r"\d+", "", name) for name in left}) == 1
-        hint = "; if they are seeds, name them seed_0, seed_1, ..." if numbered else ""
-        raise QuestionError(f"{len(left)} columns may be {split}: {listed(left)}: say which{hint}", one_of(split, left))
-    others = [name for name in candidates if name not in left]
-    if others and not metric:
-        result.guessed[split] = f"rather than {listed(others)}"
-    return next(iter(left), "")

@@ -52,32 +52,36 @@ _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
 
-def rows_of(table: TableFile, columns: Columns, remarks: list[str]) -> pd.DataFrame:
+Noted = tuple[pd.DataFrame, list[str]]
+"""Rows that a step of reading returns, and sentences on what it assumed, left out or changed."""
+
+
+def rows_of(table: TableFile, columns: Columns) -> Noted:
     """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
-    for leave_out in (_without_blank, _without_training):
-        table = leave_out(table, columns, remarks)
+    table, remarks = _without_blank(table, columns)
+    table, untrained = _without_training(table, columns)
+    remarks += untrained
     rows, mistakes = _read_rows(table, columns)
     raise_mistakes(mistakes)
     if "task" not in rows:
-        rows["task"] = _tasks(table, columns, remarks)
+        rows["task"], how = _tasks(table, columns)
+        remarks.append(how)
     if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
         rows = rows.rename(columns={"model": "variant"})
     rows = rows.assign(**{name: ALL for name in ("model", "variant") if name not in rows})
     _refuse_spellings(rows)
-    return rows
+    return rows, remarks
 
 
-def _tasks(table: TableFile, columns: Columns, remarks: list[str]) -> list[str]:
+def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
     """Name each row's task where no column does: by its file, unless files are parts, of one learning rate each."""
     rates = defaultdict[Path, set[str]](set)
     for line, rate in zip(table.lines, table.columns[columns.of["learning_rate"]], strict=True):
         rates[line.path].add(rate)
     if len(rates) > 1 and max(map(len, rates.values())) == 1 < len(set().union(*rates.values())):
-        remarks.append(f"{len(rates)} files with one learning rate each are parts of one table")
-        return [ALL] * len(table.lines)
-    remarks.append("no column of tasks: each file is one, by its name")
+        return [ALL] * len(table.lines), f"{len(rates)} files with one learning rate each are parts of one table"
     stems = {path: stem_of(path) for path in rates}
-    return [stems[line.path] for line in table.lines]
+    return [stems[line.path] for line in table.lines], "no column of tasks: each file is one, by its name"
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
@@ -96,39 +100,32 @@ def _spelled(name: str) -> str:
     return unicodedata.normalize("NFC", seen).casefold()
 
 
-def _without_blank(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
+def _without_blank(table: TableFile, columns: Columns) -> tuple[TableFile, list[str]]:
     """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
     names = [columns.of[role] for role in ("learning_rate", *SPLITS) if role in columns.of]
     texts = [table.columns[name] for name in names]
     kept = [any(not is_empty(text) for text in fields) for fields in zip(*texts, strict=True)]
-    left = _kept(table, kept)
-    if left is not table:
-        blank = counted(kept.count(False), "row")
-        remarks.append(f"{table.name}: left out: {blank} with neither a learning rate nor a value")
-    return left
+    return _kept(table, kept, "{name}: left out: {rows} with neither a learning rate nor a value")
 
 
-def _without_training(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
+def _without_training(table: TableFile, columns: Columns) -> tuple[TableFile, list[str]]:
     """Leave out rows whose learning rate is 0, as of an untrained model, unless a schedule may end there."""
     rates = _texts(table, "learning_rate", columns.of["learning_rate"])
     kept = [text not in ZEROS for text in rates]
     if "step" in columns.of:
         steps = table.columns[columns.of["step"]]
         if {step for step, of_trained in zip(steps, kept, strict=True) if not of_trained} != set(steps):
-            return table
-    left = _kept(table, kept)
-    if left is not table:
-        untrained = counted(kept.count(False), "row")
-        remarks.append(f"NO TRAINING at a learning rate of 0: {untrained} of {table.name} left out")
-    return left
+            return table, []
+    return _kept(table, kept, "NO TRAINING at a learning rate of 0: {rows} of {name} left out")
 
 
-def _kept(table: TableFile, kept: Sequence[bool]) -> TableFile:
-    """Return some rows of a table; the table itself if that are all, or none."""
+def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> tuple[TableFile, list[str]]:
+    """Return some rows of a table, and the remark on the others; all rows if none would be kept."""
     if all(kept) or not any(kept):
-        return table
+        return table, []
     held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
-    return replace(table, columns=held, lines=list(compress(table.lines, kept)))
+    left_out = remark.format(name=table.name, rows=counted(kept.count(False), "row"))
+    return replace(table, columns=held, lines=list(compress(table.lines, kept))), [left_out]
 
 
 def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
@@ -272,7 +269,7 @@ def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decis
             yield line, f"{line}: {name}: got no step for an evaluation, want a number from 0"
 
 
-def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+def whole_steps(rows: pd.DataFrame) -> Noted:
     """Count steps in a part of the table's own unit where they have fractions, as those of epochs may.
 
     Raises UserError if they are too large for that.
@@ -284,6 +281,5 @@ def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     highest = float(steps.to_numpy(float).max()) if counted else 0.0
     if highest * parts >= 2**53:
         raise UserError(f"steps have fractions and go up to {highest:g}: write whole numbers")
-    if parts > 1:
-        remarks.append(f"steps have fractions: in the report a step is 1/{parts} of the table's")
-    return rows.assign(**(steps * parts).round().astype("int64"))
+    remarks = [f"steps have fractions: in the report a step is 1/{parts} of the table's"] if parts > 1 else []
+    return rows.assign(**(steps * parts).round().astype("int64")), remarks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,22 +12,25 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
-from lr_sweep.analysis.judge.repeats import without_repeats
-from lr_sweep.analysis.judge.rows import LOSS, UNREAD
-from lr_sweep.analysis.judge.settings import RATE, Moved, differing, moved_with_rates
+from lr_sweep.analysis.judge.names import SPLITS
+from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted
+from lr_sweep.analysis.judge.settings import RATE, settings_findings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.judge.words import listed
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
 RUN = [*RATE, "seed"]
 """The columns that name a run."""
-SPLITS = ("train", "validation", "test")
 LEAST_STEPS = 3
 """Steps from which on a learning rate that changes with them is seen."""
 MOST_NAMED = 10
 """Pairs of learning rates in a remark."""
+MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
+LEAST_EQUAL = 4
+"""Different values of one run that are no chance if another run has them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,30 +40,30 @@ class Runs:
     wanted: pd.DataFrame
     ended: pd.DataFrame
     curves: pd.DataFrame
-    settings: dict[Cell, list[str]]
-    """Columns that are not read and differ between the seeds of a learning rate, by cell."""
-    moved: dict[Cell, Moved]
-    """And those that differ between its learning rates."""
+    findings: Sequence[CheckFinding]
+    """What `settings_findings` returns."""
+    remarks: list[str]
+    """What was assumed, a sentence each."""
 
 
-def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
+def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     """Group rows into runs.
 
     Args:
-        rows: from `read_rows`, of one table or several, with task, model and variant filled in.
+        rows: from `rows_of`, of one table or several, with task, model and variant filled in.
         decisive: `validation`, or `test` where nothing selects: an evaluation has a value of it.
-        remarks: gets what was assumed, a sentence each.
 
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
-    rows = _with_seeds(without_repeats(rows, remarks), remarks)
+    rows, repeats = _without_repeats(rows)
+    rows, seeds = _with_seeds(rows)
     _check_runs(rows)
     rows = _merged(_with_defaults(rows), "step" in rows)
     _check_repeated(rows)
     rows["run_id"] = _run_ids(rows)
-    rows = _without_later(_with_losses(rows, decisive, remarks))
-    rows = _spread_single_tests(rows, decisive, remarks)
+    rows, lost = _with_losses(rows, decisive)
+    rows, tests = _spread_single_tests(_without_later(rows), decisive)
     runs = _runs(rows, decisive)
     wanted = runs.reset_index()[["run_id", *RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None)
     stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
@@ -70,8 +74,47 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
     wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())
     return Runs(
-        wanted=wanted, ended=_ended(runs, rows), curves=curves, settings=differing(rows), moved=moved_with_rates(rows)
+        wanted=wanted,
+        ended=_ended(runs, rows),
+        curves=curves,
+        findings=settings_findings(rows),
+        remarks=[*repeats, *seeds, *lost, *tests],
     )
+
+
+def _without_repeats(rows: pd.DataFrame) -> Noted:
+    """Leave out runs that equal an earlier one of their cell, learning rate and seed in all that was measured.
+
+    Equal to the last bit they are one run that is there twice, and no seeds. Without a column of seeds a single value
+    may be equal by chance, as an accuracy on few examples: then runs are the same where every repeat has an equal, or
+    where whole curves agree.
+    """
+    is_curve = "run" not in rows and "step" in rows  # a row is then an evaluation of the one run of its rate and seed
+    whose = rows["run"] if "run" in rows else pd.Series(rows.index, rows.index)
+    measured = [name for name in map(str, rows) if name in MEASURED or name.startswith(LOSS)]
+    prints = pd.util.hash_pandas_object(rows[measured], index=False)
+    key = [*RATE, *(["seed"] if "seed" in rows else [])]
+    runs = rows[key].assign(print=prints.groupby(whose).transform("sum"), whose=whose).drop_duplicates("whose")
+    again = runs.duplicated([*key, "print"])
+    if "seed" not in rows and not is_curve:
+        values = [name for name in measured if name in SPLITS or name.startswith(LOSS)]
+        again &= _are_no_chance(rows[values], runs, whose)
+    if not again.any():
+        return rows, []
+    what = counted(int(again.sum()), "row" if is_curve else "run")
+    advice = "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
+    remark = f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}"
+    return rows[~whose.isin(runs["whose"][again])], [remark]
+
+
+def _are_no_chance(values: pd.DataFrame, runs: pd.DataFrame, whose: pd.Series) -> pd.Series[bool]:
+    """Return which runs are the same as those that they equal, where no column has seeds."""
+    several = values.melt(ignore_index=False)["value"]
+    different = several.groupby(whose.reindex(several.index).to_numpy()).nunique()
+    number = pd.Series(different.reindex(runs["whose"]).to_numpy(), runs.index)
+    repeated = runs.duplicated(RATE, keep=False) & number.gt(0)
+    has_equal = runs.duplicated([*RATE, "print"], keep=False)
+    return number.ge(LEAST_EQUAL) | bool(repeated.any() and has_equal[repeated].all())
 
 
 def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:
@@ -93,7 +136,7 @@ def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
     return runs.assign(num_steps=runs["num_steps"].where(runs["status"].eq("complete"), meant))
 
 
-def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+def with_one_rate(rows: pd.DataFrame) -> Noted:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
     swept = rates.to_numpy(float)
@@ -102,9 +145,8 @@ def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     first = rates.where(np.array([True, *~alike])).ffill()
     one_of = dict(zip(rates, first, strict=True))
     merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]
-    if merged:
-        remarks.append(f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}")
-    return rows.assign(learning_rate=rows["learning_rate"].map(one_of))
+    remark = f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"
+    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] if merged else []
 
 
 def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
@@ -149,12 +191,12 @@ def _without_later(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{split: rows[split].mask(later) for split in SPLITS if split in rows}) if later.any() else rows
 
 
-def _with_losses(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> pd.DataFrame:
+def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
     """Let a run count as diverged from where a loss beside its metric is NaN to the end.
 
     Not by a column that is so in most runs: it was not measured there.
     """
-    ordered, total = rows.sort_values("step"), rows["run_id"].nunique()
+    ordered, total, remarks = rows.sort_values("step"), rows["run_id"].nunique(), []
     for column in [name for name in rows if str(name).startswith(LOSS)]:
         known = ordered[ordered[decisive].notna() | np.isinf(ordered[column])]
         lost = np.isinf(known[column])
@@ -167,7 +209,7 @@ def _with_losses(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> pd.Da
         elif number:
             rows.loc[behind.index, "diverged"] = True
             remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
-    return rows
+    return rows, remarks
 
 
 def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
@@ -176,20 +218,18 @@ def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
     return rows if "status" in rows else rows.assign(status="complete")
 
 
-def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+def _with_seeds(rows: pd.DataFrame) -> Noted:
     """Number the runs of each cell and learning rate if the table has no seeds."""
     if "seed" in rows:
-        return rows
+        return rows, []
     if "run" in rows:
         runs = rows.drop_duplicates([*RATE, "run"])
-        remarks.append("no column of seeds: runs are numbered in their order")
         seeds = runs.assign(seed=runs.groupby(RATE, sort=False).cumcount())[[*RATE, "run", "seed"]]
-        return rows.merge(seeds, on=[*RATE, "run"])
+        return rows.merge(seeds, on=[*RATE, "run"]), ["no column of seeds: runs are numbered in their order"]
     if "step" in rows:
-        remarks.append("no column of seeds or run ids: every cell and learning rate is one run")
-        return rows.assign(seed=0)
-    remarks.append("no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds")
-    return rows.assign(seed=rows.groupby(RATE, sort=False).cumcount())
+        return rows.assign(seed=0), ["no column of seeds or run ids: every cell and learning rate is one run"]
+    remark = "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"
+    return rows.assign(seed=rows.groupby(RATE, sort=False).cumcount()), [remark]
 
 
 def _check_runs(rows: pd.DataFrame) -> None:
@@ -241,18 +281,19 @@ def _repeats(row: dict[Any, Any]) -> str:
     return f"has the {labels} of {row['where']}"
 
 
-def _spread_single_tests(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> pd.DataFrame:
+def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:
     """Let a run's only test value, measured once at its end, stand at all of its evaluations."""
     if decisive == "test":
-        return rows
+        return rows, []
     by_run = rows.groupby("run_id", sort=False)
     lacking = (rows[decisive].notna() & rows["test"].isna()).groupby(rows["run_id"], sort=False).transform("any")
     once = by_run["test"].transform("count").eq(1) & lacking
     if not once.any():
-        return rows
-    number = rows.loc[once, "run_id"].nunique()
-    remarks.append(f"the one test value of {counted(number, 'run')} counts as that of the best step")
-    return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first")))
+        return rows, []
+    remark = (
+        f"the one test value of {counted(rows.loc[once, 'run_id'].nunique(), 'run')} counts as that of the best step"
+    )
+    return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first"))), [remark]
 
 
 def _statuses(rows: pd.DataFrame, decisive: str) -> pd.Series:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -14,7 +13,8 @@ from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.words import is_setting, listed, words_of
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
+from lr_sweep.analysis.statistics.selection.best import CELL, each_cell
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""
@@ -28,34 +28,25 @@ RATE_NAMES = {"lr", "rate"}
 """Words of columns that name the learning rate itself."""
 
 
-class Moved(NamedTuple):
-    """Settings that differ between the learning rates of a cell."""
-
-    names: list[str]
-    certain: bool
-    """Whether they are settings by their names, or as the runs of a learning rate agree in them."""
-
-
-def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: dict[str, str]) -> pd.DataFrame:
+def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[pd.DataFrame, str]:
     """Give a meaning to settings in which runs of one cell, learning rate and seed differ.
 
-    The only one of a table without variants is what is compared, which `guessed` then says. Otherwise QuestionError is
-    raised.
+    The only one of a table without variants is compared: its name is returned; empty: there is none. Raises
+    QuestionError where settings may mean several things.
     """
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     if not (names := telling_apart(rows, decisive)):
-        return rows
+        return rows, ""
     named = columns.of.get("variant") or columns.of.get("model")
     if named or len(names) > 1 or _counts(names[0], rows) or names_shared(rows):
         raise _question(names, columns, rows, decisive)
-    guessed["variant"] = names[0]
     values = rows[UNREAD + names[0]]
     texts = [parsed(parser_of("variant"), text) for text in joined_labels([(names[0], list(values.unique()))])]
     if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
         leave_out = Choice(f"{names[0]} left out", Reading(columns={"ignored": names[0]}))
         raise QuestionError(f"{names[0]}, which is compared: {mistake}", [leave_out])
-    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
+    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True)))), names[0]
 
 
 def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
@@ -173,37 +164,42 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
         yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": also("ignored", names)}))
 
 
-def differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:
-    """Find the settings that differ between the seeds of a learning rate, by cell; not what a seed decides."""
-    runs = rows.drop_duplicates("run_id")
-    names = [name for name in _settings(runs) if _is_varied(name, runs)]
-    names = [name for name in names if runs.groupby("seed")[UNREAD + name].nunique().gt(1).any()]
-    found: dict[Cell, list[str]] = {}
-    for name in names:
-        numbers = runs.groupby(RATE, sort=False)[UNREAD + name].nunique()
-        for task, model, variant in dict.fromkeys(key[:3] for key in numbers[numbers > 1].index):
-            found.setdefault((task, model, variant), []).append(name)
+def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
+    """Find settings that differ between the seeds of a learning rate, and between the learning rates of a cell."""
+    runs = rows.drop_duplicates("run_id").sort_values("learning_rate", kind="stable")
+    if not (settings := _settings(runs)):
+        return []
+    varied = [name for name in settings if _is_varied(name, runs)]
+    varied = [name for name in varied if _differs(name, "seed", runs)]  # what a seed decides is no setting
+    found = []
+    for cell, of_cell in each_cell(runs):
+        labels = dict(zip(CELL, cell, strict=True))
+        if names := [name for name in varied if _differs(name, "learning_rate", of_cell)]:
+            message = f"runs of one learning rate differ in {listed(names)} besides their seeds"
+            message, fix = f"{message}: the spread is not noise", "judge a table for each value"
+            found.append(finding_of(labels, "settings", "problem", message, fix))
+        if "nuisance" not in rows and (moved := [name for name in settings if _moves_with_rate(name, of_cell)]):
+            once = of_cell["learning_rate"].is_unique
+            level: Level = "problem" if not once or any(map(is_setting, moved)) else "note"
+            message = f"its learning rates differ in {listed(moved)} as well: what is better may be due to any of them"
+            found.append(finding_of(labels, "settings", level, message, "vary the learning rate alone"))
     return found
 
 
-def moved_with_rates(rows: pd.DataFrame) -> dict[Cell, Moved]:
-    """Find the settings that differ between the learning rates of a cell, beside those that follow the rate.
+def _differs(name: str, key: str, runs: pd.DataFrame) -> bool:
+    """Return whether a setting differs among runs of the same key."""
+    return bool(runs.groupby(key)[UNREAD + name].nunique().gt(1).any())
+
+
+def _moves_with_rate(name: str, runs: pd.DataFrame) -> bool:
+    """Return whether a setting differs between the learning rates of a cell, and does not follow the rate.
 
     As where a search draws all settings at once: the curve over the rate is then not the rate's alone. A column that
     no tool calls a setting counts only where the runs of each rate have one value of it: a result would differ.
     """
-    runs = rows.drop_duplicates("run_id").sort_values("learning_rate")
-    found: dict[Cell, Moved] = {}
-    for cell, of_cell in each_cell(runs):
-        once, moved = of_cell["learning_rate"].is_unique, []
-        for name in _settings(runs):
-            at_rates = of_cell.groupby("learning_rate")[UNREAD + name].agg(frozenset)
-            alike = at_rates.map(len).eq(1).all() and not is_about_run(name) and not RATE_NAMES & set(words_of(name))
-            if (is_setting(name) or alike) and at_rates.nunique() > 1 and not _follows(of_cell[UNREAD + name]):
-                moved.append(name)
-        if moved:
-            found[cell] = Moved(moved, not once or any(map(is_setting, moved)))
-    return found
+    at_rates = runs.groupby("learning_rate")[UNREAD + name].agg(frozenset)
+    alike = at_rates.map(len).eq(1).all() and not is_about_run(name) and not RATE_NAMES & set(words_of(name))
+    return bool((is_setting(name) or alike) and at_rates.nunique() > 1 and not _follows(runs[UNREAD + name]))
 
 
 def _follows(values: pd.Series[str]) -> bool:

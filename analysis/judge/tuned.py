@@ -59,8 +59,8 @@ def best_settings(runs: Runs, metric: Metric) -> Tuned:
     best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
     wanted = _apart(runs.wanted)
     kept = wanted.merge(best, on=[*RATE, "settings"])
-    differ = {(task, model, name.split(BESIDE)[0]): names for (task, model, name), names in runs.settings.items()}
-    found = replace(runs, wanted=kept.drop(columns="settings"), settings=differ, moved={})
+    findings = dict.fromkeys(replace(each, variant=each.variant.split(BESIDE)[0]) for each in runs.findings)
+    found = replace(runs, wanted=kept.drop(columns="settings"), findings=tuple(findings))
     settings = {tuple(row[:4]): row[4] for row in best.itertuples(index=False, name=None)}
     return Tuned(found, _apart(summary.runs), settings, rates["settings"].nunique())
 

@@ -9,9 +9,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
+
+
+def judge(paths: Sequence[str | Path], reading: Reading) -> Study:
+    """Read tables as one study."""
+    return judged(paths, reading).study
 
 
 def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge import columns
-from lr_sweep.analysis.judge.columns import Columns
+from lr_sweep.analysis.judge.columns import Columns, columns_of
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.table_file import Line, TableFile
 from lr_sweep.analysis.judge.words import is_higher_better, measured
 from lr_sweep.common.errors import UserError
@@ -27,7 +27,7 @@ def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | N
         lines=[Line(Path("t.csv"), 2), Line(Path("t.csv"), 3)],
         decimal_comma=False,
     )
-    return columns.find_columns(table, given, metric)
+    return columns_of(table, Reading(columns=given, metric=metric))
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, rows_of, study_of
+from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.fuzz import MOST_BYTES, limited
 from lr_sweep.tests.support.fuzz_tables import table
+from lr_sweep.tests.support.judged import judge
 
 QUICK, MANY = 24, 700
 DRAWN_EVERY = 20

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, rows_of, study_of
+from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.tests.support.judged import chosen, run_script
+from lr_sweep.tests.support.judged import chosen, judge, run_script
 
 ROOT = Path(__file__).parents[3]
 RATES = (1e-3, 1e-2, 1e-1)

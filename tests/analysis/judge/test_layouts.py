@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge, judged
+from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, rows_of, study_of
+from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 WIDE = pd.DataFrame(
     {

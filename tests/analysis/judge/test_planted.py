@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import judge
 
 QUICK, MANY, PART = 30, 3000, 200
 LEAST_ANSWERED = 0.5

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
-from lr_sweep.tests.support.judged import rows_of, study_of
+from lr_sweep.tests.support.judged import judge, rows_of, study_of
 
 CURVE = [0.5, 0.625, 0.75, 0.875]
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen
+from lr_sweep.tests.support.judged import chosen, judge
 
 DECAYS = [(1e-4, 0, 0.8), (1e-4, 0.1, 0.84), (1e-3, 0, 0.9), (1e-3, 0.1, 0.86), (1e-2, 0, 0.7), (1e-2, 0.1, 0.88)]
 RUNS = [{"lr": rate, "weight_decay": decay, "val_acc": value} for rate, decay, value in DECAYS]

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
-from lr_sweep.tests.support.judged import rows_of
+from lr_sweep.tests.support.judged import judge, rows_of
 
 MOST_CALLS = 33_000
 """Of functions, for a further cell: 32,490 were counted, 39,100 when each cell had frames of its own."""

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.readers import copies
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import MLFLOW_ENVIRONMENT
-from lr_sweep.tests.support.judged import chosen
+from lr_sweep.tests.support.judged import chosen, judge
 
 MLFLOW = """
 CREATE TABLE experiments (experiment_id INTEGER PRIMARY KEY, name TEXT, lifecycle_stage TEXT);

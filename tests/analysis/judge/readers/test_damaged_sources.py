@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import judge
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, run_script
+from lr_sweep.tests.support.judged import chosen, judge, run_script
 
 RATES = (1e-3, 1e-2, 1e-1)
 BEST = {"a": 1e-2, "b": 1e-1}

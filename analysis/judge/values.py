@@ -1,0 +1,126 @@
+"""The values of a table: of which metric they are, in percent or as fractions, and whether they are of single runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.judge.columns import Columns
+from lr_sweep.analysis.judge.content import Content
+from lr_sweep.analysis.judge.names import DEVIATIONS, FRACTIONS, MEANS, OF_MEANS, PERCENTS, SPLITS
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
+from lr_sweep.analysis.judge.settings import RATE
+from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.words import has_word, is_higher_better, words_of
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.common.errors import UserError
+
+NUMBERED = {"seeds", "runs", "repeats", "replicates", "reps", "folds"}
+"""Words of columns that say how many runs a mean is of; or `n` alone."""
+FAR = 10
+"""If the greatest values of two columns differ by more than this factor, one column is a fraction."""
+MIXED = 0.2
+"""If more than this share of accuracies is up to 1, and others are above, some are fractions and some percent."""
+ALIKE = 0.05
+"""An accuracy is in fractions if a hundred times it is so near the median at its rate."""
+WANTED = "`judge` needs the values of single runs, which say how far seeds differ: write a row for each run"
+
+
+def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
+    """Make sure that values are of single runs, where no column of seeds or runs says so: a mean is no seed.
+
+    Raises:
+        UserError: a column says of how many runs each row is.
+        QuestionError: a name, or a column of deviations beside it, says that a value may be a mean over seeds.
+    """
+    if {"seed", "run"} & columns.of.keys():
+        return
+    content = Content(table)
+    for name in [each for each in columns.unread if _counts_runs(each)]:
+        if content.is_numbers(name) and max(content.numbers(name)) > 1:
+            raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
+    for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
+        name = columns.of[split]
+        if sign := _mean_of(name, columns):
+            choice = Choice("it is of one run, as a mean over episodes", Reading(columns={split: name}))
+            raise QuestionError(f"{table.path}: {name} may be a mean over seeds, {sign}. {WANTED}", [choice])
+
+
+def _counts_runs(name: str) -> bool:
+    words = set(words_of(name))
+    return words == {"n"} or bool(words & NUMBERED)
+
+
+def _mean_of(name: str, columns: Columns) -> str:
+    """Return why a column may hold means over seeds; empty: nothing says so."""
+    words = set(words_of(name))
+    if words & MEANS and not words & OF_MEANS:
+        return "as its name says"
+    spread = next((each for each in columns.unread if set(words_of(each)) & DEVIATIONS), None)
+    beside = spread is not None and set(words_of(spread)) - DEVIATIONS <= words
+    return f"as {spread} beside it is their deviation" if beside else ""
+
+
+def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tuple[Metric, pd.DataFrame, list[str]]:
+    """Find the metric, and turn percents into fractions; a table without test data shows its validation data.
+
+    Returns the metric, the rows and remarks; raises UserError, and QuestionError for a metric of unknown direction.
+    """
+    if reading.select_on_test and "validation" in columns.of:
+        raise UserError("--select-on-test: the table has validation data, which selects: leave the option out")
+    name = reading.metric or columns.metric or "score"
+    said = (reading.higher_is_better, columns.higher_is_better, is_higher_better(name))
+    if (higher := next((each for each in said if each is not None), None)) is None:
+        ways = [Choice(f"{way} is better", Reading(higher_is_better=way == "more")) for way in ("more", "less")]
+        raise QuestionError(f"is more {name} better or worse? give --higher-is-better or --lower-is-better", ways)
+    metric = Metric(name=name, higher_is_better=higher)
+    says_otherwise = is_higher_better(columns.metric) not in (None, higher)
+    why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
+    against = f", {why}; the column's name says otherwise" if says_otherwise else ""
+    remarks = [f"{name}: {metric.better} is better{against}"]
+    if _are_percents(rows, name):
+        remarks.append(f"some values of {name} are above 1: all are read as percent")
+        rows = rows.assign(**(rows[_splits(rows)] / 100))
+    metric = replace(metric, is_fraction=has_word(name, FRACTIONS) and _within(rows, 1))
+    if "test" not in columns.of:
+        metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
+    if "validation" not in columns.of:
+        metric = replace(metric, chosen_on="test" if reading.select_on_test else "")
+    return metric, rows.assign(validation=rows["test"]) if reading.select_on_test else rows, remarks
+
+
+def _splits(rows: pd.DataFrame) -> list[str]:
+    return [split for split in SPLITS if split in rows]
+
+
+def _within(rows: pd.DataFrame, most: float) -> bool:
+    """Return whether every value is from 0 to a number, and there is one."""
+    values = rows[_splits(rows)].to_numpy(dtype=float)
+    known = values[~np.isnan(values)]
+    return bool(len(known) and known.min() >= 0 and known.max() <= most)
+
+
+def _are_percents(rows: pd.DataFrame, name: str) -> bool:
+    """Return whether values are percents; raises UserError where only some are."""
+    if has_word(name, {"accuracy"}) and (lowest := float(rows[_splits(rows)].min().min())) < 0:
+        raise UserError(f"{name} is down to {lowest:g}, and none is below 0: write it as it was measured")
+    if not has_word(name, PERCENTS) or _within(rows, 1) or not _within(rows, 100):
+        return False
+    highest = {split: float(rows[split].max()) for split in _splits(rows)}
+    if any(value <= 1 and FAR * value < max(highest.values()) for value in highest.values()):
+        text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
+        raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
+    if has_word(name, {"accuracy"}) and _is_mixed(rows):
+        raise UserError(f"{name} is a fraction in some rows and percent in others: write all as fractions")
+    return True
+
+
+def _is_mixed(rows: pd.DataFrame) -> bool:
+    """Return whether some of the values, up to 100, are fractions: many, or one that is a hundredth of its rate's."""
+    values = rows[_splits(rows)]
+    usual = values.groupby([rows[name] for name in RATE]).transform("median")
+    hundredths = (100 * values / usual - 1).abs().lt(ALIKE) & values.le(1)
+    known = values.to_numpy(float)
+    return bool((known[known > 0] <= 1).mean() > MIXED or hundredths.any(axis=None))
