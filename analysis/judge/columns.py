@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lr_sweep.analysis.judge.content import Content
+from lr_sweep.analysis.judge.fields import Content
 from lr_sweep.analysis.judge.names import (
     DIRECTIONS,
     DOWN,
@@ -17,10 +17,6 @@ from lr_sweep.analysis.judge.names import (
     SPLITS,
     UP,
     VALUES,
-)
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_of
-from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
-from lr_sweep.analysis.judge.words import (
     agree,
     has_unit,
     is_higher_better,
@@ -34,6 +30,8 @@ from lr_sweep.analysis.judge.words import (
     split_of,
     words_of,
 )
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.common.errors import UserError
 
 JOIN = "+"
@@ -96,7 +94,6 @@ class _Search:
         """Columns that say which metric it is, and which way it is better."""
 
     def columns(self) -> Columns:
-        """Find all of them."""
         _raise_all(self.wrong_names())
         for role in [role for role in ROLES if role not in self.given and role != "learning_rate"]:
             self.find_named(role)
@@ -126,7 +123,6 @@ class _Search:
                 yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
     def no_rate(self, names: str) -> str:
-        """Explain why there is no column of learning rates."""
         if not (named := list(filter(is_rate, self.table.columns))):
             return f"no column of learning rates in {names}: give --columns learning_rate=NAME"
         text = next((text for text in self.table.columns[named[0]] if text.strip()), "")
@@ -172,7 +168,6 @@ class _Search:
         return True
 
     def find_rate(self) -> None:
-        """Find the column of configured learning rates."""
         named = [name for name in self.named(ROLES["learning_rate"]) if not has_unit(name)]
         known = dict.fromkeys([*named, *filter(is_rate, self.free())])
         candidates = [name for name in known if self.content.has_numbers(name)]
@@ -203,7 +198,6 @@ class _Search:
         return any(self.content.is_scheduled(name, [*labels, other], self.of["step"]) for other in others)
 
     def different(self, rates: Sequence[str]) -> list[str]:
-        """Leave out columns of numbers that equal an earlier one."""
         kept: list[str] = []
         for name in rates:
             if not self.content.is_numbers(name) or not any(self.content.same(one, name) for one in kept):

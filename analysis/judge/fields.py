@@ -1,15 +1,19 @@
-"""Fields of a table as numbers and names; what may be read in two ways is refused by the functions here."""
+"""Fields of a table as numbers and names, and what they say of their columns; ambiguous fields are refused."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
-from lr_sweep.analysis.judge.table_file import MOST_NAME, printable
+from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.report.spreadsheet import as_written
 from lr_sweep.common.text import RATES, rates_text
 
@@ -17,9 +21,7 @@ NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
 """Fields without a value, in small letters."""
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
-    "±": "the value of a single run, not a mean: ",
-    "+-": "the value of a single run, not a mean: ",
-    "(": "the value of a single run, not a mean: ",
+    **dict.fromkeys(("±", "+-", "("), "the value of a single run, not a mean: "),
 }
 """What is wanted of values with these marks."""
 RATE_DIGITS = 6
@@ -34,6 +36,8 @@ MOST_VALUE = 1e100
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _SEED = re.compile(r"(.*[^\d\n])(\d+)")
 _LETTER = re.compile("[a-z]", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W\d_]")
+Codes = NDArray[np.intp]
 
 
 def parsed(parse: Callable[[str], Any], text: str) -> Any:
@@ -162,3 +166,54 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "num_steps": _step,
     "status": _status,
 }
+
+
+class Content:
+    """The columns of a table as sets of values, read when asked for."""
+
+    def __init__(self, table: TableFile) -> None:
+        self.table = table
+        self._point: Callable[[str], str] = with_point if table.decimal_comma else str
+        self._values: dict[str, set[str]] = {}
+
+    def values(self, name: str) -> set[str]:
+        """Return the different fields of a column that hold something."""
+        if name not in self._values:
+            found = {text.strip() for text in set(self.table.columns[name])}
+            self._values[name] = {text for text in found if not is_nothing(text)}
+        return self._values[name]
+
+    def is_numbers(self, name: str) -> bool:
+        """Return whether every field that holds something is a number."""
+        return bool(values := self.values(name)) and all(is_number(self._point(text)) for text in values)
+
+    def has_numbers(self, name: str) -> bool:
+        """Return whether a column has numbers, well written or not, or nothing at all."""
+        values = self.values(name)
+        return not values or any(is_number(self._point(text)) or not _LETTERS.search(text) for text in values)
+
+    def numbers(self, name: str) -> set[float]:
+        """Return the different numbers of a column of numbers."""
+        return {float(self._point(text)) for text in self.values(name)}
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two columns of numbers are equal in each row."""
+        return bool(self.numbers(one) == self.numbers(other)) and bool((self._floats(one) == self._floats(other)).all())
+
+    def is_scheduled(self, name: str, labels: Sequence[str], step: str) -> bool:
+        """Return whether a column changes with the step, where `labels` name a run, and is decided by both."""
+        codes = [*(self._codes(label) for label in labels), self._codes(step)]
+        return self._most(name, codes[:-1]) > 1 >= self._most(name, codes)
+
+    def _most(self, name: str, keys: Sequence[Codes]) -> int:
+        """Return how many values a column has within equal keys, at most."""
+        rows = pd.DataFrame({str(i): key for i, key in enumerate(keys)})
+        values = pd.Series(self._codes(name))
+        return int(values.groupby([rows[i] for i in rows]).nunique().max()) if len(keys) else int(values.nunique())
+
+    def _codes(self, name: str) -> Codes:
+        return pd.factorize(np.array(self.table.columns[name], dtype=object))[0]
+
+    def _floats(self, name: str) -> pd.Series[float]:
+        texts = [self._point(text.strip()) for text in self.table.columns[name]]
+        return pd.to_numeric(pd.Series(texts), errors="coerce")

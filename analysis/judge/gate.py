@@ -18,11 +18,10 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.judge import RunsRead, runs_read
 from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.offers import asking
+from lr_sweep.analysis.judge.names import is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
-from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.reading import Reading, asking
 from lr_sweep.analysis.judge.table_file import TableFile
-from lr_sweep.analysis.judge.words import is_rate, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
@@ -127,7 +126,7 @@ def gate(
     if str(baseline) == str(candidate):
         raise UserError(f"baseline and candidate are both {baseline}: name two tables, or TABLE{VARIANT}VARIANT twice")
     sources = [_source(str(source)) for source in (baseline, candidate)]
-    read = asking(lambda reading: [_read(source, reading) for source in sources], reading)
+    read = asking(lambda reading: [_read(*source, reading) for source in sources], reading)
     one, other = (each.info.metric for each, _ in read)
     if one != other:
         texts = " and ".join(_metric_text(metric) for metric in (one, other))
@@ -142,44 +141,33 @@ def gate_settings(known: Noise, max_seeds: int) -> Settings:
     return Settings(max_seeds=max_seeds, error=ERROR, first_look=first_look)
 
 
-class Source(NamedTuple):
-    """The sources of one side."""
-
-    table: str
-    """As the user names it, without a variant."""
-    variant: str
-    """Empty: its only one."""
-    tables: Sequence[TableFile]
+def _source(named: str) -> tuple[str, str, Sequence[TableFile]]:
+    """Return the table that the user names, its variant (empty: its only one), and what is read of the table."""
+    table, mark, variant = named.rpartition(VARIANT)
+    if not mark or Path(named).exists():
+        table, variant = named, ""
+    return table, variant, read_sources([table])
 
 
-def _source(named: str) -> Source:
-    table, mark, variant = named.rpartition(VARIANT) if not Path(named).exists() else (named, "", "")
-    table = table if mark else named
-    return Source(table, variant if mark else "", read_sources([table]))
-
-
-def _read(source: Source, reading: Reading) -> tuple[RunsRead, bool]:
+def _read(table: str, variant: str, sources: Sequence[TableFile], reading: Reading) -> tuple[RunsRead, bool]:
     """Read one side; returns its runs, of one variant on one task, and whether it has learning rates."""
-    tables = [arranged(table, reading.columns)[0] for table in source.tables]
-    names = {name for table in tables for name in table.columns}
+    tables = [arranged(each, reading.columns)[0] for each in sources]
+    names = {name for each in tables for name in each.columns}
     has_rates = "learning_rate" in reading.columns or any(map(is_rate, names))
     if not has_rates:  # a table of final runs may leave out the rate that they have in common
         tables = [replace(t, columns={**t.columns, "learning_rate": ["1"] * len(t.lines)}) for t in tables]
     read = runs_read(tables, reading)
     if read.is_tuned:
         raise UserError("nuisance: the gate compares runs of one setting: keep the rows of the chosen one")
-    wanted, table, variant = read.runs.wanted, source.table, source.variant
+    wanted = read.runs.wanted
     variants = list(dict.fromkeys(wanted["variant"]))
     if variant and variant not in variants:
         raise UserError(f"{table}{VARIANT}{variant}: no variant {variant!r} in {table}: there are {listed(variants)}")
     wanted = wanted[wanted["variant"] == variant] if variant else wanted
     for name in ("task", "variant"):
         if len(there := list(dict.fromkeys(wanted[name]))) > 1:
-            advice = (
-                f"name one, {shlex.quote(f'{table}{VARIANT}{there[0]}')}"
-                if name == "variant"
-                else "keep the rows of one"
-            )
+            one = f"name one, {shlex.quote(f'{table}{VARIANT}{there[0]}')}"
+            advice = one if name == "variant" else "keep the rows of one"
             raise UserError(f"{table} has {len(there)} {name}s ({listed(there)}), the gate compares one: {advice}")
     return read._replace(runs=replace(read.runs, wanted=wanted)), has_rates
 
@@ -239,7 +227,6 @@ def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[
 
 
 def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds: int) -> Gate:
-    """Test, and say what follows."""
     known = cell_noise(padded([side.window for side in sides]))
     decision = Decision(
         cells=tuple(("", "", side.name) for side in sides),
@@ -273,7 +260,6 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
 
 
 def _outcome(decision: Decision, sides: Sequence[Side], min_gain: float, may_run: bool) -> tuple[Outcome, str]:
-    """Return the outcome, and the sentence that says why."""
     baseline, candidate = sides
     metric, found = decision.metric, decision.found.outcome[0]
     said, limit = _gain_text(decision, min_gain), metric.amount_text(min_gain) if min_gain else ""
@@ -293,7 +279,6 @@ def _outcome(decision: Decision, sides: Sequence[Side], min_gain: float, may_run
 
 
 def _gain_text(decision: Decision, min_gain: float) -> str:
-    """Write the gain with its interval; empty: there are no two runs to compare."""
     metric, found = decision.metric, decision.found
     gain, low, high = (float(each[0]) + min_gain for each in (found.difference, found.low, found.high))
     if math.isnan(gain):

@@ -14,15 +14,13 @@ from typing import NamedTuple
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.names import SEVERAL
-from lr_sweep.analysis.judge.offers import asking
-from lr_sweep.analysis.judge.read_as import read_as
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS
 from lr_sweep.analysis.judge.readers.sources import read_sources
-from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.reading import Reading, asking
 from lr_sweep.analysis.judge.rows import refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import with_settings
-from lr_sweep.analysis.judge.table_file import TableFile, joined
+from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
 from lr_sweep.analysis.judge.values import measured_rows, refuse_means
 from lr_sweep.analysis.metric import Metric
@@ -48,6 +46,18 @@ FIXES = {
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """What to do about findings, by check, where the record's advice names its own commands."""
+
+
+MOST_NAMED = 20
+"""Columns that are not used; more are counted."""
+MOST_NAME = 60
+"""Characters of a name."""
+MEANING_WORDS = {
+    "learning_rate": "learning rate",
+    "num_steps": "step budget",
+    "nuisance": "tuned as the rate",
+    "run": "run id",
+}
 
 
 class Judged(NamedTuple):
@@ -78,8 +88,12 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     remarks = list(read.remarks)
     if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
         remarks.append(SHARED_SEEDS)
-    study = _tuned_study if read.is_tuned else _study
-    return Judged(study(read.info, read.runs, remarks), read.reading)
+    if not read.is_tuned:
+        return Judged(_study(read.info, read.runs, remarks), read.reading)
+    tuned = best_settings(read.runs, read.info.metric)
+    study = _study(read.info, tuned.runs, remarks)
+    remarks += tuned_remarks(tuned, study.summary.cells)
+    return Judged(replace(study, candidates=tuned.candidates, about_table=tuple(remarks)), read.reading)
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
@@ -108,7 +122,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     guessed |= {"variant": compared} if compared else {}
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
     runs = runs_of(rows, decisive)
-    about = [read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
+    about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
@@ -142,12 +156,27 @@ def _shares_seeds(runs: Runs) -> bool:
     return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
-def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
-    """Summarise the runs of the best settings."""
-    tuned = best_settings(runs, info.metric)
-    study = _study(info, tuned.runs, remarks)
-    said = (*study.about_table, *tuned_remarks(tuned, study.summary.cells))
-    return replace(study, candidates=tuned.candidates, about_table=said)
+def _read_as(table: TableFile, columns: Columns, guessed: Mapping[str, str], metric: Metric) -> str:
+    """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
+    read = [_meaning(role, columns, guessed) for role in (*GIVEN_ROLES, *SPLITS) if role in {**columns.of, **guessed}]
+    unread = [name for name in columns.unread if name not in guessed.values()]
+    counted = [f"{printable(name)[:MOST_NAME]} ({_num_values(table, name)})" for name in unread[:MOST_NAMED]]
+    more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+    rest = f"; not used: {', '.join(counted)}{more}" if counted else ""
+    return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
+
+
+def _meaning(role: str, columns: Columns, guessed: Mapping[str, str]) -> str:
+    name = MEANING_WORDS.get(role, role)
+    if role not in columns.of:  # a setting that is compared
+        return f"{name} = {printable(guessed[role])} (guessed: the one setting in which runs of a learning rate differ)"
+    why = f" (guessed: {printable(guessed[role])})" if role in guessed else ""
+    return f"{name} = {printable(columns.of[role])}{why}"
+
+
+def _num_values(table: TableFile, name: str) -> str:
+    values = {text.strip() for text in table.columns[name]} - {""}
+    return f"{len(values):,} value{'' if len(values) == 1 else 's'}" if values else "empty"
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
@@ -158,7 +187,6 @@ def _about_tables(tables: Sequence[TableFile]) -> list[str]:
 
 
 def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:
-    """Say what the table has no columns of, and what follows."""
     has = columns.of.keys() | guessed.keys()
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
@@ -176,7 +204,6 @@ def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> It
 
 
 def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
-    """Summarise and check the runs."""
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *runs.findings]

@@ -10,14 +10,27 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TypeVar
 
-from lr_sweep.analysis.judge.content import Content
-from lr_sweep.analysis.judge.fields import is_number
-from lr_sweep.analysis.judge.names import MEANS, METRIC_NAMES, REPEATS, ROLES, SPLIT_NAMES, SPLITS, SPREADS, VALUES
+from lr_sweep.analysis.judge.fields import Content, is_number
+from lr_sweep.analysis.judge.names import (
+    MEANS,
+    METRIC_NAMES,
+    REPEATS,
+    ROLES,
+    SPLIT_NAMES,
+    SPLITS,
+    SPREADS,
+    VALUES,
+    is_metric,
+    is_rate,
+    is_result,
+    plain,
+    split_of,
+    words_of,
+)
 from lr_sweep.analysis.judge.readers.from_rows import labels_of
 from lr_sweep.analysis.judge.table_file import TableFile
-from lr_sweep.analysis.judge.words import is_metric, is_rate, is_result, plain, split_of, words_of
 from lr_sweep.common.errors import UserError
 
 _REPEAT = re.compile(
@@ -29,17 +42,11 @@ SEED, VALUE = "seed", "value"
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 RATE = "learning_rate"
+Key = TypeVar("Key")
 MOST_RATE = 1.0
 """Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
 RUN_NAMES = {"run", "name", "run_name", "experiment", "exp_name", "trial", "trial_name", "config", "run_id", "id"}
 """Columns whose fields may have settings in them."""
-
-
-class _Field(NamedTuple):
-    """A column that is one seed's."""
-
-    metric: str
-    seed: int
 
 
 def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
@@ -88,11 +95,7 @@ def _with_rate_rows(table: TableFile) -> tuple[TableFile, str]:
         return table, ""
     if bare and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
         return table, ""
-    kept = {name: [text for text in texts for _ in rates] for name, texts in table.columns.items() if name not in rates}
-    kept[RATE] = [text for _ in table.lines for text in rates.values()]
-    kept[VALUE] = [text for row in zip(*(table.columns[name] for name in rates), strict=True) for text in row]
-    lines = [line for line in table.lines for _ in rates]
-    return replace(table, columns=kept, lines=lines), f"the names of {len(rates)} columns"
+    return _melted(table, RATE, rates, {VALUE: {name: name for name in rates}}), f"the names of {len(rates)} columns"
 
 
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
@@ -150,15 +153,15 @@ def _with_seed_rows(table: TableFile, given: set[str]) -> tuple[TableFile, str]:
     named = {name: field for name in table.columns if (field := _field(name))}
     fields = {name: field for name, field in named.items() if content.is_numbers(name)}
     by_metric: dict[str, dict[int, str]] = defaultdict(dict)
-    for name, field in fields.items():
-        by_metric[field.metric][field.seed] = name
-    seeds = sorted({field.seed for field in fields.values()})
+    for name, (metric, seed) in fields.items():
+        by_metric[metric][seed] = name
+    seeds = sorted({seed for _, seed in fields.values()})
     repeated = sum(map(len, by_metric.values())) < len(fields)  # two columns of one seed and metric
     if len(seeds) < 2 or repeated or fields.keys() & given or (VALUE in by_metric and _has_metric(table, fields)):
         return table, ""
     first = ", ".join(list(fields)[:2])
     said = f"columns {first}{', ...' if len(fields) > 2 else ''} are {len(seeds)} seeds of each row"
-    return _melted(table, fields, by_metric, seeds), said
+    return _melted(table, SEED, {seed: str(seed) for seed in seeds}, by_metric), said
 
 
 def _has_metric(table: TableFile, but: Collection[str]) -> bool:
@@ -166,27 +169,32 @@ def _has_metric(table: TableFile, but: Collection[str]) -> bool:
     return any(is_metric(name) and name not in but for name in table.columns)
 
 
-def _field(name: str) -> _Field | None:
+def _field(name: str) -> tuple[str, int] | None:
+    """Return the metric and the seed of a column that is one seed's."""
     if not (match := _REPEAT.fullmatch(plain(name))):
         return None
     before, seed, after = match.groups()
     words = "_".join(filter(None, [before.strip("_"), (after or "").strip("_")]))
-    return _Field(words or VALUE, int(seed))
+    return words or VALUE, int(seed)
 
 
 def _melted(
-    table: TableFile, fields: Mapping[str, _Field], by_metric: Mapping[str, Mapping[int, str]], seeds: Sequence[int]
+    table: TableFile, label: str, labels: Mapping[Key, str], by_metric: Mapping[str, Mapping[Key, str]]
 ) -> TableFile:
-    """Repeat rows for each seed; summaries of the fields, such as their mean, are left out."""
+    """Repeat each row for each label, with a column of labels and one of each metric.
+
+    `by_metric`: the column of a metric and label. Summaries of these columns, such as their mean, are left out.
+    """
+    melted = {name for names in by_metric.values() for name in names.values()}
     measured = [set(metric.split("_")) for metric in by_metric]
-    kept = [name for name in table.columns if name not in fields and not _summarises(name, measured)]
+    kept = [name for name in table.columns if name not in melted and not _summarises(name, measured)]
     empty = [""] * len(table.lines)
-    columns = {name: [text for text in table.columns[name] for _ in seeds] for name in kept}
-    columns[SEED] = [str(seed) for _ in table.lines for seed in seeds]
+    columns = {name: [text for text in table.columns[name] for _ in labels] for name in kept}
+    columns[label] = [text for _ in table.lines for text in labels.values()]
     for metric, names in by_metric.items():
-        parts = [table.columns[names[seed]] if seed in names else empty for seed in seeds]
+        parts = [table.columns[names[key]] if key in names else empty for key in labels]
         columns[metric] = [text for row in zip(*parts, strict=True) for text in row]
-    return replace(table, columns=columns, lines=[line for line in table.lines for _ in seeds])
+    return replace(table, columns=columns, lines=[line for line in table.lines for _ in labels])
 
 
 def _summarises(name: str, measured: Sequence[set[str]]) -> bool:

@@ -1,32 +1,36 @@
-"""The names and words by which columns, metrics and states are known: one table for all tools."""
+"""The names and words by which columns, metrics and states are known, one table for all tools, and what they say."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 
-def _words(text: str) -> tuple[str, ...]:
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a list."""
     return tuple(text.split())
 
 
 ROLES = {
-    "task": _words("task dataset data_set benchmark env environment env_name env_id"),
-    "model": _words("model model_name architecture arch backbone network"),
-    "variant": _words(
+    "task": words("task dataset data_set benchmark env environment env_name env_id"),
+    "model": words("model model_name architecture arch backbone network"),
+    "variant": words(
         """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition arm
         recipe exp_name experiment experiment_name optimizer_name"""
     ),
-    "learning_rate": _words(
+    "learning_rate": words(
         """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr base_learning_rate
         init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate start_learning_rate
         learning_rate_init lr_init lr0 eta0"""
     ),
-    "seed": _words("seed random_seed random_state rng_seed repeat replicate rep fold"),
-    "step": _words(
+    "seed": words("seed random_seed random_state rng_seed repeat replicate rep fold"),
+    "step": words(
         """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
         env_steps timesteps_total time_total_timesteps num_timesteps"""
     ),
-    "num_steps": _words("num_steps max_steps total_steps num_epochs max_epochs"),
-    "run": _words("run_id trial_id run id"),
-    "status": _words("status state trial_state run_status"),
+    "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
+    "run": words("run_id trial_id run id"),
+    "status": words("status state trial_state run_status"),
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
@@ -36,41 +40,41 @@ SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
 REPEATS = {"seed", "fold", "repeat", "replicate", "rep"}
 """Words of columns that number repeats."""
 SPLITS = {
-    "validation": {*_words("validation val valid dev eval evaluation")},
+    "validation": {*words("validation val valid dev eval evaluation")},
     "test": {"test", "heldout", "holdout"},
     "train": {"train", "training"},
 }
 """What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
-SPLIT_NAMES = _words("split data_split phase mode subset partition eval_split stage")
+SPLIT_NAMES = words("split data_split phase mode subset partition eval_split stage")
 """Columns that say on which data a row was measured."""
-DIVERGED = _words("diverged is_diverged has_diverged did_diverge exploded is_nan has_nan")
+DIVERGED = words("diverged is_diverged has_diverged did_diverge exploded is_nan has_nan")
 """Columns that say of each row whether the run had diverged."""
 RATE_WORDS = ("lr", "learning_rate", "learningrate")
 """A column of numbers with one of these in its name may be the learning rate, if none of `NO_RATE` is."""
 NO_RATE = {
-    *_words("scheduler schedule decay warmup min end final ratio mult multiplier factor"),
-    *_words("current last log log10 steps step type gamma epoch epochs patience"),
+    *words("scheduler schedule decay warmup min end final ratio mult multiplier factor"),
+    *words("current last log log10 steps step type gamma epoch epochs patience"),
 }
-SETTINGS = _words("params. params_ hparams. hparams/ config/ config. hyperparameters.")
+SETTINGS = words("params. params_ hparams. hparams/ config/ config. hyperparameters.")
 """Before the names of what a run was started with, of MLflow, Optuna, Lightning, Ray Tune and W&B."""
-PREFIXES = (*SETTINGS, *_words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
-PASSED_OVER = {*_words("best final last epoch step at metrics metric")}
+PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
+PASSED_OVER = {*words("best final last epoch step at metrics metric")}
 """Words in the name of a metric's column that are no part of the metric's name."""
 MEANS, OF_MEANS = {"mean", "avg"}, {"squared", "absolute", "average", "iou", "precision"}
 """Words that are none either, unless one of the others follows."""
-DEVIATIONS = {*_words("std sd sem stderr stdev var variance ci ci95")}
+DEVIATIONS = {*words("std sd sem stderr stdev var variance ci ci95")}
 SPREADS = DEVIATIONS | {"count", "min", "max", "correct"}
 """With one of these a column is no metric but its spread, or a count."""
-SETTING_WORDS = {*_words("weight coef coefficient lambda scale function fn type size split dataset")}
+SETTING_WORDS = {*words("weight coef coefficient lambda scale function fn type size split dataset")}
 """With one of these a column is a setting, as `aux_loss_weight` and `train_size` are."""
-TIMES = {*_words("time times seconds duration runtime timestamp created date datetime s sec")}
+TIMES = {*words("time times seconds duration runtime timestamp created date datetime s sec")}
 """Words of a time, which is a result."""
 WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
 HIGHER = {
-    *_words("accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge map"),
-    *_words("bacc ap auprc kappa psnr ssim"),
+    *words("accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge map"),
+    *words("bacc ap auprc kappa psnr ssim"),
 }
-LOWER = {*_words("loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece")}
+LOWER = {*words("loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece")}
 FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
 """Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
 NEGATED = {"neg", "negative", "minus"}
@@ -79,16 +83,16 @@ PERCENTS = {"accuracy", "error"}
 """Metrics whose values are percents if they reach up to 100."""
 LOSSES = {"loss", "nll", "perplexity"}
 """Beside the metric they show that a run diverged."""
-VALUES = _words("value metric_value objective score result values_0")
+VALUES = words("value metric_value objective score result values_0")
 """Names of a column that was optimised, and that says not what it is."""
-METRIC_NAMES = _words("metric metric_name metric_key metric_key_used objective_name monitor")
+METRIC_NAMES = words("metric metric_name metric_key metric_key_used objective_name monitor")
 """Columns that say of which metric `VALUES` are."""
-DIRECTIONS = _words("direction mode goal metric_mode objective_direction")
+DIRECTIONS = words("direction mode goal metric_mode objective_direction")
 """Columns that say which way a metric is better, in `UP` or `DOWN`."""
-UP, DOWN = {*_words("maximize maximise max higher")}, {*_words("minimize minimise min lower")}
+UP, DOWN = {*words("maximize maximise max higher")}, {*words("minimize minimise min lower")}
 ABOUT_RUNS = {
-    *_words("host hostname node gpu device user note notes comment tags path logdir url pid ip commit version sweep"),
-    *_words("dir epoch message traceback job uuid name index worker rank log file checkpoint run trial converged"),
+    *words("host hostname node gpu device user note notes comment tags path logdir url pid ip commit version sweep"),
+    *words("dir epoch message traceback job uuid name index worker rank log file checkpoint run trial converged"),
     "diverged",
 }
 """Words of columns that say where a run was, or how it went, and not how it was started."""
@@ -100,7 +104,97 @@ _STATES = {
     "stopped": "stopped pruned earlystopped early_stopped",
     "missing": "missing running pending scheduled paused preempting waiting queued created",
 }
-STATUS = {word: status for status, text in _STATES.items() for word in _words(text)}
+STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
 """How tools name the state of a run, in small letters."""
-STATUS_PREFIXES = _words("trialstate. runstatus. state. status.")
+STATUS_PREFIXES = words("trialstate. runstatus. state. status.")
 """Before the names of states, where an enumeration was written as text."""
+_UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
+MOST_LISTED = 60
+"""Names, and characters of each, in a message."""
+
+
+def plain(name: str) -> str:
+    """Return a name in small letters, without a tool's prefix, with `_` between words."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", name.strip()).lower()
+    text = next((text.removeprefix(prefix) for prefix in PREFIXES if text.startswith(prefix)), text)
+    return re.sub(r"\W+", "_", text).rstrip("_") or text
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name."""
+    return [word for word in plain(name).split("_") if word]
+
+
+def is_setting(name: str) -> bool:
+    """Return whether a tool says of a column that runs were started with its values."""
+    return name.strip().lower().startswith(SETTINGS)
+
+
+def is_rate(name: str) -> bool:
+    """Return whether a learning rate is in a name, and nothing that makes it another number."""
+    text = f"_{plain(name)}_"
+    known = any(f"_{word}_" in text for word in RATE_WORDS) and not NO_RATE & set(words_of(name))
+    return known and not has_unit(name)
+
+
+def has_unit(name: str) -> bool:
+    """Return whether the values of a column are not to be taken as they are: those of `lr (x1e-3)`."""
+    return bool(_UNIT.search(name))
+
+
+def is_result(name: str) -> bool:
+    """Return whether a column's name is that of a metric or of a time; one that weighs a loss is a setting."""
+    known = is_higher_better(measured(name)) is not None and not SETTING_WORDS & set(words_of(name))
+    return known or has_word(name, TIMES)
+
+
+def is_metric(name: str) -> bool:
+    """Return whether a column may be a metric's, and not how it spreads, or a time."""
+    known = bool(split_of(name)) or is_higher_better(measured(name)) is not None
+    return known and not (SPREADS | TIMES | SETTING_WORDS) & set(words_of(name)) and not is_setting(name)
+
+
+def split_of(name: str) -> str:
+    """Return which data a column was measured on, by its name; empty: the name does not say."""
+    words = words_of(name)
+    return next((split for split, meaning in SPLITS.items() if meaning & set(words)), "")
+
+
+def measured(name: str) -> str:
+    """Return the metric in a column's name: `accuracy` of `best_val_acc`; empty: there is none."""
+    words = words_of(name)
+    known = set().union(PASSED_OVER, *SPLITS.values(), set() if OF_MEANS & set(words) else MEANS)
+    return " ".join(WORDS.get(word, word) for word in words if word not in known)
+
+
+def is_higher_better(metric: str) -> bool | None:
+    """Return which way a metric is better, by the words of its name; None: they do not say."""
+    if has_word(metric, NEGATED):
+        return None
+    if has_word(metric, LOWER):
+        return False
+    return True if has_word(metric, HIGHER) else None
+
+
+def has_word(metric: str, words: set[str]) -> bool:
+    """Return whether one of some words is in the name of a metric."""
+    return bool({WORDS.get(word, word) for word in words_of(metric)} & words)
+
+
+def agree(one: str, other: str) -> bool:
+    """Return whether two names of metrics may be of one; `loss` is any that is better when lower."""
+    if is_higher_better(one) is not is_higher_better(other):
+        return False
+    return bool(kinds(one) & kinds(other)) or {"loss"} in (kinds(one), kinds(other))
+
+
+def kinds(metric: str) -> set[str]:
+    """Return the words of a metric's name that are known."""
+    return {WORDS.get(word, word) for word in words_of(metric)} & (HIGHER | LOWER)
+
+
+def listed(names: Sequence[str]) -> str:
+    """List names of columns, for messages; of very many, and of very long ones, a part."""
+    shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:MOST_LISTED]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -6,10 +6,10 @@ import io
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -29,6 +29,9 @@ FIELDS: dict[str, type] = {
 }
 """What such a file has."""
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
+MOST_QUESTIONS = 4
+"""Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
+T = TypeVar("T")
 MEANINGS = (*GIVEN_ROLES, *SPLITS)
 """What a column may mean."""
 
@@ -99,6 +102,38 @@ def options_text(reading: Reading) -> str:
     return " ".join(filter(None, [columns, metric, higher, *flags, within]))
 
 
+def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
+    """Read, and leave out of a question the choices that do not work.
+
+    Raises:
+        UserError: as `read`, or none of the choices works.
+        QuestionError: with those that work, which may lead to a further question.
+    """
+    try:
+        return read(reading)
+    except QuestionError as question:
+        if not most:
+            raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
+        tried = [(each, _mistake(read, reading.but(each.reading), most - 1)) for each in question.choices]
+        if working := [each for each, mistake in tried if not mistake]:
+            raise QuestionError(question.text, working) from question
+        lines = [f"  not {options_text(each.reading)}: {mistake}" for each, mistake in tried]
+        raise UserError("\n".join([question.text, *lines])) from question
+
+
+def _mistake(read: Callable[[Reading], T], reading: Reading, most: int) -> str:
+    """Return the first line of what is wrong with a reading; empty: it works, or leads to a question that does."""
+    try:
+        if columns_in([columns_text(reading)]) != reading.columns:
+            return "a name has a character that --columns cannot hold"
+        asking(read, reading, most)
+    except QuestionError:
+        pass
+    except UserError as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
 def columns_text(reading: Reading) -> str:
     """Write which column means what, as `--columns` takes it."""
     return ",".join(f"{role}={name}" for role, name in reading.columns.items())
@@ -162,5 +197,4 @@ def saved_reading(path: Path) -> Reading:
 
 
 def _is(value: object, kind: type) -> bool:
-    """Return whether a value is of a kind; a whole number is a number, too."""
     return isinstance(value, kind) or (kind is float and isinstance(value, int) and not isinstance(value, bool))

@@ -29,9 +29,20 @@ from lr_sweep.analysis.judge.fields import (
     without_percent,
     without_prefix,
 )
-from lr_sweep.analysis.judge.names import DIVERGED, LOSSES, ROLES, SEVERAL, SPLITS
+from lr_sweep.analysis.judge.names import (
+    DIVERGED,
+    LOSSES,
+    ROLES,
+    SEVERAL,
+    SPLITS,
+    has_word,
+    is_result,
+    is_setting,
+    measured,
+    plain,
+    split_of,
+)
 from lr_sweep.analysis.judge.table_file import Line, TableFile, raise_mistakes, stem_of
-from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 

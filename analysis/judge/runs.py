@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
-from lr_sweep.analysis.judge.names import SPLITS
+from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted
 from lr_sweep.analysis.judge.settings import RATE, settings_findings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
-from lr_sweep.analysis.judge.words import listed
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.errors import UserError
@@ -185,7 +184,6 @@ def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
 
 
 def _without_later(rows: pd.DataFrame) -> pd.DataFrame:
-    """Drop the values of a run behind the step at which it diverged."""
     first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
     later = rows["step"] >= first
     return rows.assign(**{split: rows[split].mask(later) for split in SPLITS if split in rows}) if later.any() else rows
@@ -253,7 +251,6 @@ def _check_runs(rows: pd.DataFrame) -> None:
 
 
 def _check_repeated(rows: pd.DataFrame) -> None:
-    """Make sure that a run has one row a step."""
     key = [*RUN, "step"]
     several = rows[rows.duplicated(key, keep=False)]
     raise_mistakes(

@@ -9,10 +9,9 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
 from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
-from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
+from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS, is_setting, listed, words_of
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
-from lr_sweep.analysis.judge.words import is_setting, listed, words_of
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
 from lr_sweep.analysis.statistics.selection.best import CELL, each_cell
 
@@ -85,7 +84,6 @@ def names_shared(rows: pd.DataFrame) -> list[str]:
 
 
 def _has_numbers(name: str, rows: pd.DataFrame) -> bool:
-    """Return whether a column has a number, or a truth value."""
     return any(is_number(text.strip()) or text.strip().lower() in TRUTHS for text in rows[UNREAD + name].unique())
 
 

@@ -165,23 +165,12 @@ def _parquet(path: Path, content: bytes) -> TableFile:
         _check_names(path, names)
         if number * len(names) > MOST_FIELDS:
             raise UserError(f"{path} has {number:,} rows of {len(names)} columns, want at most {MOST_FIELDS:,} fields")
-        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-        found = pq.read_table(io.BytesIO(content), read_dictionary=texts)  # equal texts lie in memory once
-        columns = {name: _texts(found[name]) for name in names}
+        found = file.read().to_pydict()
+        columns = {name: ["" if value is None else str(value) for value in found[name]] for name in names}
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)}): write it again") from error
     lines = [Line(path, row) for row in range(1, number + 1)]
     return TableFile(path=path, sha256=_digest(content), columns=columns, lines=lines, decimal_comma=False)
-
-
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    if not pa.types.is_dictionary(column.type):
-        return ["" if value is None else str(value) for value in column.to_pylist()]
-    found: list[str] = []
-    for chunk in column.chunks:
-        values = list(map(str, chunk.dictionary.to_pylist()))
-        found += ["" if index is None else values[index] for index in chunk.indices.to_pylist()]
-    return found
 
 
 def _csv(path: Path, content: bytes) -> TableFile:
@@ -231,7 +220,6 @@ def _start(text: str) -> tuple[int, int]:
 
 
 def _delimiter(text: str, body: str) -> str:
-    """Return what separates fields."""
     if found := SEPARATOR.fullmatch(text[:MOST_HEAD].lstrip().partition("\n")[0].strip(" \r")):
         return found[1]
     head = body.partition("\n")[0]

@@ -77,6 +77,5 @@ def tuned_remarks(tuned: Tuned, cells: pd.DataFrame) -> list[str]:
 
 
 def _apart(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with variants and their settings in columns of their own."""
     parts = frame["variant"].str.partition(BESIDE)
     return frame.assign(variant=parts[0], settings=parts[2])

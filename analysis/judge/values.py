@@ -8,12 +8,21 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns
-from lr_sweep.analysis.judge.content import Content
-from lr_sweep.analysis.judge.names import DEVIATIONS, FRACTIONS, MEANS, OF_MEANS, PERCENTS, SPLITS
+from lr_sweep.analysis.judge.fields import Content
+from lr_sweep.analysis.judge.names import (
+    DEVIATIONS,
+    FRACTIONS,
+    MEANS,
+    OF_MEANS,
+    PERCENTS,
+    SPLITS,
+    has_word,
+    is_higher_better,
+    words_of,
+)
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.settings import RATE
 from lr_sweep.analysis.judge.table_file import TableFile
-from lr_sweep.analysis.judge.words import has_word, is_higher_better, words_of
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.errors import UserError
 
@@ -54,7 +63,6 @@ def _counts_runs(name: str) -> bool:
 
 
 def _mean_of(name: str, columns: Columns) -> str:
-    """Return why a column may hold means over seeds; empty: nothing says so."""
     words = set(words_of(name))
     if words & MEANS and not words & OF_MEANS:
         return "as its name says"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from lr_sweep.analysis.judge.readers.lightning import yaml_mapping
+from lr_sweep.analysis.judge.readers.folders import yaml_mapping
 from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.study.file import read_yaml
 

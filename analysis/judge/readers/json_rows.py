@@ -51,7 +51,6 @@ def read_lines(path: Path, text: str) -> list[dict[str, Any]]:
 
 
 def _rows(content: Any) -> list[Mapping[str, Any]]:
-    """Return rows of what JSON gave; raises ValueError."""
     if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
         return content
     if not isinstance(content, Mapping):

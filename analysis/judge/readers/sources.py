@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import glob
+import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from lr_sweep.analysis.judge.readers import (
-    hydra,
-    json_rows,
-    lightning,
-    mlflow_store,
-    optuna_storage,
-    ray_tune,
-    tensorboard,
-    wandb_chart,
-)
-from lr_sweep.analysis.judge.readers.copies import copied
+from lr_sweep.analysis.judge.names import is_rate
+from lr_sweep.analysis.judge.readers import folders, json_rows, mlflow_store, optuna_storage, tensorboard, wandb_chart
 from lr_sweep.analysis.judge.readers.from_rows import labels_of
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
-from lr_sweep.analysis.judge.words import is_rate
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import open_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
 SQLITE = b"SQLite format 3\0"
-FOLDERS: Sequence[tuple[Callable[[Path], bool], Callable[[Path], TableFile]]] = (
-    (hydra.is_hydra, hydra.read_hydra),
-    (ray_tune.is_ray_tune, ray_tune.read_ray_tune),
-    (lightning.is_lightning, lightning.read_lightning),
-    (tensorboard.is_tensorboard, tensorboard.read_tensorboard),
-)
-"""What a folder may be, in this order, and what reads it."""
+FOLDERS = (folders.read_hydra, folders.read_ray_tune, folders.read_lightning, tensorboard.read_tensorboard)
+"""Readers of folders, in the order in which they are tried."""
+TRIES = 5
+JOURNALS = ("-wal", "-journal")
+"""Endings of the files beside a database of SQLite that hold its last changes."""
 KINDS = "of Ray Tune, Hydra, Lightning or TensorBoard"
 
 
@@ -72,8 +62,8 @@ def _read(source: str) -> TableFile:
     path = Path(source.removeprefix("sqlite:///"))
     if path.is_dir():
         return _read_folder(path)
-    if tensorboard.is_events(path):
-        return tensorboard.read_tensorboard(path)
+    if tensorboard.is_events(path) and (found := tensorboard.read_tensorboard(path)):
+        return found
     head = _head(path)
     if head == SQLITE:
         return _read_database(path)
@@ -103,9 +93,9 @@ def _read_stdin() -> TableFile:
 
 def _read_folder(path: Path) -> TableFile:
     try:
-        for fits, read in FOLDERS:
-            if fits(path):
-                return read(path)
+        for read in FOLDERS:
+            if found := read(path):
+                return found
         if (path / "mlflow.db").is_file():
             return _read_database(path / "mlflow.db")
     except OSError as error:
@@ -119,7 +109,6 @@ def _read_journal(path: Path) -> TableFile:
 
 
 def _read_database(path: Path) -> TableFile:
-    """Read a database of Optuna or of MLflow."""
     try:
         with copied(path) as copy, closing(sqlite3.connect(copy)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -130,3 +119,31 @@ def _read_database(path: Path) -> TableFile:
     except (OSError, sqlite3.Error, ValueError, TypeError) as error:  # the last two: of a value that is no number
         raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error
     raise UserError(f"{path} is a database of neither Optuna nor MLflow: write its runs as a CSV file")
+
+
+@contextmanager
+def copied(path: Path) -> Iterator[Path]:
+    """Copy a file, a database with its journals, into a temporary folder: libraries may write to what they open.
+
+    Raises UserError while another program writes it.
+    """
+    path = path.resolve()  # SQLite, too, has the journals beside the file that a link leads to
+    with TemporaryDirectory(prefix="lr-sweep-") as folder:
+        copy = Path(folder) / "copy"
+        copies = {path.with_name(path.name + end): Path(f"{copy}{end}") for end in ("", *JOURNALS)}
+        for _ in range(TRIES):
+            before = _states(copies)
+            for file, to in copies.items():
+                to.unlink(missing_ok=True)
+                if file.is_file():
+                    shutil.copyfile(file, to)
+            if _states(copies) == before:
+                break
+        else:
+            raise UserError(f"{path} changed while it was copied, {TRIES} times: read it once no program writes to it")
+        yield copy
+
+
+def _states(files: Iterable[Path]) -> list[tuple[int, int] | None]:
+    found = [file.stat() if file.is_file() else None for file in files]
+    return [stat and (stat.st_size, stat.st_mtime_ns) for stat in found]

@@ -27,13 +27,8 @@ def is_events(path: Path) -> bool:
     return EVENTS in path.name and path.is_file()
 
 
-def is_tensorboard(folder: Path) -> bool:
-    """Return whether there are event files below a folder."""
-    return next(folder.rglob(f"*{EVENTS}*"), None) is not None
-
-
-def read_tensorboard(source: Path) -> TableFile:
-    """Read a file, or every run below a folder; raises UserError."""
+def read_tensorboard(source: Path) -> TableFile | None:
+    """Read a file, or every run below a folder; None: there are no events. Raises UserError."""
     if source.is_file():
         return table_of_rows(source, with_labels([(source.parent.name, _rows([source]))]), "events of TensorBoard")
     files = sorted(source.rglob(f"*{EVENTS}*"), key=lambda path: (len(path.parts), path))
@@ -43,7 +38,7 @@ def read_tensorboard(source: Path) -> TableFile:
         above = (run for run in runs if run in file.parents and run != source)
         runs.setdefault(next(above, file.parent), []).append(file)
     named = [(str(run.relative_to(source)), _rows(found)) for run, found in runs.items()]
-    return table_of_rows(source, with_labels(named), "events of TensorBoard")
+    return table_of_rows(source, with_labels(named), "events of TensorBoard") if files else None
 
 
 def scalars(folder: Path) -> list[dict[str, Any]]:

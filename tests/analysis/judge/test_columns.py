@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
+from lr_sweep.analysis.judge.names import is_higher_better, measured
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.table_file import Line, TableFile
-from lr_sweep.analysis.judge.words import is_higher_better, measured
 from lr_sweep.common.errors import UserError
 
 MLFLOW = ["", "run_id", "status", "start_time", "metrics.test_acc", "metrics.val_acc", "metrics.val_loss", "params.lr"]

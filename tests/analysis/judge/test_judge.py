@@ -1,8 +1,10 @@
-"""Tables of a few rows, judged; every number is worked out here."""
+"""Tables of a few rows, of several files, and of other tools, judged; every number is worked out here."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -10,13 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.judged import chosen, judge, rows_of, run_script, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
+ROOT = Path(__file__).parents[3]
 ACCURACY = rows_of(
     "variant,lr,seed,val_acc,test_acc",
     "a,1e-3,0,0.50,0.60 a,1e-3,1,0.60,0.60 a,1e-2,0,0.70,0.50 a,1e-2,1,0.60,0.54 "
@@ -153,3 +158,104 @@ def test_variants_are_compared_by_seed(table: Path, tmp_path: Path) -> None:
     by_seed, plain = texts
     assert "leads by 0.5 points over b; without an interval" in by_seed
     assert "95% interval" in plain
+
+
+DECAYS = [(1e-4, 0, 0.8), (1e-4, 0.1, 0.84), (1e-3, 0, 0.9), (1e-3, 0.1, 0.86), (1e-2, 0, 0.7), (1e-2, 0.1, 0.88)]
+RUNS = [{"lr": rate, "weight_decay": decay, "val_acc": value} for rate, decay, value in DECAYS]
+
+
+def study_of_parts(folder: Path, runs: Sequence[Mapping[str, object]], reading: Reading | None = None) -> Study:
+    """Write a file a run, and judge all by a pattern."""
+    for number, run in enumerate(runs):
+        (folder / f"{number}.json").write_text(json.dumps(run))
+    return judge([str(folder / "*.json")], reading or Reading())
+
+
+def test_a_file_a_run_is_read_as_one_file_with_all_runs(tmp_path: Path) -> None:
+    parts = study_of_parts(tmp_path, RUNS)
+    (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, RUNS)))
+    assert (
+        chosen(parts)
+        == chosen(judge([tmp_path / "all.jsonl"], Reading()))
+        == {
+            "weight_decay=0": (1e-3, 0.9),
+            "weight_decay=0.1": (1e-2, 0.88),
+        }
+    )
+
+
+def test_a_setting_that_some_files_lack_is_one(tmp_path: Path) -> None:
+    runs = [{"lr": rate, "optimizer": "sgd", "val_acc": 0.5 + rate} for rate in (0.1, 0.2)]
+    runs += [
+        {"lr": rate, "optimizer": "adam", "beta": beta, "val_acc": rate} for rate in (0.1, 0.2) for beta in (0.8, 0.9)
+    ]
+    with pytest.raises(QuestionError, match=r"differ in beta \(2 values\)"):
+        study_of_parts(tmp_path, runs)
+    found = study_of_parts(tmp_path, runs, Reading(columns={"variant": "optimizer+beta"}))
+    assert set(chosen(found)) == {"sgd", "adam, beta=0.8", "adam, beta=0.9"}
+
+
+def test_an_architecture_that_changes_with_the_rate_is_a_problem(tmp_path: Path) -> None:
+    kinds = ((1e-4, "plain"), (9e-4, "tabm"))
+    runs = [
+        {"lr": rate, "seed": s, "arch_type": kind, "val_acc": (1 + s) / 4 + rate}
+        for rate, kind in kinds
+        for s in (0.0, 1.0)
+    ]
+    found = study_of_parts(tmp_path, runs)
+    assert [each.level for each in found.findings if "differ in arch_type as well" in each.message] == ["problem"]
+
+
+def test_seeds_of_several_columns_are_numbered_over_all_files(tmp_path: Path) -> None:
+    runs = [{"lr": 0.1 * (1 + fold), "fold": fold, "split": s, "val_acc": s / 4} for fold in (0, 1) for s in (0, 1)]
+    found = study_of_parts(tmp_path, runs, Reading(columns={"seed": "fold+split"}))
+    assert sorted(found.summary.runs["seed"]) == [0, 1, 2, 3]
+
+
+def test_a_file_without_a_column_that_is_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"1.json has other columns than .*0.json, where validation is val_acc: judge"):
+        study_of_parts(tmp_path, [{"lr": 0.1, "val_acc": 0.5}, {"lr": 0.2, "val_loss": 0.5}])
+
+
+def test_the_columns_of_wandb(tmp_path: Path) -> None:
+    """As its table of runs is downloaded: first what a run is, then its configuration, then its summary."""
+    head = '"Name","State","Notes","User","Tags","Created","Runtime","Sweep",'
+    head += '"ID","lr","method","seed","val/acc","test/acc"\n'
+    about = '"finished","-","me","","2026-01-02T12:00:00.000Z","12","s"'
+    rows = [
+        f'"run-{i}",{about},"id{i}","{rate}","adam","0","{0.5 + i / 8}","{0.5 + i / 16}"'
+        for i, rate in enumerate((1e-3, 1e-2, 1e-1))
+    ]
+    (tmp_path / "wandb.csv").write_text(head + "\n".join(rows))
+    assert chosen(judge([tmp_path / "wandb.csv"], Reading())) == {"adam": (1e-1, 0.625)}
+
+
+@pytest.mark.slow
+def test_what_the_starter_without_a_tool_wrote(tmp_path: Path) -> None:
+    """At 1e-2 Adam is far ahead of SGD; with the learning rate swept they are close."""
+    run_script((ROOT / "sweep" / "starters" / "judge" / "sweep.py").read_text(), folder=tmp_path)
+    study = judge([tmp_path / "runs.csv"], Reading())
+    assert len(study.summary.runs) == 24
+    at = study.summary.learning_rates.set_index(["variant", "learning_rate"])["test_mean"]
+    tuned = study.summary.cells.set_index("variant")["test_mean"]
+    assert at["adam", 1e-2] - at["sgd", 1e-2] > 0.5
+    assert tuned["adam"] - tuned["sgd"] < 0.1
+
+
+def test_the_readme_s_export_of_wandb_gives_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shipped runs of `optimizers-digits`, in the columns of W&B's table of runs."""
+    runs = pd.read_csv(ROOT / "docs" / "results" / "optimizers-digits" / "runs.csv")
+    names = {"variant": "optimizer", "learning_rate": "lr", "seed": "seed", "validation_accuracy": "val_acc"}
+    frame = runs[[*names, "test_accuracy"]].rename(columns=names | {"test_accuracy": "test_acc"})
+    frame["optimizer"] = frame["optimizer"].str.rpartition("-")[2]
+    about = {"Name": [f"run-{i}" for i in range(len(runs))], "State": "finished", "User": "me", "Runtime": 12}
+    pd.concat([pd.DataFrame(about), frame], axis=1).to_csv(tmp_path / "wandb_export.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    shown = (ROOT / "README.md").read_text().partition("$ lr-sweep judge")[2].partition("```")[0]
+    command, *lines = shown.splitlines()
+    assert main(["judge", *command.partition("#")[0].split()]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for part in " ".join(" ".join(lines).split()).split(" ... "):
+        assert part.removesuffix(" ...") in printed

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.judge.gate import gate
-from lr_sweep.analysis.judge.offers import asking
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, columns_in, options_text
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking, columns_in, options_text
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.judged import chosen, rows_of, study_of

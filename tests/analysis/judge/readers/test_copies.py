@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.readers import copies
+from lr_sweep.analysis.judge.readers import sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import MLFLOW_ENVIRONMENT
@@ -53,7 +53,7 @@ def test_changes_that_are_in_a_journal_alone_are_read_and_stay_there(tmp_path: P
 def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "mlflow.db").close()
     states = iter(range(100))
-    monkeypatch.setattr(copies, "_states", lambda _: next(states))
+    monkeypatch.setattr(sources, "_states", lambda _: next(states))
     with pytest.raises(UserError, match="changed while it was copied"):
         judge([tmp_path / "mlflow.db"], Reading())
 

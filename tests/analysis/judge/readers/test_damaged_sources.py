@@ -32,7 +32,7 @@ def test_json_that_is_no_table_is_refused(tmp_path: Path, text: str, message: st
         judge([tmp_path / "runs.json"], Reading())
 
 
-@pytest.mark.parametrize("text", ["day: 2001-13-45", "x: " + "[" * 5000, "x: ["], ids=["date", "deep", "cut"])
+@pytest.mark.parametrize("text", ["day: 2001-13-45", "x: " + "[" * 1000, "x: ["], ids=["date", "deep", "cut"])
 def test_settings_that_yaml_cannot_read_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "hparams.yaml").write_text(text)
     (tmp_path / "metrics.csv").write_text("step,val_acc\n1,0.5\n")
