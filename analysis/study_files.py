@@ -16,7 +16,7 @@ import pandas as pd
 from lr_sweep.analysis.paper.paper import best_published, write_paper
 from lr_sweep.analysis.paper.published import table_of
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.report import further_tables, tables
+from lr_sweep.analysis.report import tables
 from lr_sweep.analysis.report.blocks import (
     TEXT_WIDTH,
     Block,
@@ -96,7 +96,7 @@ class Compared(NamedTuple):
     verdicts: pd.DataFrame
 
     @property
-    def leaders(self) -> further_tables.Leaders:
+    def leaders(self) -> tables.Leaders:
         """The variant with the best tuned mean of each task and model; empty: none has a value."""
         return {(row["task"], row["model"]): next(iter(row["best"]), "") for row in self.verdicts.to_dict("records")}
 
@@ -255,20 +255,20 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: 
 def _options(folder: Path, summary: StudySummary) -> list[Block]:
     if "options" not in summary.runs or summary.chosen_runs["options"].isna().all():
         return []
-    found = further_tables.options_at_chosen(summary.chosen_runs)
-    return [further_tables.options_table(found).write(folder, "options", found)]
+    found = tables.options_at_chosen(summary.chosen_runs)
+    return [tables.options_table(found).write(folder, "options", found)]
 
 
 def _cost(folder: Path, wanted: pd.DataFrame, recorded: pd.DataFrame) -> Block:
     device_s = ledger(wanted, recorded)
-    return further_tables.ledger_table(device_s).write(folder, "ledger", device_s)
+    return tables.ledger_table(device_s).write(folder, "ledger", device_s)
 
 
 def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
     summary = study.summary
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
-    shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
-    differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
+    shown = tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
+    differences = tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)
     tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
     rated = laid_out("overall", tasks, metric=summary.metric, draws=NUM_DRAWS)
@@ -279,7 +279,7 @@ def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     """Write the orders and the tested flips; return the table, if the study has variants to compare."""
     ordered, metric = compared.orders, summary.metric
-    order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
+    order = tables.order_table(ordered, metric).write(folder, "orders", tables.order_texts(ordered))
     write_csv(compared.flips, folder / "flips.csv")
     return [replace(order, folded=True)] if len(compared.pairs) else []
 

@@ -19,8 +19,8 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
 from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
+from lr_sweep.analysis.report.chart import handle_data
 from lr_sweep.analysis.report.figure_frame import variant_styles
-from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.statistics.comparisons.orders import Order, kind_of, order_of
 from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE

@@ -112,13 +112,13 @@ def _sweep_figures(
 
 
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
-    """Draw one model's cells at their chosen learning rates."""
     best = best_published(info, shown.cells)
-    title, caption = f"{info.title}: {model}, best learning rates", _caption(info, shown, "Black" if best else "")
-    figure = figures.best_rates_figure(shown.cells, title, caption, best, info.metric)
-    kind, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
-    files = figure_frame.save(figure, folder / f"{kind}-{stem}")
-    return Image(f"{numbered}{info.metric.title} at the best learning rate, {model}", *files)
+    heading, caption = f"{info.title}: {model}, best learning rates", _caption(info, shown, "Black" if best else "")
+    figure = figures.best_rates_figure(shown.cells, heading, caption, best, info.metric)
+    title = f"{info.metric.title} at the best learning rate, {model}"
+    if _of_papers(info):
+        return Image(f"Figure 2, left. {title}", *figure_frame.save(figure, folder / f"figure2-left-{stem}"))
+    return Image(title, *figure_frame.save(figure, folder / f"best-{stem}"))
 
 
 def _caption(info: StudyInfo, shown: StudySummary, lines: str) -> str:

@@ -149,6 +149,5 @@ def _lu2021() -> list[Entry]:
 
 
 def _lines(name: str) -> list[list[str]]:
-    """Read a CSV file without its heading."""
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))[1:]

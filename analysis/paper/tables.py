@@ -11,8 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.paper import published as theirs
-from lr_sweep.analysis.paper.entries import NEVER, OurNumbers, budget_text, published_text
-from lr_sweep.analysis.paper.numbers import REFERENCE
+from lr_sweep.analysis.paper.entries import NEVER, REFERENCE, OurNumbers, budget_text, published_text
 from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Entry, entries, published
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Table, stem_of_each
@@ -118,7 +117,6 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
 
 
 def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
-    """Lay out the main table of one model with the published test accuracies."""
     table, shown = main_table(info, summary, model), summary.of(model=model)
     rows: Rows = {(row[0],): (theirs.TEST, model, row[0]) for row in table.rows}
     layout = lay_out(("variant",), _places(1, rows, shown), ours, NO_VALUE)
@@ -154,7 +152,6 @@ def _table(
 
 
 def _with_best_models(table: Table, summary: StudySummary) -> Table:
-    """Set the best models of each variant and task, by their means as written, in bold."""
     cells = summary.cells.dropna(subset=["test_mean"])
     pairs = zip(cells["test_mean"], cells["test_sem"], strict=True)
     written = cells.assign(mean=[float(summary.metric.of_seeds_text(*pair)) for pair in pairs])

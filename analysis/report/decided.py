@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section
-from lr_sweep.analysis.report.figure_frame import MIN_WIDTH, Style, dress, framed, plain, save, variant_styles
+from lr_sweep.analysis.report.figure_frame import MIN_WIDTH, Style, dress, framed, legend, save, variant_styles
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import sized
@@ -50,7 +48,6 @@ def _group_text(rows: Sequence[Row], decision: Decision) -> str:
 
 
 def _turned(row: Row, metric: Metric) -> Row:
-    """Return a pair with the variant of the better mean first."""
     if not metric.sign * row["difference"] < 0:
         return row
     numbers = {"difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
@@ -94,26 +91,22 @@ def _figure(looks: pd.DataFrame, decision: Decision) -> Figure:
     groups = list(looks.groupby(GROUP, sort=False))
     names = list(dict.fromkeys(_name(row) for row in looks.to_dict("records")))
     styles = variant_styles(names[:MOST_LINES])
-    handles: list[Artist] = [
-        Line2D([], [], color=style.colour, marker=style.marker, label=plain(name)) for name, style in styles.items()
-    ]
     caption = "Over the fresh seeds until then; bars: 95% intervals, for each pair alone."
     limit = decision.metric.scale * decision.settings.min_difference
     caption += f" Dotted: {_within(decision)} to both sides." if limit else ""
     if len(groups) > MOST_PANELS or len(names) > MOST_LINES:
         caption += f" The first {MOST_PANELS} tasks and models and {MOST_LINES} pairs; the table has all."
     drawn = groups[:MOST_PANELS]
-    figure, panels = framed(TITLE, caption, handles, len(drawn), min(3, len(drawn)), MIN_WIDTH)
-    for panel, (labels, rows) in zip(panels, drawn, strict=True):
+    titles = [" ".join(map(str, labels)) for labels, _ in drawn]
+    figure, panels = framed(TITLE, caption, legend(styles), titles, min(3, len(drawn)), MIN_WIDTH)
+    for panel, (_, rows) in zip(panels, drawn, strict=True):
         _draw(panel, rows, styles, decision.metric)
         for height in (-limit, limit) if limit else ():
             panel.axhline(height, color="0.4", linestyle=":", linewidth=1)
-        panel.set_title(plain(" ".join(map(str, labels))), fontsize=10.5)
     return figure
 
 
 def _draw(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, Style], metric: Metric) -> None:
-    """Draw the pairs of a task and model, side by side at each number of seeds."""
     panel.axhline(0, color="0.6", linewidth=0.8)
     for index, (name, style) in enumerate(styles.items()):
         shown = rows[[_name(row) == name for row in rows.to_dict("records")]]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
-from itertools import cycle
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from lr_sweep.analysis.metric import Metric
@@ -74,21 +74,31 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
 
 
 def variant_styles(variants: list[str]) -> dict[str, Style]:
-    """Choose a colour, a marker and a dash for each of a figure's variants."""
-    left = [(style.colour, style.marker) for name, style in STYLES.items() if name not in variants]
-    marks = FURTHER_MARKS + (left if len(left) > 1 else [])  # as many marks as dashes would repeat at once
-    further = (Style(*mark, dash) for mark, dash in zip(cycle(marks), cycle(FURTHER_DASHES), strict=False))
-    return {variant: STYLES.get(variant) or next(further) for variant in variants}
+    """Choose a colour, a marker and a dash for each of a figure's variants: its own, or the next that no other has."""
+    free = [(style.colour, style.marker) for name, style in STYLES.items() if name not in variants]
+    marks = FURTHER_MARKS + (free if len(free) > 1 else [])  # five marks would repeat with the five dashes at once
+    styles: dict[str, Style] = {}
+    for variant in variants:
+        number = len([name for name in styles if name not in STYLES])
+        mark, dash = marks[number % len(marks)], FURTHER_DASHES[number % len(FURTHER_DASHES)]
+        styles[variant] = STYLES.get(variant) or Style(*mark, dash)
+    return styles
+
+
+def legend(styles: Mapping[str, Style], **look: Any) -> list[Line2D]:
+    """Return the entries of a legend by their names, as points on solid lines unless `look` says otherwise."""
+    looks = {name: {"color": style.colour, "marker": style.marker} | look for name, style in styles.items()}
+    return [Line2D([], [], label=plain(name), **look) for name, look in looks.items()]
 
 
 def framed(
-    title: str, caption: str, handles: Sequence[Artist], number: int, columns: int, width: float | None = None
+    title: str, caption: str, handles: Sequence[Artist], names: Sequence[str], columns: int, width: float | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of a number of equal panels, with a title and a legend above and a caption below.
+    """Make a figure of equal panels, one a name, with a title and a legend above and a caption below.
 
     `width` in inches; None: that of panels of `PANEL_WIDTH`.
     """
-    rows = math.ceil(number / columns)
+    rows = math.ceil(len(names) / columns)
     of_panels = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
     width = max(of_panels if width is None else width, MIN_WIDTH)
     text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
@@ -107,7 +117,10 @@ def framed(
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height)}
     figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
     figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
-    return figure, shown_panels(figure, rows, columns, number, gridspec_kw=margins)
+    panels = shown_panels(figure, rows, columns, len(names), gridspec_kw=margins)
+    for panel, name in zip(panels, names, strict=True):
+        panel.set_title(plain(name), fontsize=10.5)
+    return figure, panels
 
 
 def shown_panels(figure: Figure, rows: int, columns: int, number: int, **settings: Any) -> list[Axes]:
@@ -134,6 +147,11 @@ def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
     """Label the axis of the metric, and draw a grid."""
     panel.set_ylabel(plain(metric.axis))
     panel.ticklabel_format(axis="y", useOffset=False)  # labels are values, not differences from one
+    draw_grid(panel, grid)
+
+
+def draw_grid(panel: Axes, grid: Literal["both", "y"] = "both") -> None:
+    """Draw a grid below the lines, and no frame at the top and on the right."""
     panel.grid(axis=grid, color="0.9", linewidth=0.7)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)

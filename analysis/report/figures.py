@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lr_sweep.analysis.report.figure_frame import (
     Style,
     dress,
     framed,
+    legend,
     mark_rates,
     plain,
     variant_styles,
@@ -43,14 +44,12 @@ CAP, RING = 5, 13
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
 FEWER_SEEDS = "fewer seeds"
-UNNAMED = "0.8"
-"""Grey of the lines of variants without a name."""
 HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
 MOST_PANELS, MOST_WIDTH = 450, 400.0
 """Tasks of a figure with a panel each, and inches of one with bars: matplotlib draws fewer than 2^16 pixels."""
-MOST_VARIANTS, NAMED_VARIANTS = 20, 12
-"""Of more variants than the first number a figure names as many as the second; 40 lines cannot be distinguished."""
+MOST_VARIANTS, DRAWN_VARIANTS = 20, 12
+"""Of more variants than the first number a figure draws as many as the second; 40 lines cannot be distinguished."""
 
 
 def learning_rate_figure(
@@ -66,16 +65,15 @@ def learning_rate_figure(
     `rates` and `cells` are one model's rows of `StudySummary`, the latter with `BEST_RATE` where it is to be marked;
     dotted lines are what was published of these cells.
     """
-    every, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
-    tasks = every[:MOST_PANELS]
+    every, styles = list(rates["task"].unique()), _drawn(cells, rates["variant"].unique(), metric)
+    rates = rates[rates["variant"].isin(styles)]
+    tasks = list(rates["task"].unique())[:MOST_PANELS]
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     handles = _legend(rates, styles, metric, published is not None)
     if published:
         handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
-    if unnamed:
-        handles.append(Line2D([], [], color=UNNAMED, linewidth=1, label=f"{unnamed} other variants"))
-    caption += _of_named(unnamed, "grey") + _of_first(tasks, every)
-    figure, panels = framed(title, caption, handles, len(tasks), columns)
+    caption += _left_out(cells, styles, tasks, every)
+    figure, panels = framed(title, caption, handles, tasks, columns)
     for panel, task in zip(panels, tasks, strict=True):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
         if published is not None and near_lu2021(rates.loc[rates["task"] == task, "learning_rate"]):
@@ -83,7 +81,6 @@ def learning_rate_figure(
         for (of_task, _, variant), value in (published or {}).items():
             if of_task == task and variant in styles:
                 panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
-        panel.set_title(plain(task), fontsize=10.5)
     return figure
 
 
@@ -94,19 +91,17 @@ def best_rates_figure(
 
     `cells` are one model's rows of `StudySummary.cells`; lines across the bars are what was published of them.
     """
-    every, styles, unnamed = list(cells["task"].unique()), *_named(cells, cells["variant"].unique(), metric)
+    every, styles = list(cells["task"].unique()), _drawn(cells, cells["variant"].unique(), metric)
     tasks = every[: int((MOST_WIDTH - LEFT - RIGHT) / (BAR_WIDTH * (len(styles) + 1)))]
+    caption += _left_out(cells, styles, tasks, every)
     cells = cells[cells["variant"].isin(styles) & cells["task"].isin(tasks)]
-    caption += _of_named(unnamed, "left out") + _of_first(tasks, every)
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
-    handles: list[Artist] = [
-        Line2D([], [], color=c, marker="s", linestyle="none", label=plain(v)) for v, (c, *_) in styles.items()
-    ]
+    handles: list[Artist] = [*legend(styles, marker="s", linestyle="none")]
     if _partial(cells).any():
         handles.append(Patch(facecolor="0.6", edgecolor="white", hatch=HATCH, label=FEWER_SEEDS))
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
-    figure, (panel,) = framed(title, caption, handles, 1, 1, width)
+    figure, (panel,) = framed(title, caption, handles, [""], 1, width)
     places = {
         (task, variant): i * (len(styles) + 1) + j for i, task in enumerate(tasks) for j, variant in enumerate(styles)
     }
@@ -133,27 +128,23 @@ def best_rates_figure(
     return figure
 
 
-def _named(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> tuple[dict[str, Style], int]:
-    """Choose the variants that a figure names, with their styles, and count the others.
-
-    Named are all, or of very many those with the best mean rank over the tasks.
-    """
+def _drawn(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> dict[str, Style]:
+    """Choose the variants that a figure draws: all, or of very many those with the best mean rank over the tasks."""
     styles = variant_styles(list(variants))
     if len(styles) <= MOST_VARIANTS:
-        return styles, 0
+        return styles
     ranks = cells.groupby("task")["test_mean"].rank(ascending=not metric.higher_is_better, na_option="bottom")
-    best = set(ranks.groupby(cells["variant"], sort=False).mean().nsmallest(NAMED_VARIANTS).index)
-    return {variant: style for variant, style in styles.items() if variant in best}, len(styles) - len(best)
+    best = set(ranks.groupby(cells["variant"], sort=False).mean().nsmallest(DRAWN_VARIANTS).index)
+    return {variant: style for variant, style in styles.items() if variant in best}
 
 
-def _of_named(unnamed: int, how: str) -> str:
-    named = f" Named: the {NAMED_VARIANTS} variants with the best mean rank over tasks; {unnamed} others are {how}."
-    return named if unnamed else ""
-
-
-def _of_first(tasks: Sequence[str], every: Sequence[str]) -> str:
-    left_out = f" The first {len(tasks)} of {len(every)} tasks; the tables have all."
-    return left_out if len(tasks) < len(every) else ""
+def _left_out(cells: pd.DataFrame, variants: Collection[str], tasks: Sequence[str], every: Sequence[str]) -> str:
+    others, text = cells["variant"].nunique() - len(variants), ""
+    if others:
+        text += f" The {len(variants)} variants with the best mean rank over tasks; {others} others are left out."
+    if len(tasks) < len(every):
+        text += f" The first {len(tasks)} of {len(every)} tasks; the tables have all."
+    return text
 
 
 def near_lu2021(learning_rates: Iterable[float]) -> bool:
@@ -165,11 +156,8 @@ def near_lu2021(learning_rates: Iterable[float]) -> bool:
 def _draw_panel(
     panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
 ) -> None:
-    unnamed = ~rates["variant"].isin(styles)
-    if unnamed.any():
-        _draw_unnamed(panel, rates[unnamed], metric)
     place = {variant: i for i, variant in enumerate(styles)}
-    shown = rates[~unnamed].sort_values("variant", key=lambda names: names.map(place), kind="stable")
+    shown = rates.sort_values("variant", key=lambda names: names.map(place), kind="stable")
     shown = shown.assign(
         mean=metric.scale * shown["test_mean"],
         sem=metric.scale * shown["test_sem"],
@@ -224,16 +212,6 @@ def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:
     heights, colours = rows["mean"], list(rows["colour"])
     panel.hlines(heights, rows["low"], rows["high"], colors=colours, linewidths=5, alpha=0.35, zorder=2.5)
     panel.scatter(rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4)
-
-
-def _draw_unnamed(panel: Axes, rows: pd.DataFrame, metric: Metric) -> None:
-    """Draw the means of variants without a name, in one colour and at once."""
-    known = rows.dropna(subset=["test_mean"])
-    known = known.assign(test_mean=metric.scale * known["test_mean"])
-    known = known.sort_values("variant", kind="stable")
-    starts = np.flatnonzero(known["variant"].ne(known["variant"].shift()).to_numpy())[1:]
-    lines = np.split(known[["learning_rate", "test_mean"]].to_numpy(), starts)
-    panel.add_collection(LineCollection(lines, colors=UNNAMED, linewidths=1, zorder=2))
 
 
 def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:

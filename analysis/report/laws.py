@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
@@ -21,8 +20,11 @@ from lr_sweep.analysis.report.figure_frame import (
     FURTHER_MARKS,
     MIN_WIDTH,
     STYLES,
+    Style,
+    draw_grid,
     dress,
     framed,
+    legend,
     mark_rates,
     plain,
     save,
@@ -97,7 +99,6 @@ def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
 
 
 def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
-    """Draw the tuning curves of the first tasks and models, if there are bands to see."""
     has_bands = bests["num_rates"].max() >= LEAST_TRIED and bests["low"].notna().any()
     return [_tuning_figure(folder, bests, metric)] if has_bands and bests["variant"].nunique() <= MOST_BANDS else []
 
@@ -105,15 +106,14 @@ def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
 def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
     groups = list(bests.groupby(GROUP, sort=False))[:MOST_FIGURES]
     styles = variant_styles(list(bests["variant"].unique()))
-    handles = [Line2D([], [], color=style.colour, marker=style.marker, label=plain(v)) for v, style in styles.items()]
     title, columns = "Best of so many learning rates", min(len(groups), 2)
-    figure, panels = framed(title, say("tuning", metric=metric), handles, len(groups), columns)
-    for panel, ((task, model), of_group) in zip(panels, groups, strict=True):
+    names = [f"{task}, {model}" for (task, model), _ in groups]
+    figure, panels = framed(title, say("tuning", metric=metric), legend(styles), names, columns)
+    for panel, (_, of_group) in zip(panels, groups, strict=True):
         for variant, curve in of_group.groupby("variant", sort=False):
             style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
             panel.plot(curve["num_tried"], values["expected"], color=style.colour, marker=style.marker, markersize=4)
             panel.fill_between(curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15)
-        panel.set_title(plain(f"{task}, {model}"), fontsize=10.5)
         panel.set_xlabel("learning rates tried")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         dress(panel, "both", metric)
@@ -136,20 +136,17 @@ def _figures(
 
 def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], law: Row, title: str) -> Figure:
     marks = [*FURTHER_MARKS, *((style.colour, style.marker) for style in STYLES.values())]
-    styles = [marks[i % len(marks)] for i in range(len(sizes))]
-    handles = [
-        Line2D([], [], color=colour, marker=marker, label=plain(f"{law['axis']} {size:g}"))
-        for (colour, marker), size in zip(styles, sizes, strict=True)
-    ]
-    figure, (curves, line) = framed(title, CAPTION, handles, 2, 2, MIN_WIDTH)
-    for (colour, marker), cell in zip(styles, best[CELL].itertuples(index=False), strict=True):
+    styles = [Style(*marks[i % len(marks)]) for i in range(len(sizes))]
+    named = {f"{law['axis']} {size:g}": style for size, style in zip(sizes, styles, strict=True)}
+    figure, (curves, line) = framed(title, CAPTION, legend(named), ["", ""], 2, MIN_WIDTH)
+    for (colour, marker, _), cell in zip(styles, best[CELL].itertuples(index=False), strict=True):
         rates = summary.of(**dict(zip(CELL, cell, strict=True))).learning_rates.sort_values("learning_rate")
         heights = summary.metric.scale * rates["validation_mean"]
         curves.plot(rates["learning_rate"], heights, color=colour, marker=marker, markersize=4)
-    for (colour, _), optimum in zip(styles, best["optimum"], strict=True):
+    for (colour, *_), optimum in zip(styles, best["optimum"], strict=True):
         curves.axvline(optimum, color=colour, linestyle=":", linewidth=1)
     _dress(curves, summary.metric)
-    _draw_law(line, best, sizes, law, [colour for colour, _ in styles])
+    _draw_law(line, best, sizes, law, [style.colour for style in styles])
     return figure
 
 
@@ -174,7 +171,6 @@ def _draw_law(panel: Axes, best: pd.DataFrame, sizes: pd.Series[float], law: Row
     panel.set_xticks(x, [f"{size:g}" for size in x], minor=False)
     panel.minorticks_off()
     mark_rates(panel.yaxis, *panel.get_ylim())
-    panel.spines[["top", "right"]].set_visible(False)
     panel.set_xlabel(plain(str(law["axis"])))
     panel.set_ylabel("best learning rate")
-    panel.grid(color="0.9", linewidth=0.7)
+    draw_grid(panel)

@@ -23,6 +23,7 @@ from lr_sweep.analysis.report.figure_frame import (
     CHARACTERS_PER_INCH,
     FURTHER_MARKS,
     TITLE_CHARACTERS_PER_INCH,
+    draw_grid,
     shown_panels,
 )
 
@@ -66,7 +67,7 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
         panel.set_ylabel("standard deviation")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylim(bottom=0.0 if kind == "weight" else None)
-        _dress(panel)
+        draw_grid(panel)
         panel.legend(fontsize=8, frameon=False)
     return figure
 
@@ -92,15 +93,10 @@ def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str)
         panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         panel.yaxis.set_major_formatter("{x:g}")
         panel.tick_params(labelsize=7)
-        _dress(panel)
+        draw_grid(panel)
     panels[0].set_ylabel("mean absolute value", fontsize=8)
     panels[0].legend(title="step", fontsize=7, title_fontsize=7, frameon=False)
     return figure
-
-
-def _dress(panel: Axes) -> None:
-    panel.grid(color="0.9", linewidth=0.7)
-    panel.spines[["top", "right"]].set_visible(False)
 
 
 def _framed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,18 @@ def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
 @cache
 def _templates() -> Environment:
     templates = Environment(loader=DictLoader(_read("texts.yaml")), undefined=StrictUndefined)
-    templates.filters |= {"rate": rate_text, "steps": _steps, "interval": _interval, "p_value": _p_value}
-    templates.filters |= {"effect": _effect, "more": _more, "about": _about, "slope": _slope}
-    templates.filters |= {"share": _share, "seconds": _seconds}
+    templates.filters |= {
+        "rate": rate_text,
+        "steps": _steps,
+        "interval": _interval,
+        "p_value": _known("{:.2g}".format),
+        "effect": _known("{:+.1f}".format),
+        "more": _more,
+        "about": _known(lambda rate: rate_text(float(f"{rate:.2g}"))),
+        "slope": _known("{:.2f}".format),
+        "share": lambda share: percent_text(share if math.isnan(share) else max(share, 0.0), digits=0),
+        "seconds": lambda seconds: f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}",
+    }
     templates.tests["nan"] = math.isnan
     return templates
 
@@ -59,13 +69,9 @@ def _table(name: str) -> tuple[Template, Template, list[Template], Template]:
     return new(table["title"]), new(table["caption"]), [new(heading) for heading in table["columns"]], new(entries)
 
 
-def _about(rate: float) -> str:
-    """Write an estimated learning rate with two digits."""
-    return NO_VALUE if math.isnan(rate) else rate_text(float(f"{rate:.2g}"))
-
-
-def _slope(slope: float) -> str:
-    return NO_VALUE if math.isnan(slope) else f"{slope:.2f}".replace("-", "\N{MINUS SIGN}")
+def _known(text: Callable[[float], str]) -> Callable[[float], str]:
+    """Return a filter that writes a number, with a sign of minus in place of its hyphen; NaN: no value."""
+    return lambda number: NO_VALUE if math.isnan(number) else re.sub("^-", "\N{MINUS SIGN}", text(number))
 
 
 def _entry(number: int, heading: str, entry: str | None) -> str:
@@ -78,7 +84,6 @@ def _read(name: str) -> Any:
 
 
 def _steps(best_steps: object) -> str:
-    """Write the best steps of a cell: by seed, or of many seeds their range."""
     if not isinstance(best_steps, tuple):
         return NO_VALUE
     many = len(best_steps) > MOST_STEPS
@@ -90,22 +95,6 @@ def _interval(ends: Sequence[str]) -> str:
     return NO_VALUE if NO_VALUE in ends else f"[{', '.join(ends)}]"
 
 
-def _p_value(p: float) -> str:
-    return NO_VALUE if math.isnan(p) else f"{p:.2g}"
-
-
-def _effect(size: float) -> str:
-    return NO_VALUE if math.isnan(size) else f"{size:+.1f}".replace("-", "\N{MINUS SIGN}")
-
-
 def _more(seeds: float) -> str:
     """Write how many more seeds are needed; none, where it is not asked."""
     return "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
-
-
-def _share(share: float) -> str:
-    return percent_text(share if math.isnan(share) else max(share, 0.0), digits=0)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"

@@ -1,20 +1,13 @@
-"""The tables of Lu et al. 2021: as printed, and in reports on made-up runs, entries worked out by hand.
-
-The printed values are compared with another copy where `published/` is beside $SWEEP_DATA_DIR.
-"""
+"""The tables of Lu et al. 2021: as printed, and in reports on made-up runs, entries worked out by hand."""
 
 from __future__ import annotations
 
-import csv
-import os
-import re
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.paper.numbers import steps_to_converge, train_accuracies
+from lr_sweep.analysis.paper.entries import steps_to_converge, train_accuracies
 from lr_sweep.analysis.paper.published import (
     PARAMETERS,
     SPEEDUP,
@@ -36,7 +29,6 @@ from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
-OTHER_COPY = Path(os.environ.get("SWEEP_DATA_DIR", "/nowhere")).parent / "published" / "lu2021.csv"
 FPT = {"model": "gpt2", "variant": "frozen-pretrained"}
 RANDOM = {"model": "gpt2", "variant": "frozen-random"}
 
@@ -84,24 +76,6 @@ def test_computed_entries_follow_from_the_printed_ones() -> None:
     for (row, column), entry in steps.items():
         if row == "Speedup":
             assert float(entry.value) == float(steps["Random", column].value) / float(steps["FPT", column].value)
-
-
-@pytest.mark.skipif(not OTHER_COPY.is_file(), reason="no other copy here")
-def test_values_are_those_of_another_copy() -> None:
-    """Most of its rows have other names: values are compared by table, task and metric, as often as they occur."""
-    with OTHER_COPY.open(encoding="utf-8", newline="") as file:
-        copy = [row for row in csv.DictReader(file) if row["value"] and row["metric"] != "wall_clock_speedup_per_epoch"]
-    theirs = Counter(
-        (table, row["task"], row["metric"], float(row["value"].replace("K", "e3")))
-        for row in copy
-        for table in re.findall(r"\d+", row["table"])  # `table15 (=19)`
-    )
-    printed = [entry for table in TABLES for entry in entries(table) if entry.metric not in (SPEEDUP, TRAIN_MINUS_TEST)]
-    assert Counter((str(each.table), each.task, each.metric, each.number) for each in printed) == theirs
-    named = {(row["table"], row["row"], row["task"]): float(row["value"]) for row in copy if "K" not in row["value"]}
-    for each in printed:
-        if each.table in (1, 2, 5, 6, 9, 13):
-            assert named[f"table{each.table}", each.row, each.task] == each.number
 
 
 def written_table(made: SyntheticRecord, number: int) -> Table:

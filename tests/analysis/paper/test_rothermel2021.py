@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.lines import Line2D
 
-from lr_sweep.analysis.paper.entries import budget_text, steps_text
-from lr_sweep.analysis.paper.numbers import accuracies_at_budget, steps_to_match
+from lr_sweep.analysis.paper.entries import accuracies_at_budget, budget_text, steps_text, steps_to_match
 from lr_sweep.analysis.paper.published import (
     MAX_STEPS,
     STEPS_TO_MATCH,

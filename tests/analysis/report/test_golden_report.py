@@ -19,7 +19,7 @@ from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import tables
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.report.further_tables import (
+from lr_sweep.analysis.report.tables import (
     comparison_table,
     interval_table,
     order_table,

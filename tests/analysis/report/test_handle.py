@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.report.handle import handle_data
+from lr_sweep.analysis.report.chart import handle_data
 from lr_sweep.analysis.statistics.comparisons.orders import Order
 from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import orders_in, summary_of

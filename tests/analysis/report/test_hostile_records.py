@@ -150,3 +150,17 @@ def test_of_very_many_tasks_a_figure_has_the_first(tmp_path: Path, monkeypatch: 
     assert [label.get_text() for label in bars.axes[0].get_xticklabels()] == ["a", "b"]
     for figure in (curves, bars):
         assert any("The first 2 of 3 tasks; the tables have all." in text.get_text() for text in figure.texts)
+
+
+def test_of_very_many_variants_a_figure_draws_the_best(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for number in range(figures.MOST_VARIANTS + 1):
+        for rate in RATES:
+            made.add(rate, 0, [(300, 0.5 + number / 100, 0.5 + number / 100)], variant=f"v{number}")
+    summary = summary_of(made.write())
+    curves = figures.learning_rate_figure(summary.learning_rates, summary.cells, "T", "C.", None)
+    bars = figures.best_rates_figure(summary.cells, "T", "C.", None)
+    for figure in (curves, bars):
+        names = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+        assert names - {"chosen on validation"} == {f"v{number}" for number in range(9, 21)}
+        assert any("9 others are left out." in text.get_text().replace("\n", " ") for text in figure.texts)

@@ -6,22 +6,14 @@ import base64
 import hashlib
 import json
 import re
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, SweepChart, Table, report_markdown
-from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.statistics.comparisons.orders import Flip, orders
-from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -210,24 +202,3 @@ def test_prose_and_pictures_in_both_forms(tmp_path: Path) -> None:
     assert "<li>a</li>" in text
     assert f'src="data:image/svg+xml;base64,{base64.b64encode(svg.read_bytes()).decode()}"' in text
     assert "data:image/png;base64" in page_html("R", [Section("", [Image("Fig", png)])], EMPTY)
-
-
-def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
-    """5 tasks x 4 models x 10 variants x 25 learning rates x 2 seeds: the page's own part of the report."""
-    names = [[f"{kind}-{i}" for i in range(n)] for kind, n in (("task", 5), ("model", 4), ("variant", 10))]
-    cells = pd.MultiIndex.from_product(names, names=["task", "model", "variant"]).to_frame(index=False)
-    rates = cells.merge(pd.DataFrame({"learning_rate": np.geomspace(1e-6, 1e-1, 25)}), how="cross")
-    counts: dict[str, Any] = dict.fromkeys(OUTCOMES, 0) | {"complete": 2, "num_wanted": 2, "num_values": 2}
-    counts |= {"num_tests": 2, "num_seeds": 2, "most_seeds": 2, "num_lacking": 0}
-    peaks = {"validation_mean": 0.9 - 0.1 * np.abs(np.log10(rates["learning_rate"]) + 3), "validation_sem": 0.01}
-    rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **peaks, **counts)
-    chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)
-    summary = StudySummary(runs=pd.DataFrame(columns=CELL), learning_rates=rates, cells=chosen)
-    no_flips = pd.DataFrame(columns=[*GROUP, *Flip._fields, "flips"]).astype({"flips": bool})
-    ordered = orders(summary, no_flips)
-    optima(summary)  # of another part of the report
-    table = Table(title="T", caption="C", header=("a",) * 26, rows=(("12.3 ± 1.2",) * 26,) * 10)
-    began = time.process_time()
-    page = page_html("T", [Section("S", [table] * 20)], chart_data(summary, {}, ordered))
-    assert time.process_time() - began < 2
-    assert len(page.encode()) < 3_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.report.further_tables import order_texts
+from lr_sweep.analysis.report.tables import order_texts
 from lr_sweep.analysis.statistics.comparisons.orders import Order, kind_of
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.report.further_tables import comparison_table
+from lr_sweep.analysis.report.tables import comparison_table
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, is_paired, seed_correlation
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report

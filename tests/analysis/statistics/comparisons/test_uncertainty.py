@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.report.further_tables import interval_table
+from lr_sweep.analysis.report.tables import interval_table
 from lr_sweep.analysis.statistics.comparisons.uncertainty import (
     Floats,
     Interval,
