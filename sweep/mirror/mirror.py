@@ -43,8 +43,8 @@ from lr_sweep.sweep.mirror.content import (
 )
 from lr_sweep.sweep.results.validation import read_options
 
-_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
-"""Most metrics and params of a batch, and runs of a page, that MLflow takes."""
+_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
+"""Most metrics and params of a batch, runs of a page, and characters of a checksum that MLflow takes."""
 T = TypeVar("T")
 OWNER_TAG = "sweep.results_id"
 _ENDED_TAG = "sweep.mirrored_end_ms"
@@ -174,16 +174,20 @@ class Mirror:
             raise
 
     def _once(self, kind: str, tag: str) -> dict[str, _MlflowRun]:
-        """Return the MLflow runs of a kind by a tag's value.
+        """Return the MLflow runs of a kind by a tag's value: this directory's, and those of versions without owners.
 
         A request under way when its sender was killed may create a second one after the next sender has looked: all
         but one are deleted, which MLflow can undo.
         """
         found: dict[str, _MlflowRun] = {}
+        unowned: dict[str, _MlflowRun] = {}
         for run in map(_known, self._search(kind)):
-            if run.tags.get(OWNER_TAG, "") == self._owner and found.setdefault(run.tags[tag], run) is not run:
+            owner = run.tags.get(OWNER_TAG, "")
+            if owner == self._owner and found.setdefault(run.tags[tag], run) is not run:
                 self._client.delete_run(run.mlflow_id)
-        return found
+            elif not owner:
+                unowned.setdefault(run.tags[tag], run)
+        return unowned | found
 
     def _find_or_create_experiment(self) -> str:
         from mlflow.exceptions import MlflowException
@@ -233,6 +237,7 @@ class Mirror:
                 self._set_status(run, "RUNNING")
             else:
                 self._log_metrics(run, recorded.chosen(), ended_ms)
+                self._log_data(run, recorded)
                 self._set_status(run, recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
                 tags[_ENDED_TAG] = whole if self._every_point else str(ended_ms)
@@ -284,6 +289,18 @@ class Mirror:
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self._client.log_batch(run.mlflow_id, metrics=metrics)
             run.steps |= {metric.step for metric in metrics}
+
+    def _log_data(self, run: _MlflowRun, recorded: MirroredRun) -> None:
+        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
+        from mlflow.entities import Dataset, DatasetInput
+
+        if row := recorded.row:
+            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
+            entry = DatasetInput(Dataset(row["task"], digest, "record", source))
+            try:
+                self._client.log_inputs(run.mlflow_id, [entry])
+            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
+                self._client.log_inputs(run.mlflow_id, [entry])
 
     def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
         if ended_ms is not None:

@@ -45,6 +45,8 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
         **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
         **{"protocol.batch_size": "8", "protocol.gradient_clip_norm": "null"},
     }
+    (data,) = (each.dataset for each in run.inputs.dataset_inputs)
+    assert (data.name, data.digest, data.source) == ("mnist", "d", '{"origin": "torchvision"}')
     assert run.data.tags["mlflow.source.git.commit"] == "abc123"
     assert run.data.tags["sweep.status"] == "complete"
     assert run.data.tags["sweep.data_origin"] == "torchvision"

@@ -62,6 +62,19 @@ def test_a_study_of_the_same_name_elsewhere_is_another_one(first: Path, second: 
     assert f"= '{ids[1]}'" in views[f"mlflow.sharedViewState.small-{ids[1]}"]
 
 
+def test_what_an_earlier_version_mirrored_is_taken_over_by_the_first_directory(
+    first: Path, second: Path, shared: str
+) -> None:
+    new_mirror(first, uri=shared).sync_all()
+    client = open_client(shared)
+    for tag, value in (("sweep.study", "small"), ("sweep.run_id", "aa")):
+        client.delete_tag(find(shared, tag, value)[0].info.run_id, OWNER_TAG)
+    for each in (first, second):
+        new_mirror(each, uri=shared).sync_all()
+    assert by_owner(shared, "sweep.study", "small").keys() == {Results(each).id for each in (first, second)}
+    assert len(find(shared, "sweep.run_id", "aa")) == 2
+
+
 def test_two_first_contacts_at_one_moment(
     first: Path, second: Path, shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
