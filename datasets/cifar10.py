@@ -86,13 +86,12 @@ def shape(options: Options) -> TaskShape:
 
 def num_train(options: SplitOptions) -> int:
     """Return the number of images, of four of the five training files."""
-    return options.num_train if isinstance(options, Options) else 4 * IMAGES_PER_BATCH
+    return int(getattr(options, "num_train", 4 * IMAGES_PER_BATCH))
 
 
 def num_held_out(options: SplitOptions) -> int:
     """Return the validation images, of the fifth training file, and CIFAR-10's 10,000 test images."""
-    num_validation = options.num_validation if isinstance(options, Options) else IMAGES_PER_BATCH
-    return num_validation + IMAGES_PER_BATCH
+    return int(getattr(options, "num_validation", IMAGES_PER_BATCH)) + IMAGES_PER_BATCH
 
 
 checksum = always(FILES.checksum)  # of the file list: `fetch` accepts no other content

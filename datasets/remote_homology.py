@@ -46,6 +46,8 @@ CSV_FILES = {
 """Training, validation and test file -> sha256."""
 JSON_FILES = ("remote_homology_train.json", "remote_homology_valid.json", "remote_homology_test_fold_holdout.json")
 """Training, validation and test file."""
+FOLDER = "remote_homology"
+"""Name of the files' folder in the data directory."""
 URL = "http://s3.amazonaws.com/songlabdata/proteindata/data_raw_pytorch/remote_homology.tar.gz"
 
 
@@ -90,34 +92,37 @@ def fetch(options: Options, data_dir: Path) -> None:
     Raises:
         DataError: they are not there, not the published ones, or have no sequence that is short enough.
     """
-    _read_splits(options, data_dir)
+    load(options, data_dir)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
     """Read remote homology; inputs are (N, T) uint8 token ids, padded on the right."""
-    train, validation, test = (_to_split(records, options.max_length) for records in _read_splits(options, data_dir))
+    found = _find(data_dir)
+    if not found:
+        files.require_folder(data_dir)
+        raise DataError(_missing_message(data_dir / FOLDER))
+    read = _read_json if _are_json(found) else _read_csv
+    train, validation, test = (
+        _to_split(_shorten(path, read(path, size), options), options.max_length)
+        for path, size in zip(found, SIZES, strict=True)
+    )
     return TaskData(shape=shape(options), train=train, validation=validation, test=test)
 
 
 def _find(data_dir: Path) -> list[Path]:
     """Return the training, validation and test file; none unless all three of a kind are there."""
     for names in (CSV_FILES, JSON_FILES):
-        paths = [_folder(data_dir) / name for name in names]
+        paths = [data_dir / FOLDER / name for name in names]
         if all(path.is_file() for path in paths):
             return paths
     return []
-
-
-def _folder(data_dir: Path) -> Path:
-    return data_dir / "remote_homology"
 
 
 def _are_json(paths: Iterable[Path]) -> bool:
     return any(path.suffix == ".json" for path in paths)
 
 
-def _missing_message(data_dir: Path) -> str:
-    folder = _folder(data_dir)
+def _missing_message(folder: Path) -> str:
     found = sorted(path.name for path in folder.glob("remote_homology_*.*"))
     lmdb = any(name.endswith(".lmdb") for name in found)
     return (
@@ -127,21 +132,7 @@ def _missing_message(data_dir: Path) -> str:
     )
 
 
-def _read_splits(options: Options, data_dir: Path) -> list[Records]:
-    """Read and check the training, validation and test file, and drop or cut what is too long."""
-    found = _find(data_dir)
-    if not found:
-        files.require_folder(data_dir)
-        raise DataError(_missing_message(data_dir))
-    splits = []
-    for path, size in zip(found, SIZES, strict=True):
-        records = _read_json(path) if _are_json(found) else _read_csv(path)
-        _check(path, records, size)
-        splits.append(_shorten(path, records, options))
-    return splits
-
-
-def _read_csv(path: Path) -> Records:
+def _read_csv(path: Path, size: int) -> Records:
     if (got := files.hash_file(path)) != (wanted := CSV_FILES[path.name]):
         raise DataError(
             f"remote-homology: {path} is not the known file: its sha256 is {got}, wanted {wanted}. Get it again, or "
@@ -151,26 +142,23 @@ def _read_csv(path: Path) -> Records:
         return [(row["seq"], int(row["label"])) for row in csv.DictReader(file)]
 
 
-def _read_json(path: Path) -> Records:
+def _read_json(path: Path, size: int) -> Records:
+    """Return a file's sequences and folds; raises DataError unless there are `size` sound ones."""
     try:
-        return [(each["primary"], each["fold_label"]) for each in json.loads(path.read_text(encoding="utf-8"))]
+        records = [(each["primary"], each["fold_label"]) for each in json.loads(path.read_text(encoding="utf-8"))]
+        if len(records) != size:
+            raise ValueError(f"{len(records)} sequences, want {size}")
+        for number, (sequence, fold) in enumerate(records, start=1):
+            if not isinstance(sequence, str) or not sequence or set(sequence) - set(LETTERS):
+                raise ValueError(f"sequence {number}: {str(sequence)[:50]!r}, want letters out of {LETTERS}")
+            if type(fold) is not int or not 0 <= fold < NUM_FOLDS:
+                raise ValueError(f"sequence {number}: the fold {fold!r}, want 0 to {NUM_FOLDS - 1}")
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(
-            f"remote-homology: {path} is not TAPE's: got {type(error).__name__} ({error}), want a list of objects with "
-            f"`primary` and `fold_label`. Unpack {URL} again."
+            f"remote-homology: {path} is not TAPE's: got {type(error).__name__} ({error}). It is to be a list of "
+            f"{size} objects with `primary` and `fold_label`. Unpack {URL} again."
         ) from error
-
-
-def _check(path: Path, records: Records, size: int) -> None:
-    """Raise DataError unless there are so many records, each a sequence of letters and a fold."""
-    if len(records) != size:
-        raise DataError(f"remote-homology: {path} has {len(records)} sequences, wanted {size}. Get it again: {URL}")
-    for number, (sequence, fold) in enumerate(records, start=1):
-        where = f"remote-homology: {path}, sequence {number}"
-        if not isinstance(sequence, str) or not sequence or set(sequence) - set(LETTERS):
-            raise DataError(f"{where}: got {str(sequence)[:50]!r}, want letters out of {LETTERS}. Get it again: {URL}")
-        if type(fold) is not int or not 0 <= fold < NUM_FOLDS:
-            raise DataError(f"{where}: got the fold {fold!r}, want 0 to {NUM_FOLDS - 1}. Get it again: {URL}")
+    return records
 
 
 def _shorten(path: Path, records: Records, options: Options) -> Records:

@@ -7,16 +7,17 @@ each argument and one after `]`. They are checked, then dropped. Every line is e
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import re
 import statistics
 from collections.abc import Callable
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.listops.examples import VOCABULARY, Examples
+from lr_sweep.datasets.listops.examples import FIRST_DIGIT, FIRST_OPERATOR, VOCABULARY, Examples
 from lr_sweep.datasets.task import DataError
 
 NAMES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
@@ -27,13 +28,14 @@ READER_VERSION = 1
 """Raise it when the reader makes other examples of a file, or refuses more: what was read before is then read again."""
 
 _MAX_SHOWN = 3
-_IDS = {word: index for index, word in enumerate(VOCABULARY) if index}
 _FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
     "[MAX": max,
     "[MED": lambda values: int(statistics.median(values)),  # the mean of the middle two, truncated
     "[SM": lambda values: sum(values) % 10,
 }
+_OPERATION = re.compile(r"(?<!\( )((?:\( )++)(\[(?:MIN|MAX|MED|SM)) ([0-9](?: \) [0-9])*) \) \] \)")
+"""An operation on digits: its parentheses, operator and arguments."""
 
 
 def find(data_dir: Path) -> Path | None:
@@ -59,16 +61,16 @@ def read(path: Path, max_tree_length: int) -> Examples:
     """Read one file; inputs are (N, max_tree_length) uint8. Raises DataError with the first lines that are unsound."""
     examples: list[tuple[bytes, int]] = []
     problems: list[str] = []
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        columns = file.readline().rstrip("\r\n").split("\t")
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
+        columns = rows.fieldnames or ()
         if not {"Source", "Target"} <= set(columns):
-            raise DataError(f"{path}, line 1: got columns {columns}, wanted Source, Target")
-        for number, line in enumerate(file, start=2):
-            cells = dict(zip(columns, line.rstrip("\r\n").split("\t"), strict=False))
+            raise DataError(f"{path}, line 1: got columns {list(columns)}, wanted Source, Target")
+        for row in rows:
             try:
-                examples.append(_example(cells.get("Source", ""), cells.get("Target", ""), max_tree_length))
+                examples.append(_example(row["Source"], row["Target"], max_tree_length))
             except ValueError as error:
-                problems.append(f"line {number}: {error}")
+                problems.append(f"line {rows.line_num}: {error}")
     if problems:
         more = [f"and {len(problems) - _MAX_SHOWN} more"] if len(problems) > _MAX_SHOWN else []
         raise DataError(
@@ -80,17 +82,14 @@ def read(path: Path, max_tree_length: int) -> Examples:
     if not examples:
         raise DataError(f"{path} holds no examples, only a header")
     inputs = np.zeros((len(examples), max_tree_length), dtype=np.uint8)  # (N, T)
-    for row, (ids, _) in enumerate(examples):
-        inputs[row, : len(ids)] = np.frombuffer(ids, dtype=np.uint8)
+    for row_of_ids, (ids, _) in zip(inputs, examples, strict=True):
+        row_of_ids[: len(ids)] = np.frombuffer(ids, dtype=np.uint8)
     lengths = np.array([len(ids) for ids, _ in examples], dtype=np.int16)
     return Examples(inputs=inputs, labels=np.array([value for _, value in examples], dtype=np.uint8), lengths=lengths)
 
 
 def _example(source: str, target: str, max_tree_length: int) -> tuple[bytes, int]:
-    try:
-        ids, value = parse(source)
-    except ValueError as error:
-        raise ValueError(f"Source: {error}") from error
+    ids, value = parse(source)
     if len(ids) >= max_tree_length:
         raise ValueError(f"Source: got {len(ids)} tokens, want fewer than {max_tree_length}")
     if target != str(value):
@@ -101,39 +100,23 @@ def _example(source: str, target: str, max_tree_length: int) -> tuple[bytes, int
 def parse(line: str) -> tuple[bytes, int]:
     """Return token ids, a byte each, and value of an expression.
 
-    The tokens alone are evaluated and written again with their parentheses, which must give the same line.
+    Operations on digits are replaced by their values until a digit is left.
 
     Raises:
-        ValueError: it is not an expression as described above; the message says where and what was wanted.
+        ValueError: it is not an expression as described above; the message has what could not be evaluated.
     """
+    left, before = line, ""
+    while left != before:
+        left, before = _OPERATION.sub(_evaluated, left), left
+    if left not in VOCABULARY[FIRST_DIGIT:FIRST_OPERATOR]:
+        raise ValueError(f"Source: got {left[:200]!r} after its sound operations were evaluated, want a digit")
     tokens = line.replace("(", "").replace(")", "").split()
-    outer: list[tuple[str, list[int], list[str]]] = []  # open operators, and the arguments read before each
-    values: list[int] = []  # of the arguments read of the innermost open operator
-    texts: list[str] = []  # how each of them is written
-    for number, token in enumerate(tokens, start=1):
-        if token in _FUNCTIONS:
-            outer.append((token, values, texts))
-            values, texts = [], []
-        elif token == "]":
-            if not outer or not values:
-                raise ValueError(f"token {number}: got ']', want an operator and arguments before it")
-            operator, outer_values, outer_texts = outer.pop()
-            outer_values.append(_FUNCTIONS[operator](values))
-            outer_texts.append(f"{'( ' * len(values)}( {operator} {' ) '.join(texts)} ) ] )")
-            values, texts = outer_values, outer_texts
-        elif token in _IDS:
-            values.append(int(token))
-            texts.append(token)
-        else:
-            raise ValueError(f"token {number}: got {token[:20]!r}, want one of {' '.join(_IDS)}")
-    if outer:
-        raise ValueError(f"got {len(outer)} more operators than ']', want as many")
-    if len(texts) != 1:
-        raise ValueError(f"got {len(texts)} expressions, want one")
-    if texts[0] != line:
-        words = zip_longest(line.split(" "), texts[0].split(" "), fillvalue="the end")
-        word, got, want = next((word, *pair) for word, pair in enumerate(words, start=1) if pair[0] != pair[1])
-        raise ValueError(
-            f"word {word}: got {got[:20]!r}, want {want!r}: parentheses and single spaces follow from the tokens"
-        )
-    return bytes([_IDS[token] for token in tokens]), values[0]
+    return bytes(map(VOCABULARY.index, tokens)), int(left)
+
+
+def _evaluated(operation: re.Match[str]) -> str:
+    """Return an operation's value, or the operation as it is if the number of its parentheses is wrong."""
+    parentheses, operator, arguments = operation.groups()
+    values = [int(digit) for digit in arguments.split(" ) ")]
+    has_all = parentheses.count("(") == len(values) + 1
+    return str(_FUNCTIONS[operator](values)) if has_all else operation[0]

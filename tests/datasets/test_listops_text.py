@@ -20,8 +20,6 @@ Tree = int | tuple[str, list["Tree"]]
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 GOOD = "( ( ( [MED 1 ) 4 ) ] )\t2"
-WORDS = "one of 0 1 2 3 4 5 6 7 8 9 [MIN [MAX [MED [SM ]"
-SPACES = "parentheses and single spaces follow from the tokens"
 
 digits = st.integers(0, 9)
 trees = st.recursive(
@@ -98,27 +96,21 @@ def is_written(line: str) -> bool:
     return re.fullmatch("[0-9w]", line) is not None
 
 
+LEFT = "after its sound operations were evaluated, want a digit"
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("( ( ( [FIRST 2 ) 9 ) ] )\t9", f"Source: token 1: got '[FIRST', want {WORDS}"),
-        ("( ( ( [MAXX 2 ) 9 ) ] )\t9", f"Source: token 1: got '[MAXX', want {WORDS}"),
-        ("( ( ( [MAX 1 ) 12 ) ] )\t9", f"Source: token 3: got '12', want {WORDS}"),
-        ("( ( ( [MAX 2 )  9 ) ] )\t9", f"Source: word 7: got '', want '9': {SPACES}"),
-        (" 9\t9", f"Source: word 1: got '', want '9': {SPACES}"),
-        ("\t9", "Source: got 0 expressions, want one"),
-        ("", "Source: got 0 expressions, want one"),
-        ("( )\t9", "Source: got 0 expressions, want one"),
-        ("( ( ( [MAX 2 ) 9 ) )\t9", "Source: got 1 more operators than ']', want as many"),
-        ("( ( ( [MAX 2 ) 9 ) ] ) 3\t9", "Source: got 2 expressions, want one"),
-        ("1 2\t1", "Source: got 2 expressions, want one"),
-        ("( [MAX ] )\t9", "Source: token 2: got ']', want an operator and arguments before it"),
-        ("]\t9", "Source: token 1: got ']', want an operator and arguments before it"),
-        ("[MAX 2 9 ]\t9", f"Source: word 1: got '[MAX', want '(': {SPACES}"),
-        ("( ( ( [MAX 2 ) 9 ) ]\t9", f"Source: word 10: got 'the end', want ')': {SPACES}"),
-        ("( ( ( [MAX 2 ) 9 ) ] ) )\t9", f"Source: word 11: got ')', want 'the end': {SPACES}"),
+        ("( ( ( [MAXX 2 ) 9 ) ] )\t9", f"Source: got '( ( ( [MAXX 2 ) 9 ) ] )' {LEFT}"),
+        ("( ( ( [MAX ( ( [MIN 1 ) ] ) ) 12 ) ] )\t9", f"Source: got '( ( ( [MAX 1 ) 12 ) ] )' {LEFT}"),
+        ("( ( ( [MAX 2 )  9 ) ] )\t9", f"Source: got '( ( ( [MAX 2 )  9 ) ] )' {LEFT}"),
+        (" 9\t9", f"Source: got ' 9' {LEFT}"),
+        ("\t9", f"Source: got '' {LEFT}"),
+        ("( ( ( [MAX 2 ) 9 ) ] ) 3\t9", f"Source: got '9 3' {LEFT}"),
+        ("( [MAX ] )\t9", f"Source: got '( [MAX ] )' {LEFT}"),
+        ("( ( ( ( [MAX 2 ) 9 ) ] )\t9", f"Source: got '( ( ( ( [MAX 2 ) 9 ) ] )' {LEFT}"),
         ("( ( ( [MAX 2 ) 9 ) ] )\t10", "Target: got '10', want '9', the value of Source"),
-        ("( ( ( [MAX 2 ) 9 ) ] )\t2", "Target: got '2', want '9', the value of Source"),
         ("( ( ( [MAX 2 ) 9 ) ] )", "Target: got '', want '9', the value of Source"),
         (written(("[MAX", [2] * 18)) + "\t2", "Source: got 20 tokens, want fewer than 20"),
     ],

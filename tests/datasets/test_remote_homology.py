@@ -165,13 +165,13 @@ def test_another_csv_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ("[", "got JSONDecodeError"),
         ("7", "got TypeError"),
-        ('[{"primary": "A"}]', r"got KeyError \('fold_label'\), want a list of objects with `primary` and"),
-        ("[]", "has 0 sequences, wanted 1"),
-        ('[{"primary": "AJ", "fold_label": 1}]', "sequence 1: got 'AJ', want letters out of ABCDEFGHIKLMNOPQRSTUVWXYZ"),
-        ('[{"primary": "", "fold_label": 1}]', "sequence 1: got '', want letters"),
-        ('[{"primary": null, "fold_label": 1}]', "sequence 1: got 'None', want letters"),
-        ('[{"primary": "A", "fold_label": 1195}]', "sequence 1: got the fold 1195, want 0 to 1194"),
-        ('[{"primary": "A", "fold_label": true}]', "sequence 1: got the fold True, want 0 to 1194"),
+        ('[{"primary": "A"}]', r"got KeyError \('fold_label'\)\. It is to be a list of 1 objects"),
+        ("[]", "got ValueError .0 sequences, want 1"),
+        ('[{"primary": "AJ", "fold_label": 1}]', "sequence 1: 'AJ', want letters out of ABCDEFGHIKLMNOPQRSTUVWXYZ"),
+        ('[{"primary": "", "fold_label": 1}]', "sequence 1: '', want letters"),
+        ('[{"primary": null, "fold_label": 1}]', "sequence 1: 'None', want letters"),
+        ('[{"primary": "A", "fold_label": 1195}]', "sequence 1: the fold 1195, want 0 to 1194"),
+        ('[{"primary": "A", "fold_label": true}]', "sequence 1: the fold True, want 0 to 1194"),
     ],
 )
 def test_bad_json_is_refused(text: str, want: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
