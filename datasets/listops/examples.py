@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Literal
 import numpy as np
 from filelock import FileLock
 
+from lr_sweep.common.files import whole_folder, write_json
 from lr_sweep.datasets import files
 from lr_sweep.datasets.task import DataError
 
@@ -96,16 +96,11 @@ def read_or_make(data_dir: Path, name: str, make: Callable[[], Examples]) -> Exa
 
 
 def _write(folder: Path, examples: Examples) -> None:
-    """Write beside, then rename: the folder is there with all its files or not at all."""
     folder.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".generating-") as scratch:
-        whole = Path(scratch) / "whole"  # a folder of its own, as the temporary one is closed to other users
-        whole.mkdir()
+    with whole_folder(folder) as partial:
         for name in _ARRAYS:
-            np.save(whole / f"{name}.npy", getattr(examples, name), allow_pickle=False)
-        hashes = {name: files.hash_file(whole / f"{name}.npy") for name in _ARRAYS}
-        (whole / _MANIFEST).write_text(json.dumps(hashes, indent=1) + "\n")
-        whole.replace(folder)
+            np.save(partial / f"{name}.npy", getattr(examples, name), allow_pickle=False)
+        write_json(partial / _MANIFEST, {name: files.hash_file(partial / f"{name}.npy") for name in _ARRAYS})
 
 
 def _read(folder: Path) -> Examples:

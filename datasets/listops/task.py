@@ -57,8 +57,6 @@ class Options:
                 f"min_tree_length {self.min_tree_length} and max_tree_length {self.max_tree_length} are exclusive "
                 f"bounds, at most {_LONGEST_TREE}, and no expression lies between them (the shortest has 4 tokens)"
             )
-        if self.source == "release":
-            _refuse_generator_options(self)
 
 
 def shape(options: Options) -> TaskShape:
@@ -134,18 +132,13 @@ def _find_release(options: Options, data_dir: Path) -> Path | None:
             f"listops: {', '.join(release.NAMES)} are not in {data_dir / 'listops'}. Unpack the Long Range "
             "Arena's lra_release.gz and put them there, or set `source: generated`."
         )
-    try:
-        _refuse_generator_options(options)
-    except ValueError as error:
-        raise DataError(f"listops: the release is in {folder}, and {error}") from error
-    return folder
-
-
-def _refuse_generator_options(options: Options) -> None:
-    """Raise ValueError for options that would silently have no effect on the release."""
     chosen, defaults = _generator_options(options), _generator_options(Options())
     if given := [name for name, value in chosen.items() if value != defaults[name]]:
-        raise ValueError(f"{', '.join(given)} have no effect on it; leave them out, or set `source: generated`")
+        raise DataError(
+            f"listops: the release is in {folder}, and {', '.join(given)} have no effect on it; leave them out, or set "
+            "`source: generated`"
+        )
+    return folder
 
 
 def _generator_options(options: Options) -> dict[str, Any]:
