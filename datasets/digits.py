@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,10 +77,9 @@ def _read() -> tuple[Tensor, Tensor]:
     """Read and verify tokens (1797, 4, 16) uint8 and labels (1797,) int64."""
     import torch
 
-    sklearn = find_spec("sklearn")  # not imported: that takes a second, in each process that trains
-    assert sklearn is not None
-    assert sklearn.origin is not None
-    table = np.loadtxt(Path(sklearn.origin).with_name("datasets") / "data/digits.csv.gz", dtype=np.uint8, delimiter=",")
+    # scikit-learn is not imported: that takes a second, in each process that trains.
+    path = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    table = np.loadtxt(str(path), dtype=np.uint8, delimiter=",")
     images, labels = np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE), table[:, -1].copy()
     if (got := hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()) != CHECKSUM:
         raise DataError(

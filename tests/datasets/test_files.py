@@ -12,7 +12,6 @@ import pytest
 
 from lr_sweep.datasets import TASKS, cifar10, files, mnist
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.real_data import require
 from lr_sweep.tests.support.toy_files import OFFLINE, REMOTE, write_files
 
 
@@ -136,17 +135,3 @@ def test_torchvision_without_network(task: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(DataError, match="downloading failed"):
         TASKS[task].fetch(TASKS[task].Options(), tmp_path)
-
-
-def test_flipped_byte_in_mnist(tmp_path: Path) -> None:
-    data_dir = require("mnist/MNIST/raw")
-    raw = tmp_path / "mnist/MNIST/raw"
-    raw.mkdir(parents=True)
-    for path in (data_dir / "mnist/MNIST/raw").glob("*.gz"):
-        (raw / path.name).write_bytes(path.read_bytes())
-    labels = raw / "t10k-labels-idx1-ubyte.gz"
-    content = bytearray(labels.read_bytes())
-    content[2000] ^= 1
-    labels.write_bytes(content)
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz is corrupted"):
-        mnist.fetch(mnist.Options(), tmp_path)
