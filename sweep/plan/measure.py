@@ -90,10 +90,10 @@ def _time(group: Sequence[WantedRun], placement: Placement, results: Results, da
     engine, device = engine_of(runs[0], placement.resources.engine), torch.device(placement.device)
     weights, before = _weights(group[0], runs[0]), Moment.now()
     try:
-        timing = time_engine(runs[:together], data, weights, device, plain=engine == "plain")
+        timed = time_engine(runs[:together], data, weights, device, plain=engine == "plain")
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise MemoryError(f"{counted(together, 'run')} together: {error}; fewer with --runs-per-trial") from error
-    return _Timed(before, together, timing.step_s, timing.evaluation_s)
+    return _Timed(before, together, *timed)
 
 
 def _time_own(run: OwnRun, placement: Placement) -> _Timed:

@@ -2,7 +2,7 @@
 
 `stack_bytes` counts the tensors that are there when the backward pass begins, which is when most are.
 
-Shape legend: `R` runs, `S` seeds among them, `N` = batch x tokens, `T` tokens, `D` width, `H` heads.
+Shape legend: `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads.
 """
 
 from __future__ import annotations
@@ -15,31 +15,11 @@ from collections.abc import Sequence
 from functools import cache
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.trainables.models.parametrization import query_factor
 from lr_sweep.trainables.parts import PARTS
 from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
 
 BYTES = 4
 """A number, float32."""
-ROWS_A_RUN = 5
-"""Values, gradients, Adam's two moments, the best model so far."""
-SAVED_A_BLOCK = 15
-"""(N, D) tensors that a block's backward pass reads: 2 residual streams, 2 normalised, q, k, v, 4 + 4 of the
-feedforward (before and inside its activation)."""
-SAVED_TRAINED = 7
-"""More of them where the block's linear layers are trained: what each reads, 1 + 1 + 1 + 4."""
-MASKS_A_BLOCK = 2
-"""(N, D) dropout masks."""
-TRANSIENT = 13
-"""(N, D) tensors of the backward pass at its widest, in the feedforward: 3 x 4, and the residual stream's."""
-LAST_BLOCK, EMBEDDING = 4, 3
-"""(N, D) tensors of the last block, which works at one position but for keys and values; and before the first block:
-two masks, and the embeddings."""
-HOLES = 1.35
-"""What activations take of a CPU's memory over what is in use: freed blocks that the allocator keeps. Measured."""
-BLOCK_TENSORS = 6
-"""(B, H, Q, T) tensors of blocked attention, of one block of Q queries and one run at a time: weights, masks, and what
-is computed of them."""
 USABLE = 0.85
 """Part of a trial's share that is planned with; libraries' workspaces and the allocator's holes take the rest."""
 PROCESS_BYTES = 1.0e9
@@ -94,44 +74,35 @@ def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
     bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
-    masks = int(HOLES * mask_numbers(run, task))
-    of_a_run = ROWS_A_RUN * row + int(HOLES * activation_numbers(run, task))
-    drawn = masks if num_seeds == 1 else num_runs * masks  # runs of one seed read the same ones, else each has a copy
-    return BYTES * (num_runs * of_a_run + drawn + num_seeds * row + bodies + _attention_block(run, task))
-
-
-def _attention_block(run: Run, task: TaskShape) -> int:
-    if run.protocol.attention != "blocked":
-        return 0
-    queries = min(QUERY_BLOCK, task.num_tokens)
-    return BLOCK_TENSORS * run.protocol.batch_size * gpt2_size(run).heads * queries * task.num_tokens
+    # Values, gradients, Adam's two moments and the best model so far; an allocator holds 1.35 times what is in use
+    # (measured on a CPU).
+    of_a_run = 5 * row + int(1.35 * activation_numbers(run, task))
+    return BYTES * (num_runs * of_a_run + num_seeds * row + bodies + _attention_block(run, task))
 
 
 def activation_numbers(run: Run, task: TaskShape) -> float:
-    """Return how many numbers of a run's step are there when its backward pass begins, beside parameters and masks."""
-    whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
-    trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
-    # Written out, attention keeps its weights before and after dropout; torch's own and a blocked one keep none.
-    saved = SAVED_A_BLOCK + SAVED_TRAINED * trained + (query_factor(run) != 1.0)  # muP's products with queries
-    blocks = (run.model.layers - 1) * (saved * whole + 2 * _written(run, task))
-    further_read = (task.num_read - 1) / task.num_tokens  # at which the last block works, as at the one counted below
-    once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
-    return blocks + once * whole
+    """Return how many numbers of a run's step are there when its backward pass begins, beside parameters."""
+    batch, tokens = run.protocol.batch_size, task.num_tokens
+    states = batch * tokens * run.model.width  # (N, D)
+    weights = 0  # (B, H, T, T), where attention writes its weights out
+    if run.protocol.dropout and run.protocol.attention not in OWN_MASKS:
+        weights = batch * gpt2_size(run).heads * tokens**2
+    # A block saves 2 residual streams, 2 normalised ones, q, k, v, 4 + 4 of the feedforward, and 2 masks of dropout;
+    # where its linear layers are trained, also the 1 + 1 + 1 + 4 that they read.
+    saved = 15 + 2 * bool(run.protocol.dropout) + 7 * sum(p in run.trained for p in ("attention", "feedforward")) / 2
+    blocks = run.model.layers - 1
+    # The last block works at the positions read but for keys and values, 4; the embeddings and their masks are 3; and
+    # the backward pass of a feedforward is 3 x 4 and the residual stream's 1 at its widest.
+    once = 7 + 13 * (blocks > 0) + 15 * (task.num_read - 1) / tokens
+    return blocks * (saved * states + 3 * weights) + once * states  # weights before and after dropout, and its mask
 
 
-def mask_numbers(run: Run, task: TaskShape) -> float:
-    """Return how many numbers of dropout masks the backward pass of a run's step reads."""
-    if not run.protocol.dropout:
+def _attention_block(run: Run, task: TaskShape) -> int:
+    """Return the numbers of one block of blocked attention, of a run at a time: weights, masks and their products."""
+    if run.protocol.attention != "blocked":
         return 0
-    whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
-    return (run.model.layers - 1) * (MASKS_A_BLOCK * whole + _written(run, task))
-
-
-def _written(run: Run, task: TaskShape) -> int:
-    """Return how many attention weights a block writes out, (B, H, T, T)."""
-    if not run.protocol.dropout or run.protocol.attention in OWN_MASKS:
-        return 0
-    return run.protocol.batch_size * gpt2_size(run).heads * task.num_tokens**2
+    queries = min(QUERY_BLOCK, task.num_tokens)
+    return 6 * run.protocol.batch_size * gpt2_size(run).heads * queries * task.num_tokens
 
 
 def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool) -> int:
@@ -180,12 +151,12 @@ class KeptMemory:
         """Count a run that has ended; return what is to be said if too much is kept, else None."""
         self.num_runs += 1
         if self.num_runs == 1:
-            give_back_memory()
-            self._at_first = resident_bytes()
+            _give_back_memory()
+            self._at_first = _resident_bytes()
         most = self._at_first + MOST_KEPT_BYTES
-        if resident_bytes() > most:  # else it is not worth the time
-            give_back_memory()
-        if (held := resident_bytes()) <= most:
+        if _resident_bytes() > most:  # else it is not worth the time
+            _give_back_memory()
+        if (held := _resident_bytes()) <= most:
             return None
         return (
             f"a worker on {platform.node()} is replaced: it holds {held / 2**30:.1f} GiB between two runs, "
@@ -194,14 +165,13 @@ class KeptMemory:
         )
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process."""
+def _resident_bytes() -> int:
     import psutil  # type: ignore[import-untyped]
 
     return int(psutil.Process().memory_info().rss)
 
 
-def give_back_memory() -> None:
+def _give_back_memory() -> None:
     """Free what nothing refers to, and, where the C library is glibc, give freed memory back to the system."""
     gc.collect()
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,32 +17,23 @@ from lr_sweep.trainables.plain.evaluation import evaluated_splits
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
-WARM_UP_STEPS = 3
-"""Not timed: the first steps allocate memory and choose kernels."""
 REPEATS = 5
 """Timings taken of steps, and of evaluations."""
 REPEAT_S = 0.4
-"""What one timing is to take at least, where the chunk of steps or the splits are not over before."""
+"""Seconds that one timing takes at least, where the chunk of steps or the splits are not over before."""
 FIRST_PART = 64
 """Examples of each split that the first, shortest evaluation is of."""
 
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackTiming:
-    """What was timed; seconds of the program, for all of its runs together."""
-
-    step_s: tuple[float, ...]
-    """A gradient step, `REPEATS` times."""
-    evaluation_s: tuple[float, ...]
-    """An evaluation of all splits, as often; where that takes long, of a part of them, scaled up."""
-
-
 def time_engine(
     runs: Sequence[Run], data: TaskData, weights: dict[str, Tensor] | None, device: torch.device, *, plain: bool
-) -> StackTiming:
-    """Time the stacked engine with these runs of one cell, or the plain one with the first; raises as `Engine.add`."""
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Time the stacked engine with these runs of one cell, or the plain one with the first; raises as `Engine.add`.
+
+    Returns `REPEATS` times the seconds of a gradient step, and of an evaluation of all splits, for all runs together.
+    """
     training: Training | StackedTraining
     if plain:
         training = Training(runs[0], data, weights, device)
@@ -50,7 +41,12 @@ def time_engine(
     else:
         training = StackedTraining(data, weights, device)
         evaluate = partial(training.scores, training.add(runs))
-    step_s = time_steps(training.train_chunk)
+
+    def take_steps(number: int) -> float:
+        training.train_chunk(number)
+        return number
+
+    step_s = repeated(take_steps, 1, CHUNK_STEPS)
     data = training.data  # of features, where a run reads those
     splits = evaluated_splits(data, runs[0].protocol)
     lengths = [len(split) for split in splits.values()]
@@ -62,34 +58,25 @@ def time_engine(
         evaluate()
         return sum(min(number, length) for length in lengths) / sum(lengths)
 
-    return StackTiming(step_s=step_s, evaluation_s=time_evaluations(evaluate_part, max(lengths)))
+    return step_s, repeated(evaluate_part, FIRST_PART, max(lengths))
 
 
-def time_steps(train: Callable[[int], object], clock: Clock = time.perf_counter) -> tuple[float, ...]:
-    """Return seconds a step of `train(number)`, `REPEATS` times, each the mean of as many as `REPEAT_S` takes."""
-    train(WARM_UP_STEPS)
-    once_s = _seconds(lambda: train(1), clock)
-    number = min(CHUNK_STEPS, max(1, round(REPEAT_S / max(once_s, 1e-9))))
-    return tuple(_seconds(lambda: train(number), clock) / number for _ in range(REPEATS))
-
-
-def time_evaluations(
-    evaluate: Callable[[int], float], longest: int, clock: Clock = time.perf_counter
+def repeated(
+    work: Callable[[int], float], first: int, longest: int, clock: Clock = time.perf_counter
 ) -> tuple[float, ...]:
-    """Return seconds of a whole evaluation, `REPEATS` times, scaled up from a part of the examples.
+    """Return seconds of a step, or of a whole evaluation, `REPEATS` times.
 
-    `evaluate` takes a number of examples of each split and returns their share of all; `longest` of them are all.
+    `work(number)` takes so many steps or examples and returns how many steps or evaluations that was. The number is
+    doubled from `first` until a timing takes `REPEAT_S` or the number is `longest`.
     """
-    number = FIRST_PART
-    evaluate(number)
-    while number < longest and _seconds(partial(evaluate, number), clock) < REPEAT_S:
-        number *= 2
-    shares: list[float] = []
-    spent = [_seconds(lambda: shares.append(evaluate(number)), clock) for _ in range(REPEATS)]
-    return tuple(seconds / share for seconds, share in zip(spent, shares, strict=True))
 
+    def timed() -> tuple[float, float]:
+        began = clock()
+        done = work(number)
+        return clock() - began, done
 
-def _seconds(work: Callable[[], object], clock: Clock) -> float:
-    began = clock()
-    work()
-    return clock() - began
+    number = first
+    work(number)  # not timed: it allocates memory and chooses kernels
+    while number < longest and timed()[0] < REPEAT_S:
+        number = min(2 * number, longest)
+    return tuple(seconds / done for seconds, done in (timed() for _ in range(REPEATS)))

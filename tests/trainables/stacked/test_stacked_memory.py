@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from lr_sweep.benchmarks.engine_cases import CELLS, TINY, Cell, made_up_data, run_of
+from lr_sweep.benchmarks.engine_cases import CELLS, run_of
 from lr_sweep.benchmarks.engine_memory import SIZES, in_a_process
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, write_study
-from lr_sweep.trainables.run import Run
-from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.stacked.products import onednn_is_faster
 from lr_sweep.trainables.worker import memory
-from lr_sweep.trainables.worker.memory import activation_numbers, largest_stack, share_memory, stack_bytes
+from lr_sweep.trainables.worker.memory import largest_stack, share_memory, stack_bytes
 from lr_sweep.trainables.worker.session import Session
 
-NARROW = Cell(size=TINY, num_tokens=4, variant="unfrozen-random")
 ONEDNN_BYTES = 3.0e7
 """Of oneDNN's kernels and workspaces, some 20 MB for any stack, where stacks use it."""
 
@@ -41,33 +38,6 @@ def test_one_run_more_takes_more_and_the_largest_stack_fits() -> None:
     for number, size in enumerate(sizes, start=1):
         assert largest_stack(runs, cell.shape, size, on_cpu=True) == number
     assert largest_stack(runs, cell.shape, 0, on_cpu=True) == 1
-
-
-def saved_bytes(run: Run) -> int:
-    """Return the bytes that a gradient step of the run saves for its backward pass."""
-    saved: dict[int, int] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    training = StackedTraining(made_up_data(NARROW), None, torch.device("cpu"))
-    training.add([run])
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        training.advance()
-    return sum(saved.values())
-
-
-def test_queries_multiplied_under_mup_are_counted() -> None:
-    """(N, D) of the first of two blocks of width 64; where the base is as wide, queries stay as they are."""
-    standard, same, other = (
-        run_of(NARROW, seed=0, learning_rate=1e-3, dropout=0.0, evaluate_every=1, **options)
-        for options in ({}, {"parametrization": "mup"}, {"parametrization": "mup", "base_width": 16})
-    )
-    numbers = [activation_numbers(run, NARROW.shape) for run in (standard, same, other)]
-    assert numbers[0] == numbers[1] == numbers[2] - standard.protocol.batch_size * NARROW.num_tokens * 64
-    assert saved_bytes(other) - saved_bytes(same) == memory.BYTES * (numbers[2] - numbers[1])
 
 
 def test_a_session_trains_no_more_runs_at_once_than_fit(tmp_path: Path) -> None:

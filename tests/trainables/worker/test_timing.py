@@ -7,48 +7,34 @@ import pytest
 from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of
 from lr_sweep.trainables.engine import HALF_LIFE_S, Pace, RecentMean
 from lr_sweep.trainables.worker import timing
-from lr_sweep.trainables.worker.timing import REPEATS, time_engine, time_evaluations, time_steps
+from lr_sweep.trainables.worker.timing import REPEATS, repeated, time_engine
 
 
-class Work:
-    """Takes 0.1 s a step, and 2 s more when it is first asked; an evaluation takes 1 ms an example of each split."""
+@pytest.mark.parametrize(
+    ("piece_s", "first", "longest", "asked"),
+    [
+        (0.15, 1, 50, [1, 2, 4]),  # 4 x 0.15 s are more than 0.4 s
+        (0.001, 1, 50, [1, 2, 4, 8, 16, 32, 50]),
+        (3.0, 1, 50, [1]),
+        (0.001, 64, 1000, [64, 128, 256, 512]),
+        (0.001, 64, 60, [64]),
+    ],
+)
+def test_short_work_is_timed_together_and_the_first_is_not_timed(
+    piece_s: float, first: int, longest: int, asked: list[int]
+) -> None:
+    """The work takes 2 s more when it is first asked."""
+    now, numbers = 0.0, []
 
-    def __init__(self, step_s: float = 0.1) -> None:
-        self.now, self.step_s = 0.0, step_s
-        self.asked: list[int] = []
+    def work(number: int) -> float:
+        nonlocal now
+        now += number * piece_s + (0.0 if numbers else 2.0)
+        numbers.append(number)
+        return number
 
-    def clock(self) -> float:
-        return self.now
-
-    def train(self, number: int) -> None:
-        self.now += number * self.step_s + (0.0 if self.asked else 2.0)
-        self.asked.append(number)
-
-    def evaluate(self, number: int) -> float:
-        self.asked.append(number)
-        self.now += 0.001 * min(number, 1000)
-        return min(number, 1000) / 1000
-
-
-@pytest.mark.parametrize(("step_s", "number"), [(0.1, 4), (0.001, 50), (3.0, 1)])
-def test_the_first_steps_are_not_timed_and_short_ones_are_timed_together(step_s: float, number: int) -> None:
-    """4 x 0.1 s make 0.4 s; of steps of a millisecond a chunk of 50 is enough."""
-    work = Work(step_s)
-    assert time_steps(work.train, work.clock) == pytest.approx([step_s] * REPEATS)
-    assert work.asked == [3, 1] + [number] * REPEATS
-
-
-def test_a_long_evaluation_is_timed_in_part_and_scaled_up() -> None:
-    """64, 128 and 256 examples take less than 0.4 s, 512 take longer; all 1000 take 1 s."""
-    work = Work()
-    assert time_evaluations(work.evaluate, 1000, work.clock) == pytest.approx([1.0] * REPEATS)
-    assert work.asked == [64, 64, 128, 256, 512] + [512] * REPEATS
-
-
-def test_a_short_evaluation_is_timed_whole() -> None:
-    work = Work()
-    assert time_evaluations(work.evaluate, 60, work.clock) == pytest.approx([1.0] * REPEATS)
-    assert work.asked == [64] * (1 + REPEATS)
+    assert repeated(work, first, longest, lambda: now) == pytest.approx([piece_s] * REPEATS)
+    tried = [number for number in asked if number < longest]
+    assert numbers == [first, *tried] + [asked[-1]] * REPEATS
 
 
 @pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
@@ -58,9 +44,9 @@ def test_both_engines_can_be_timed(variant: str, monkeypatch: pytest.MonkeyPatch
     weights = random_weights() if variant.endswith("-pretrained") else None
     runs = [run_of(variant, learning_rate=rate) for rate in (1e-3, 1e-2)]
     for plain in (False, True):
-        timed = time_engine(runs, data, weights, CPU, plain=plain)
-        assert len(timed.step_s) == len(timed.evaluation_s) == REPEATS
-        assert min(timed.step_s + timed.evaluation_s) > 0
+        step_s, evaluation_s = time_engine(runs, data, weights, CPU, plain=plain)
+        assert len(step_s) == len(evaluation_s) == REPEATS
+        assert min(step_s + evaluation_s) > 0
 
 
 def test_the_latest_minute_counts_twice_as_much_as_the_one_before() -> None:
