@@ -13,11 +13,10 @@ import logging
 import os
 import platform
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -44,8 +43,6 @@ RETRY_S = 5.0
 """Between two attempts."""
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def save_checkpoint(
@@ -147,12 +144,6 @@ def continued(history: History, step: int, files: dict[str, str] | None) -> Hist
     return [*before, {"from_step": step, "files": files}]
 
 
-def remove_partial(folder: Path) -> None:
-    """Remove what workers left that died while they wrote a checkpoint."""
-    for path in folder.glob("partial-*"):
-        path.unlink(missing_ok=True)
-
-
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoint files, newest first."""
     return sorted(folder.glob("step-*-*.safetensors"), reverse=True)
@@ -163,17 +154,20 @@ class CheckpointStore:
 
     def __init__(self, uri: str, *, patience_s: float = PATIENCE_S) -> None:
         self.uri, self.patience_s = uri, patience_s
-        self._store = ObjectStore(uri, patience_s=0.0)  # what fails is tried again here
+        self._patient = ObjectStore(uri, patience_s=patience_s)
+        self._store = ObjectStore(uri, patience_s=0.0)  # `_uploads` tries again what fails
         self._num_kept: dict[Path, int] = {}
         self._uploads = BackgroundWorker("checkpoint-store", self._upload_newest, self._report, retry_s=RETRY_S)
 
     def fetch_newer(self, folder: Path, step: int) -> Iterator[Path]:
         """Fetch a run's checkpoints beyond a step, newest first, and yield each; raises OSError without an answer."""
-        for name in self._patiently(lambda: self._names(folder)):
+        with self._waited_for():
+            names = _names(self._patient, folder)
+        for name in names:
             if int(name.split("-")[1]) <= step:
                 return
-            with suppress(FileNotFoundError):  # removed since, because there is a newer one
-                self._download(_object(folder, name), folder / name)
+            with suppress(FileNotFoundError), self._waited_for():  # removed since, because there is a newer one
+                self._patient.download(_object(folder, name), folder / name)
                 yield folder / name
 
     def push(self, folder: Path, num_kept: int) -> None:
@@ -196,12 +190,13 @@ class CheckpointStore:
         """Fetch weights that a study had a recipe for into their folder, unless they are there; raises as `finish`."""
         if (folder / "model.safetensors").is_file():
             return
-        names = self._patiently(lambda: self._store.names(f"pretrained/{folder.name}"))
-        for name in sorted(names, key=lambda name: name.endswith(".safetensors")):  # those count as there once it is
-            self._download(name, folder / Path(name).name)
+        with self._waited_for():
+            names = self._patient.names(f"pretrained/{folder.name}")
+            for name in sorted(names, key=lambda name: name.endswith(".safetensors")):  # the others count once it is
+                self._patient.download(name, folder / Path(name).name)
 
     def _upload_newest(self, folder: Path) -> None:
-        there = self._names(folder)
+        there = _names(self._store, folder)
         for path in checkpoints(folder)[:1]:
             if path.name not in there:
                 try:
@@ -215,29 +210,15 @@ class CheckpointStore:
     def _report(self, problem: Exception) -> None:
         log.warning("cannot upload a checkpoint to %s (%s); retrying", self.uri, reason(problem))
 
-    def _names(self, folder: Path) -> list[str]:
-        """List a run's checkpoints, newest first."""
-        names = (Path(name).name for name in self._store.names(f"checkpoints/{folder.name}"))
-        return sorted((name for name in names if name.startswith("step-")), reverse=True)
-
-    def _download(self, name: str, path: Path) -> None:
-        partial = path.with_name(f"partial-{os.getpid()}")
-        self._patiently(lambda: self._store.download(name, partial))
-        partial.replace(path)
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask the store until it answers."""
-        end = time.monotonic() + self.patience_s
-        while True:
-            try:
-                return ask()
-            except OSError as problem:
-                if problem.errno is not None:  # this machine's disk, or an object that is gone
-                    raise
-                if time.monotonic() > end:
-                    raise self._away(problem) from problem
-                log.warning("%s does not answer (%s); retrying", self.uri, reason(problem))
-                time.sleep(RETRY_S)
+    @contextmanager
+    def _waited_for(self) -> Iterator[None]:
+        """Raise `_away` for what the store refuses, or does not answer in time."""
+        try:
+            yield
+        except OSError as problem:
+            if problem.errno is not None:  # this machine's disk, or an object that is gone
+                raise
+            raise self._away(problem) from problem
 
     def _away(self, problem: Exception) -> OSError:
         return OSError(errno.EHOSTUNREACH, f"{self.uri} for {self.patience_s:.0f} s: {reason(problem)}")
@@ -247,7 +228,8 @@ def newest_checkpoint(
     folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return what `load_newest_checkpoint` does, of this machine's disk and of a store; raises as `fetch_newer`."""
-    remove_partial(folder)
+    for path in folder.glob("partial-*"):  # of workers that died while they wrote a checkpoint
+        path.unlink(missing_ok=True)
     saved = load_newest_checkpoint(folder, on_damaged)
     step = saved[1]["step"] if saved else -1
     for path in store.fetch_newer(folder, step) if store else ():
@@ -255,6 +237,12 @@ def newest_checkpoint(
         if path.exists():  # intact
             return fetched
     return saved
+
+
+def _names(store: ObjectStore, folder: Path) -> list[str]:
+    """List a run's checkpoints, newest first."""
+    names = (Path(name).name for name in store.names(f"checkpoints/{folder.name}"))
+    return sorted((name for name in names if name.startswith("step-")), reverse=True)
 
 
 def _object(folder: Path, name: str) -> str:
