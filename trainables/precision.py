@@ -30,4 +30,4 @@ def wide_dtype(x: Tensor) -> torch.dtype:
 
 def widened(logits: Tensor) -> Tensor:
     """Return bf16 logits as fp32, others as they are: losses are not to be rounded."""
-    return logits.float() if logits.dtype == torch.bfloat16 else logits
+    return logits.to(wide_dtype(logits))

@@ -65,6 +65,8 @@ class Training:
             self.progress.elapsed_s = time.monotonic() - began
         self.trained = dict(self.model.trained_parameters())
         self.optimizers = optimizers_of(run.protocol, run.learning_rate, self.model)
+        groups = [(optimizer, group) for optimizer in self.optimizers for group in optimizer.param_groups]
+        self._optimizer_of = {parameter: optimizer for optimizer, group in groups for parameter in group["params"]}
         self.noise = torch.Generator(device)
         self.pace = Pace(steps_per_evaluation=steps_per_evaluation(run, data))
         self.best: dict[str, Tensor] = {}
@@ -159,14 +161,7 @@ class Training:
 
     def _optimizer_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """Return what the optimizer of a parameter keeps of it, which may be changed; empty before the first step."""
-        (optimizer,) = (
-            each
-            for each in self.optimizers
-            for group in each.param_groups
-            if any(parameter is p for p in group["params"])
-        )
-        state: dict[str, Tensor] = optimizer.state[parameter]
-        return state
+        return self._optimizer_of[parameter].state[parameter]
 
     @torch.no_grad()
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
@@ -198,8 +193,7 @@ class PlainEngine:
     @property
     def pace(self) -> Pace:
         """How long a gradient step and an evaluation take here, lately."""
-        pace: Pace = self.slots[0].pace
-        return pace
+        return self.slots[0].pace
 
     def add(self, runs: Sequence[Any]) -> list[Any]:
         """Start one run at step 0."""
@@ -221,8 +215,7 @@ class PlainEngine:
 
     def state(self, slot: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what is needed to resume the run."""
-        state: tuple[dict[str, Tensor], dict[str, Any]] = slot.state()
-        return state
+        return slot.state()
 
     def load_state(self, slot: Any, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Resume the run from what `state` returned."""

@@ -96,11 +96,6 @@ def moments_of(protocol: Protocol) -> tuple[str, ...]:
     raise ValueError(f"the stacked engine has no {protocol.optimizer}")
 
 
-def counts_steps(protocol: Protocol) -> bool:
-    """Return whether an optimizer's state has the number of steps, `step`."""
-    return protocol.optimizer in ("adam", "adamw")
-
-
 def step_row(
     protocol: Protocol,
     row: Tensor,

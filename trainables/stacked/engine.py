@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,7 +25,7 @@ from lr_sweep.trainables.engine import Pace, steps_per_evaluation
 from lr_sweep.trainables.models.parametrization import query_factor
 from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
 from lr_sweep.trainables.plain.evaluation import evaluated_splits, named_scores, wants_test
-from lr_sweep.trainables.plain.optimizers import counts_steps, moments_of
+from lr_sweep.trainables.plain.optimizers import moments_of
 from lr_sweep.trainables.plain.schedules import learning_rate_at
 from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
@@ -68,6 +69,8 @@ class StackedTraining:
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
             keep_freed_memory()
+        # Gradients are rows of a buffer, as parameters are: torch would say in each process that it prefers others.
+        warnings.filterwarnings("ignore", "grad and param do not obey the gradient layout contract")
         self.compiled = compiled
         self._losses = compiled_losses(device) if compiled else losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
@@ -179,7 +182,7 @@ class StackedTraining:
         masks: Iterable[Mask] = self._model.masks(batch, self._batches.generators("dropout", number))
         if self.compiled:
             masks = list(masks)  # a compiler follows no generator of random numbers
-            self._rows.gradients.zero_()  # autograd adds to them
+        self._rows.gradients.zero_()  # autograd adds to them
         with products_in(protocol.precision, self.device):
             losses = self._losses(self._model, batch, labels, masks)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others
@@ -238,7 +241,7 @@ class StackedTraining:
         steps, kind = self._row(slot, "steps"), slot.run.protocol.optimizer
         moments = moments_of(slot.run.protocol) if steps > 0 else ()
         found |= {f"{kind}.{name}.": start.whole(self._row(slot, name), fill_unused=False) for name in moments}
-        if moments and counts_steps(slot.run.protocol):
+        if moments and kind in ("adam", "adamw"):  # torch's state of these counts the steps
             found[f"{kind}.step."] = dict.fromkeys(start.layout.spans, steps)
         tensors = {prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()}
         # Copies: safetensors refuses tensors that share memory, and the rows change.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from lr_sweep.trainables.models.classifier import logits_of, read_positions
 from lr_sweep.trainables.models.parametrization import width_ratio
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
-from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
+from lr_sweep.trainables.stacked.layers import Shared, affine, embed, gelu, linear, shared_linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +70,13 @@ class StackedDropout:
         assert isinstance(noise, AttentionNoise)
         return noise
 
+    def keep_of_runs(self) -> Tensor:
+        """Return the next masks, (R, ...)."""
+        return self.batch.spread(self.keep())
+
     def __call__(self, x: Tensor) -> Tensor:
         """Drop entries of (R, B, T, D)."""
-        return (x * self.batch.spread(self.keep())).to(x.dtype)
+        return (x * self.keep_of_runs()).to(x.dtype)
 
 
 class StackedModel:
@@ -114,25 +117,28 @@ class StackedModel:
 
         Once for all runs that share them, each when it is asked for: 0, or what scales the rest up.
         """
-        examples, tokens, heads, width = *batch.tokens.shape[1:3], self.size.heads, self.size.width
-        states, square = (examples, tokens, width), (examples, heads, tokens, tokens)
-        keys, probability = tuple(generator.initial_seed() for generator in generators), self.protocol.dropout
-
-        def attention(layer: int) -> _Drawn:
-            if self.protocol.attention not in OWN_MASKS:
-                return probability, square
-            noise = AttentionNoise(keys=keys, readers=batch.readers, layer=layer, probability=probability)
-            return probability, noise
-
-        embedded: list[_Drawn] = [(self.protocol.input_dropout, states)] if self.real_valued else []
-        blocks = [(attention(layer), (probability, states), (probability, states)) for layer in range(self.size.layers)]
-        drawn = [*embedded, (probability, states), *chain.from_iterable(blocks)]
+        examples, tokens, width = *batch.tokens.shape[1:3], self.size.width
+        keys, protocol = tuple(generator.initial_seed() for generator in generators), self.protocol
         like = self.parameters["output_layer.bias"].detach()
-        return (
-            of if isinstance(of, AttentionNoise) else _draw(1.0 - p, like.new_empty(len(generators), *of), generators)
-            for p, of in drawn
-            if p > 0.0
-        )
+
+        def drawn(probability: float, *shape: int) -> Tensor:
+            masks = like.new_empty(len(generators), examples, *shape)
+            for mask, generator in zip(masks, generators, strict=True):
+                mask.bernoulli_(1.0 - probability, generator=generator)
+            return masks.div_(1.0 - probability)
+
+        if self.real_valued and protocol.input_dropout > 0.0:
+            yield drawn(protocol.input_dropout, tokens, width)
+        if (probability := protocol.dropout) == 0.0:
+            return
+        yield drawn(probability, tokens, width)
+        for layer in range(self.size.layers):
+            if protocol.attention in OWN_MASKS:
+                yield AttentionNoise(keys=keys, readers=batch.readers, layer=layer, probability=probability)
+            else:
+                yield drawn(probability, self.size.heads, tokens, tokens)
+            yield drawn(probability, tokens, width)
+            yield drawn(probability, tokens, width)
 
     def logits(self, batch: StackedBatch, masks: Iterable[Mask] | None = None) -> Tensor:
         """Return (R, B, C), or (R, B, Q, C); without masks in evaluation mode."""
@@ -142,13 +148,12 @@ class StackedModel:
             x = dropout(x)
         if self.protocol.dropout == 0.0:
             dropout = None
-        x = add_positions(x, self.parameters["body.wpe.weight"])
+        x = x + self.parameters["body.wpe.weight"].unsqueeze(1)
         x = dropout(x) if dropout else x
         for block in range(self.size.layers - 1):
             x = self._block(f"body.h.{block}", x, dropout)
         read = self._last_block(f"body.h.{self.size.layers - 1}", x, batch, dropout)  # (R, B M, D)
-        normed = self._normed("body.ln_f", read)
-        normed = normed if self.width_ratio == 1.0 else normed / self.width_ratio
+        normed = self._normed("body.ln_f", read) / self.width_ratio
         out = linear(normed, self.parameters["output_layer.weight.T"], self.parameters["output_layer.bias"])
         return logits_of(out, self.task)
 
@@ -175,8 +180,8 @@ class StackedModel:
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
         """Map (R, B, T, D) to (R, B, T, D)."""
         rows = self._attended(name, self._normed(f"{name}.ln_1", x), x.shape[1:3], dropout)  # (R, N, D)
-        x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout)
-        return _added(x, self._fed(name, x), dropout)
+        x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout.keep_of_runs() if dropout else None)
+        return _added(x, self._fed(name, x), dropout.keep_of_runs() if dropout else None)
 
     def _attended(self, name: str, normed: Tensor, sizes: Sequence[int], dropout: StackedDropout | None) -> Tensor:
         """Mix values at all positions: (R, N, D) of (R, N, D); `sizes`: B and T."""
@@ -216,8 +221,8 @@ class StackedModel:
             kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
             mixed = self._read_attention(self._queries(q), kv, x.shape[2], read, dropout)  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
-        h = _read_added(read.states(x), attended, read, dropout)  # (R, B M, D)
-        return _read_added(h, self._fed(name, h), read, dropout)
+        h = _added(read.states(x), attended, read.keep_of_runs(dropout) if dropout else None)  # (R, B M, D)
+        return _added(h, self._fed(name, h), read.keep_of_runs(dropout) if dropout else None)
 
     def _read_attention(
         self, q: Tensor, kv: Tensor, tokens: int, read: _Readout, dropout: StackedDropout | None
@@ -236,16 +241,6 @@ class StackedModel:
         hidden = ~read.seen(joined, tokens, q.device)
         mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B M, D)
-
-
-_Drawn = tuple[float, tuple[int, ...] | AttentionNoise]
-"""A probability of dropout, and a shape of masks or what they follow from."""
-
-
-def _draw(kept: float, masks: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
-    for mask, generator in zip(masks, generators, strict=True):
-        mask.bernoulli_(kept, generator=generator)
-    return masks.div_(kept)
 
 
 def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -273,6 +268,10 @@ class _Readout:
     def masks(self, keep: Tensor) -> Tensor:
         """Return (K, B, ..., M, D) out of masks (K, B, ..., T, D)."""
         return self._rows(keep, self.positions)
+
+    def keep_of_runs(self, dropout: StackedDropout) -> Tensor:
+        """Return the next masks (R, B, M, D), drawn for all positions."""
+        return self.batch.spread(self.masks(dropout.keep()))
 
     def noise_masks(self, noise: AttentionNoise, like: Tensor, tokens: int) -> Tensor:
         """Return masks (K, B, H, M, T) of blocked attention; `like`: (., H, ., .)."""
@@ -303,16 +302,6 @@ class _Readout:
         return same & until.repeat(1, 1, 1, joined)
 
 
-def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:
-    """Add rows (R, N, D), dropped, to x (R, B, T, D)."""
-    if dropout is None:
-        return x + rows.view(x.shape)
-    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep()))
-
-
-def _read_added(x: Tensor, rows: Tensor, read: _Readout, dropout: StackedDropout | None) -> Tensor:
-    """Add rows (R, B M, D) to x (R, B M, D), dropped by masks drawn for all positions."""
-    if dropout is None:
-        return x + rows
-    keep = read.masks(dropout.keep())  # (K, B, M, D)
-    return torch.addcmul(x, rows, read.batch.spread(keep).reshape(x.shape))
+def _added(x: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:
+    """Add rows, dropped by masks of the shape of x, to x; all have as many numbers."""
+    return x + rows.view(x.shape) if keep is None else torch.addcmul(x, rows.view(x.shape), keep.reshape(x.shape))
