@@ -68,16 +68,10 @@ class AttentionNoise:
 
 def attend_long(kind: Attention | None, q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
     """Mix values v by dropout(softmax(q k^T / sqrt(W))), each position those so far; all are (R B, H, T, W)."""
-    return attend_in_blocks(q, k, v, noise) if kind == "blocked" else attend_fused(q, k, v, noise)
+    return _Blocked.apply(q, k, v, noise) if kind == "blocked" else _attend_fused(q, k, v, noise)
 
 
-def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
-    """Do `attend_long` in blocks of queries."""
-    mixed: Tensor = _Blocked.apply(q, k, v, noise)
-    return mixed
-
-
-def attend_fused(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+def _attend_fused(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
     """Do `attend_long` by torch's kernels, one run after the other: at such lengths one run fills a GPU."""
     key_of = {run: key for key, readers in zip(noise.keys, noise.readers, strict=True) for run in readers}
     of_runs = [x.unflatten(0, (len(key_of), -1)).unbind() for x in (q, k, v)]

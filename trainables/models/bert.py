@@ -31,7 +31,7 @@ class Size(LibrarySize):
     """Rows of the position table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 
 
-class Embeddings(nn.Module):
+class _Embeddings(nn.Module):
     """What BERT makes of word embeddings: positions and the first token type are added, then comes a layer norm.
 
     All tokens are of the first type, so one row is kept. It is a part of `positions`, as a vector of its own: position
@@ -46,7 +46,6 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, T, D) to (B, T, D)."""
         x = x + self.token_type_embeddings.weight + self.position_embeddings.weight[: x.shape[1]]  # (B, T, D)
         return self.dropout(self.LayerNorm(x))
 
@@ -60,7 +59,7 @@ class BERT(LibraryBody):
         super().__init__()
         self.size = size
         config = self.config()
-        self.embeddings = Embeddings(config, max(size.positions, num_tokens))
+        self.embeddings = _Embeddings(config, max(size.positions, num_tokens))
         self.encoder: nn.Module = self.new_encoder(config)
 
     def config(self) -> Any:
@@ -102,15 +101,18 @@ class BERT(LibraryBody):
 build = BERT
 
 
+SIZES = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feedforward",
+}
+
+
 def common_config(size: Any) -> dict[str, Any]:
     """Return what the configurations of BERT and of its descendants have in common."""
-    return {
-        "hidden_size": size.width,
-        "num_hidden_layers": size.layers,
-        "num_attention_heads": size.heads,
-        "intermediate_size": size.feedforward,
-        "attn_implementation": "eager",  # fused attention adds up its gradients in no fixed order on a GPU
-    }
+    sizes = {name: getattr(size, attribute) for name, attribute in SIZES.items()}
+    return sizes | {"attn_implementation": "eager"}  # fused attention adds up gradients in no fixed order on a GPU
 
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -131,12 +133,6 @@ def encoder_tensors(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Ten
     return body
 
 
-SIZES = {
-    "hidden_size": "width",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "intermediate_size": "feedforward",
-}
 COMPUTED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu", "gelu_python"),
     "position_embedding_type": ("absolute", None),

@@ -52,7 +52,7 @@ class Classifier(nn.Module):
         `lengths` (B,) int64: real tokens of each example; None: all. `noise` draws masks; None is evaluation mode.
         """
         read = self.features(tokens, lengths, noise)
-        return logits_of(self.output_layer(read if self.width_ratio == 1.0 else read / self.width_ratio), self.task)
+        return logits_of(self.output_layer(read / self.width_ratio), self.task)
 
     def features(self, tokens: Tensor, lengths: Tensor | None = None, noise: torch.Generator | None = None) -> Tensor:
         """Return the states that the output layer reads, (B M, D); arguments as of `forward`."""

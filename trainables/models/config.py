@@ -33,21 +33,21 @@ class ConfigFields:
     def mistakes(self, config: Mapping[str, Any], size: Any) -> Iterator[str]:
         """Yield what a configuration says that a body of this size does not compute; size None: of any size."""
         if config.get("model_type") != self.model_type:
-            yield f"model_type: {got(config, 'model_type')}, want {self.model_type!r}: only that family is computed"
+            yield f"model_type: {_got(config, 'model_type')}, want {self.model_type!r}: only that family is computed"
             return
         config = dict(config)
         for alias, name in self.aliases.items():
             if alias in config and config.setdefault(name, config[alias]) != config[alias]:
-                yield f"{name}: {got(config, name)}, and {shown(config[alias])} as {alias}, want one"
+                yield f"{name}: {_got(config, name)}, and {shown(config[alias])} as {alias}, want one"
         for name, values in {**self.computed, **OWN_CODE}.items():
             if name in config and config[name] not in values:
                 first, *others = map(shown, values)
                 same = f" (or {', '.join(others)}, which are the same)" if others else ""
-                yield f"{name}: {got(config, name)}, want {first}{same}"
+                yield f"{name}: {_got(config, name)}, want {first}{same}"
         for name, attribute in self.sizes.items() if size is not None else ():
             value = getattr(size, attribute)
             if config.get(name, self.defaults.get(name)) != value:
-                yield f"{name}: {got(config, name)}, want {value}: the study's model has {attribute}: {value}"
+                yield f"{name}: {_got(config, name)}, want {value}: the study's model has {attribute}: {value}"
 
 
 GPT2 = ConfigFields(
@@ -76,11 +76,10 @@ def gpt2_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
     """Yield what a configuration says that a GPT-2 of this size does not compute; size None: of any size."""
     yield from GPT2.mistakes(config, size)
     if config.get("model_type") == GPT2.model_type and size and config.get(FEEDFORWARD) not in (None, 4 * size.width):
-        yield f"{FEEDFORWARD}: {got(config, FEEDFORWARD)}, want null or {4 * size.width} (4 x n_embd)"
+        yield f"{FEEDFORWARD}: {_got(config, FEEDFORWARD)}, want null or {4 * size.width} (4 x n_embd)"
 
 
-def got(config: Mapping[str, Any], name: str) -> str:
-    """Return what a configuration has as a field."""
+def _got(config: Mapping[str, Any], name: str) -> str:
     return f"got {shown(config[name])}" if name in config else "it is missing"
 
 

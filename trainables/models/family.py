@@ -90,21 +90,17 @@ class LibraryBody(Body):
     def hidden_states(self, embeddings: Tensor) -> Tensor:
         """Map (B, T, D) to (B, T, D), in the mode that the modules are in."""
 
-    def set_dropout(self, probability: float) -> None:
-        """Set the probability of every dropout: modules, and what attentions pass to functions."""
-        for module in self.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = probability
-            for name in ("dropout", "attention_dropout"):
-                if isinstance(getattr(module, name, None), float | int):
-                    setattr(module, name, probability)
-
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
         self.train(dropout is not None)
         if dropout is None:
             return self.hidden_states(embeddings)
-        self.set_dropout(dropout.probability)
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout.probability
+            for name in ("dropout", "attention_dropout"):  # what attentions pass to functions
+                if isinstance(getattr(module, name, None), float | int):
+                    setattr(module, name, dropout.probability)
         with global_generator_keyed(dropout.generator.initial_seed(), "library modules", embeddings.device):
             return self.hidden_states(embeddings)
 

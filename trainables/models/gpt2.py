@@ -39,8 +39,8 @@ class Conv1D(nn.Module):
         return flat.view(*x.shape[:-1], -1)
 
 
-class Attention(nn.Module):
-    """Causal self-attention."""
+class _Attention(nn.Module):
+    """Causal self-attention of (B, T, D)."""
 
     def __init__(self, size: ModelSize, layer: int) -> None:
         super().__init__()
@@ -49,7 +49,6 @@ class Attention(nn.Module):
         self.c_proj = Conv1D(size.width, size.width)
 
     def forward(self, x: Tensor, dropout: Dropout | None) -> Tensor:
-        """Map (B, T, D) to (B, T, D)."""
         batch, tokens, width = x.shape
         q, k, v = self._heads(x)  # each (B, H, T, K)
         if dropout is None or dropout.probability == 0.0:
@@ -82,8 +81,8 @@ def _causal_weights(q: Tensor, k: Tensor) -> Tensor:
     return scores.masked_fill(future, -torch.inf).softmax(-1)
 
 
-class Feedforward(nn.Module):
-    """Two linear layers with GPT-2's tanh approximation of GELU between them."""
+class _Feedforward(nn.Module):
+    """Two linear layers with GPT-2's tanh approximation of GELU between them, of (B, T, D)."""
 
     def __init__(self, size: ModelSize) -> None:
         super().__init__()
@@ -91,7 +90,6 @@ class Feedforward(nn.Module):
         self.c_proj = Conv1D(4 * size.width, size.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, T, D) to (B, T, D)."""
         return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))  # (B, T, 4 D) inside
 
 
@@ -101,9 +99,9 @@ class Block(nn.Module):
     def __init__(self, size: ModelSize, layer: int) -> None:
         super().__init__()
         self.ln_1 = nn.LayerNorm(size.width)
-        self.attn = Attention(size, layer)
+        self.attn = _Attention(size, layer)
         self.ln_2 = nn.LayerNorm(size.width)
-        self.mlp = Feedforward(size)
+        self.mlp = _Feedforward(size)
 
     def forward(self, x: Tensor, dropout: Dropout | None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""

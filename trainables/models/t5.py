@@ -53,16 +53,9 @@ class T5Encoder(LibraryBody):
     def __init__(self, size: Size, num_tokens: int) -> None:
         super().__init__()
         self.size = size
-        config = T5Config(
-            d_model=size.width,
-            d_kv=size.head_width,
-            d_ff=size.feedforward,
-            num_layers=size.layers,
-            num_heads=size.heads,
-            relative_attention_num_buckets=size.buckets,
-            relative_attention_max_distance=size.max_distance,
-            attn_implementation="eager",  # fused attention adds up its gradients in no fixed order on a GPU
-        )
+        sizes = {name: getattr(size, attribute) for name, attribute in FIELDS.sizes.items()}
+        # Fused attention adds up its gradients in no fixed order on a GPU.
+        config = T5Config(**sizes, attn_implementation="eager")
         blocks = (
             T5Block(config, has_relative_attention_bias=index == 0, layer_idx=index) for index in range(size.layers)
         )

@@ -9,7 +9,7 @@ Shape legend: `B` batch, `T` tokens, `D` width.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -20,7 +20,7 @@ from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
 
 from lr_sweep.trainables.models.bert import SIZES, common_config
-from lr_sweep.trainables.models.config import ConfigFields, got
+from lr_sweep.trainables.models.config import ConfigFields
 from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
 from lr_sweep.trainables.run import Protocol
 
@@ -75,37 +75,28 @@ class ViT(LibraryBody):
 
 build = ViT
 
-_OF_LAYER = re.compile(r"(?:encoder\.layer|layers|blocks)\.(\d+)\.(.+)\.(weight|bias)")
+_OF_LAYER = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.(.+)\.(weight|bias)")
 _NAMES = {
-    # files of transformers
     "attention.attention.query": "attention.q_proj",
     "attention.attention.key": "attention.k_proj",
     "attention.attention.value": "attention.v_proj",
     "attention.output.dense": "attention.o_proj",
     "intermediate.dense": "mlp.fc1",
     "output.dense": "mlp.fc2",
-    # files of timm
-    "norm1": "layernorm_before",
-    "norm2": "layernorm_after",
-    "attn.proj": "attention.o_proj",
 }
-"""Modules of a layer in files -> in the library's layer; others have one name in both."""
+"""Modules of a layer in older files -> in the library's layer; others have one name in both."""
 
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of layers and final layer norm, from a file of transformers or of timm."""
+    """Return the tensors of layers and final layer norm."""
     body: dict[str, Tensor] = {}
     for file_name, tensor in tensors.items():
         name = file_name.removeprefix("vit.")
         if found := _OF_LAYER.fullmatch(name):
             layer, module, kind = found.groups()
-            if module == "attn.qkv":
-                for each, own in zip(("q_proj", "k_proj", "v_proj"), tensor.chunk(3), strict=True):
-                    body[f"layers.{layer}.attention.{each}.{kind}"] = own
-            else:
-                body[f"layers.{layer}.{_NAMES.get(module, module)}.{kind}"] = tensor
-        elif name in ("layernorm.weight", "layernorm.bias", "norm.weight", "norm.bias"):
-            body[f"layernorm.{name.split('.')[1]}"] = tensor
+            body[f"layers.{layer}.{_NAMES.get(module, module)}.{kind}"] = tensor
+        elif name in ("layernorm.weight", "layernorm.bias"):
+            body[name] = tensor
     return body
 
 
@@ -115,26 +106,4 @@ FIELDS = ConfigFields(
     computed={"hidden_act": ("gelu", "gelu_python"), "qkv_bias": (True,)},
     defaults={"layer_norm_eps": 1e-12},
 )
-_OF_TIMM = re.compile(r"vit_(tiny|small|base|large)_patch\d+_\d+(\..+)?")
-"""Architectures of timm that differ in size alone; `_clip_`, `_rope_` and others compute something else."""
-TIMM_HEAD_WIDTH, TIMM_EPS = 64, 1e-6
-
-
-def config_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
-    """Yield what a `config.json` of transformers or of timm says that a ViT of this size does not compute."""
-    if "model_type" in config or "architecture" not in config:
-        yield from FIELDS.mistakes(config, size)
-        return
-    if not (isinstance(name := config["architecture"], str) and _OF_TIMM.fullmatch(name)):
-        yield f"architecture: {got(config, 'architecture')}, want a plain ViT, such as vit_base_patch16_224"
-    if size is None:
-        return
-    if config.get("num_features") != size.width:
-        yield f"num_features: {got(config, 'num_features')}, want {size.width}: the width of the study's model"
-    if size.width != TIMM_HEAD_WIDTH * size.heads:
-        yield (
-            f"heads of timm's models are {TIMM_HEAD_WIDTH} wide: "
-            f"width: {size.width} does not go with heads: {size.heads}"
-        )
-    if size.layer_norm_eps != TIMM_EPS:
-        yield f"timm's models have layer_norm_eps: {TIMM_EPS}, the study's model has {size.layer_norm_eps}"
+config_mistakes = FIELDS.mistakes

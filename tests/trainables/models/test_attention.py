@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -22,12 +23,13 @@ from lr_sweep.tests.support.engine_runs import (
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.models import attention
-from lr_sweep.trainables.models.attention import AttentionNoise, attend_fused, attend_in_blocks
+from lr_sweep.trainables.models.attention import AttentionNoise, attend_long
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import Attention, ModelSize, Protocol, attention_for
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.worker.memory import stack_bytes
 
+attend_in_blocks, attend_fused = partial(attend_long, "blocked"), partial(attend_long, "fused")
 KEYS = (11, 12)
 PROBABILITY = 0.3
 GPU = pytest.param(

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 from transformers import BertConfig, LongformerConfig, T5Config, ViTConfig
 
 from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of
-from lr_sweep.trainables.models import load_family, vit
+from lr_sweep.trainables.models import load_family
 from lr_sweep.trainables.models.family import parameters_of
 from lr_sweep.trainables.models.initialise import build_classifier, load_weights, put_weights
 from lr_sweep.trainables.models.known import MODELS
@@ -139,43 +138,6 @@ def test_the_first_bert_has_other_names_for_norms_and_a_prefix(folders: dict[str
     got, wanted = (load_weights(each, "bert") for each in (folder, folders["bert"]))
     assert same_bits(got, wanted)
     assert not any("word" in name or "pooler" in name for name in got)
-
-
-def timm_s(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A ViT's tensors as timm names them: query, key and value in one."""
-    body = load_family("vit").body_tensors(tensors)
-    named = {"norm.weight": body["layernorm.weight"], "norm.bias": body["layernorm.bias"], "cls_token": torch.zeros(1)}
-    names = {"layernorm_before": "norm1", "layernorm_after": "norm2", "attention.o_proj": "attn.proj"}
-    for layer in range(2):
-        own = {
-            name.removeprefix(f"layers.{layer}."): t for name, t in body.items() if name.startswith(f"layers.{layer}.")
-        }
-        for kind in ("weight", "bias"):
-            qkv = [own.pop(f"attention.{each}_proj.{kind}") for each in "qkv"]
-            named[f"blocks.{layer}.attn.qkv.{kind}"] = torch.cat(qkv)
-        for name, tensor in own.items():
-            module, kind = name.rsplit(".", 1)
-            named[f"blocks.{layer}.{names.get(module, module)}.{kind}"] = tensor.clone()
-    return named
-
-
-def test_a_vit_of_timm_s_is_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
-    size = vit.Size(layers=2, heads=2, width=128, layer_norm_eps=1e-6)
-    tensors = load_file(saved(library_model(size), tmp_path / "own") / "model.safetensors")
-    save_file(timm_s(tensors), tmp_path / "model.safetensors")
-    config = {"architecture": "vit_base_patch16_224", "num_features": 128, "pretrained_cfg": {"tag": "augreg_in21k"}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    check_weights_fit(tmp_path, size)
-    assert same_bits(load_weights(tmp_path, "vit"), load_weights(tmp_path / "own", "vit"))
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architecture": "vit_base_patch16_clip_224"}))
-    with pytest.raises(WeightsError) as caught:
-        check_weights_fit(tmp_path, vit.Size(layers=2, heads=4, width=16))
-    assert str(caught.value).splitlines()[1:5] == [
-        '  config.json: architecture: got "vit_base_patch16_clip_224", want a plain ViT, such as vit_base_patch16_224',
-        "  config.json: num_features: got 128, want 16: the width of the study's model",
-        "  config.json: heads of timm's models are 64 wide: width: 16 does not go with heads: 4",
-        "  config.json: timm's models have layer_norm_eps: 1e-06, the study's model has 1e-12",
-    ]
 
 
 @pytest.mark.parametrize("family", LIBRARY)
