@@ -46,9 +46,9 @@ def always(value: T) -> Callable[..., T]:
 
 
 def options_content(options: Any) -> dict[str, Any]:
-    """Return a task's options by name, as run ids have them.
+    """Return the options of a task or a protocol by name, as run ids have them.
 
-    Those that its class names in `later`, which came after runs were recorded, are left out at their defaults, with
+    Those that their class names in `later`, which came after runs were recorded, are left out at their defaults, with
     which they change nothing: ids stay.
     """
     later = getattr(options, "later", ())

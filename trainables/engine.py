@@ -4,7 +4,7 @@
 one run in eager PyTorch and defines what is computed. `stacked.engine` computes the same for many runs as one program.
 `own.engine` calls a training function of the user's own.
 
-For another, write a class with these members and have `worker.session.new_engine` return it. What it must keep:
+For another, write a class with these members and have `worker.session.Session` make it. What it must keep:
 
 - A run's numbers depend on the run alone: randomness is keyed by seed, purpose and step (`trainables.randomness`).
 - `load_state(state())` of a run, in any process, resumes with the same numbers; on a CPU with the same bits.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from lr_sweep.common.errors import no_such
 
@@ -32,11 +31,6 @@ def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(trained, str):
         raise ValueError(f"trained: got the text {trained!r}, want a tuple of parts: ({trained!r},)")
-    return _sorted_parts(tuple(trained))
-
-
-@functools.cache
-def _sorted_parts(trained: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(sorted(trained))
     unknown = [name for name in names if name not in PARTS]
     twice = sorted({name for name in names if names.count(name) > 1} - set(unknown))
@@ -64,9 +58,6 @@ class Variant:
     """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention."""
 
     def __post_init__(self) -> None:
-        known = get_args(Initialisation)
-        if self.initialisation not in known:
-            raise ValueError(f"initialisation: got {self.initialisation!r}, want one of {', '.join(known)}")
         object.__setattr__(self, "trained", sorted_parts(self.trained))
 
     @property

@@ -14,6 +14,7 @@ from annotated_types import Interval
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.limits import Count, Dimension, Fraction, NotNegative, Positive, Steps
+from lr_sweep.datasets.task import options_content
 from lr_sweep.trainables.parts import PARTS, Initialisation, sorted_parts
 
 PROTOCOL_VERSION = 1
@@ -129,17 +130,12 @@ class Protocol:
 
     gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"lora_rank": 8, "lora_alpha": 8.0})
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
-
-
-_LATER_OPTIONS = {
-    name: getattr(Protocol(), name)
-    for name in (
+    later: ClassVar[tuple[str, ...]] = (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
         *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
         *("muon_rate_ratio", "parametrization", "base_width", "base_heads"),
     )
-}
-"""Options that came after runs were recorded, with the values that held before."""
+    """Options that came after runs were recorded; their defaults held before (`options_content`)."""
 
 
 class AnyRun(ABC):
@@ -225,12 +221,13 @@ class Run(AnyRun):
 
         A field that came later is left out where it says what was so before it came, so that ids stay.
         """
+        before = self.model.later
+        model = {name: value for name, value in vars(self.model).items() if (name, value) not in before.items()}
         content = dict(vars(self)) | {
             "task_options": dict(self.task_options),
-            "model": _without(dict(vars(self.model)), self.model.later)
-            | ({} if self.model.family == "gpt2" else {"family": self.model.family}),
+            "model": model | ({} if self.model.family == "gpt2" else {"family": self.model.family}),
             "trained": list(self.trained),
-            "protocol": _without(dict(vars(self.protocol)), _LATER_OPTIONS),
+            "protocol": options_content(self.protocol),
             "protocol_version": PROTOCOL_VERSION,
         }  # not by `asdict`, which takes six times as long: a plan hashes every run
         if self.schedule_steps is None:
@@ -299,14 +296,6 @@ def gpt2_size(run: Run) -> ModelSize:
     """Return the size of a run's GPT-2, which the run must have."""
     assert isinstance(run.model, ModelSize), f"a GPT-2, got a {run.model.family}"
     return run.model
-
-
-def _without(options: dict[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out later options that say what was so before they came."""
-    for name, before in later.items():
-        if options[name] == before:
-            del options[name]
-    return options
 
 
 def id_of(content: Mapping[str, Any]) -> str:

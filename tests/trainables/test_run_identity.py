@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -256,35 +253,3 @@ def test_studies_with_shipped_weights_have_the_same_ids_on_every_machine(tmp_pat
     for study in ("mnist-converged", "cifar10-converged", "listops-short"):
         checksums = {run.run.weights_checksum for run in _runs(load_study(study), tmp_path)}
         assert checksums == {None, "1eade0b59caab4807f84ff4cba3bd9deee9cc3c2bfe462570477bd89e6dd9b5b"}
-
-
-PRINT_IDS = """
-import sys
-from pathlib import Path
-import torch
-from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.trainables.test_run_identity import _runs
-
-studies = [load_study(name) for name in ("quickstart", "mnist-converged", "cifar10-converged")]
-ids = [run.run_id for study in studies for run in _runs(study, Path(sys.argv[1]))]
-print(torch.backends.cpu.get_cpu_capability(), *ids)
-"""
-
-
-@pytest.mark.slow
-def test_ids_are_the_same_with_another_cpu_s_kernels(tmp_path: Path) -> None:
-    """As on a CPU without AVX-512, by PyTorch's and MKL's own variables, and as on this one."""
-    kernels = [
-        {},
-        {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-        {"ATEN_CPU_CAPABILITY": "default"},
-    ]
-    command = [sys.executable, "-c", PRINT_IDS, str(tmp_path)]
-    printed = [
-        subprocess.run(command, env=os.environ | each, check=True, capture_output=True, text=True).stdout.split()
-        for each in kernels
-    ]
-    capabilities, ids = zip(*((each[0], each[1:]) for each in printed), strict=True)
-    assert capabilities[1:] == ("AVX2", "DEFAULT")
-    assert ids[0] == ids[1] == ids[2]
-    assert len(ids[0]) > 60

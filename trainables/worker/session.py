@@ -81,10 +81,26 @@ class Session:
         self.cohort, self.waiting = cohort, list(cohort.runs)
         self.store = CheckpointStore(cohort.store) if cohort.store else None
         self._output = Output()
-        self.engine, self.num_slots = new_engine(cohort, self.store, wall_clock, memory_bytes, self._output)
+        self.engine, self.num_slots = self._new_engine(wall_clock, memory_bytes)
         self._active: list[_Active] = []
         self._saved_at = time.monotonic()
         self._between_steps = True
+
+    def _new_engine(self, wall_clock: Callable[[], float], memory_bytes: float | None) -> tuple[Engine[Any], int]:
+        """Return the engine that the cohort asks for, with no run in it, and how many runs it trains at once."""
+        cohort = self.cohort
+        if cohort.engine == "own":
+            given = cohort.num_steps, cohort.device, wall_clock, self._output, cohort.rank_timeout_s
+            return PlainEngine(lambda run: OwnTraining(run, *given)), 1
+        runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
+        data = task_data(runs[0], cohort.data_dir, cohort.device)
+        weights = pretrained_tensors(runs[0], cohort.weights, self.store)
+        if cohort.engine == "plain":
+            return PlainEngine(lambda run: Training(run, data, weights, device, wall_clock)), 1
+        at_once = cohort.runs_at_once
+        if memory_bytes is not None:
+            at_once = min(at_once, largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"))
+        return StackedTraining(data, weights, device, wall_clock, compiled=cohort.compiled), at_once
 
     def reports(self, report_every_s: float) -> Iterator[list[Report]]:
         """Train as `events` does; add what a training function printed, before it failed, too."""
@@ -190,31 +206,6 @@ class Session:
                 self.store.push(active.checkpoints, num_kept)
         if len(active_runs) == len(self._active):
             self._saved_at = time.monotonic()
-
-
-def new_engine(
-    cohort: Cohort,
-    store: CheckpointStore | None,
-    wall_clock: Callable[[], float],
-    memory_bytes: float | None,
-    output: Output,
-) -> tuple[Engine[Any], int]:
-    """Return the engine that a cohort asks for, with no run in it, and how many runs it trains at once.
-
-    Arguments and errors are those of `Session`; `output` keeps what a training function prints.
-    """
-    if cohort.engine == "own":
-        given = cohort.num_steps, cohort.device, wall_clock, output, cohort.rank_timeout_s
-        return PlainEngine(lambda run: OwnTraining(run, *given)), 1
-    runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
-    data = task_data(runs[0], cohort.data_dir, cohort.device)
-    weights = pretrained_tensors(runs[0], cohort.weights, store)
-    if cohort.engine == "plain":
-        return PlainEngine(lambda run: Training(run, data, weights, device, wall_clock)), 1
-    at_once = cohort.runs_at_once
-    if memory_bytes is not None:
-        at_once = min(at_once, largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"))
-    return StackedTraining(data, weights, device, wall_clock, compiled=cohort.compiled), at_once
 
 
 def device_name(device: str) -> str:
