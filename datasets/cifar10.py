@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 IMAGE_SIZE = 32
 IMAGES_PER_BATCH = 10_000
 MEAN = (0.4914, 0.4822, 0.4465)
-"""Subtracted from R, G, B in [0, 1] (Lu et al.'s public code)."""
+"""Means of R, G, B in [0, 1], which are subtracted (Lu et al.'s public code)."""
 STD = (0.2023, 0.1994, 0.2010)
-"""Then divided by (Lu et al.'s public code)."""
+"""Standard deviations of R, G, B, by which the rest is divided (Lu et al.'s public code)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from lr_sweep.common.program import command
 from lr_sweep.datasets.task import DataError
 
 CONNECTION_TIMEOUT_S = 10.0
-"""A server that stays silent for so long counts as unreachable; without a limit a firewall costs minutes a mirror."""
+"""Seconds after which a silent server counts as unreachable; without a limit a firewall costs minutes a mirror."""
 
 
 @dataclass(frozen=True, kw_only=True)

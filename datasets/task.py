@@ -26,7 +26,7 @@ T = TypeVar("T")
 ENDLESS = 10**9
 """`Task.num_train` of tasks whose training examples are drawn (`TaskData.draw`)."""
 LARGEST_SEED = 2**32 - 1
-"""That numpy's `RandomState` takes."""
+"""Largest seed of numpy's `RandomState`."""
 
 
 class DataError(UserError):
@@ -148,7 +148,7 @@ class TaskData:
 
     shape: TaskShape
     train: Split
-    """In an endless task, examples on which train accuracy is measured."""
+    """Training examples; of an endless task, those on which train accuracy is measured."""
     validation: Split
     test: Split
     scale: Tensor | None = None

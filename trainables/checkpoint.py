@@ -34,13 +34,13 @@ History = list[Version]
 """Which code trained a run, in the order of its steps."""
 
 NUM_KEPT = 2
-"""While a run trains: the newest, and the one before it in case the newest turns out damaged."""
+"""Checkpoints kept while a run trains: the newest, and the one before it in case the newest is damaged."""
 PATIENCE_S = 600.0
-"""How long the start and the end of a run wait for a store that does not answer; between them, nothing does."""
+"""Seconds for which the start and the end of a run wait for a store that does not answer; training never waits."""
 LEAVING_PATIENCE_S = 60.0
-"""The same for a run that is stopped."""
+"""Seconds for which a run that is stopped waits for a store that does not answer."""
 RETRY_S = 5.0
-"""Between two attempts."""
+"""Seconds between two attempts to upload a checkpoint."""
 
 log = logging.getLogger(__name__)
 

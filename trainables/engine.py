@@ -84,11 +84,11 @@ class Slot(Protocol):
 
     @property
     def run(self) -> AnyRun:
-        """What is trained."""
+        """The run that is trained."""
 
     @property
     def progress(self) -> Progress:
-        """How far."""
+        """How far the run has been trained."""
 
 
 S = TypeVar("S", bound=Slot)

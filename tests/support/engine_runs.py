@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,3 +136,10 @@ def double_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in ("lr_sweep.trainables.plain.engine", "lr_sweep.trainables.stacked.weights"):
         monkeypatch.setattr(f"{module}.build_classifier", lambda *arguments: build_classifier(*arguments).double())
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+    path.write_bytes({"torn": content[:middle], "empty": b"", "flipped": flipped}[how])

@@ -76,11 +76,12 @@ class StackedTraining:
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
         self.pace = Pace()
         self.slots: list[StackedSlot] = []
-        """In the order of their rows."""
+        """Slots in the order of their rows."""
         self._batches = Batches(data, device)
         self._starts: dict[int, Start] = {}
         """By seed, of those in the stack."""
-        self._rows: Rows | None = None
+        self._rows: Rows
+        """Rows of the slots, where there are any."""
         self._model: StackedModel | None = None
         self._stopped = torch.zeros(0, device=device)
         """(R,), 1 where a run is over; float, because torch's kernels take it so."""
@@ -92,11 +93,11 @@ class StackedTraining:
         self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
         rows = Rows([slot.start for slot in added], runs[0].protocol)
-        if self._rows is None:
-            self._rows = rows
-        else:
+        if self.slots:
             self._model = None  # it holds on to the buffers
             self._rows.join(rows)
+        else:
+            self._rows = rows
         self.slots += added
         # Runs that share a frozen body stand side by side.
         self._keep(sorted(range(len(self.slots)), key=lambda row: self.slots[row].start.body_key))
@@ -118,11 +119,10 @@ class StackedTraining:
     def _keep(self, order: Sequence[int]) -> None:
         self.slots = [self.slots[row] for row in order]
         self._starts = {slot.run.seed: slot.start for slot in self.slots}
-        if not self.slots:
-            self._rows = None
-            return
-        assert self._rows is not None
         self._model = None
+        if not self.slots:
+            del self._rows
+            return
         self._rows.keep(order)
         self._model = self._model_of(self.slots, dict(self._rows.parameters))
         self._stopped = torch.tensor([float(slot.progress.diverged) for slot in self.slots], device=self.device)
@@ -175,14 +175,14 @@ class StackedTraining:
 
     def _step(self, number: int) -> Tensor:
         """Take the chunk's step `number` (from 1) of every run; return the losses before it, (R,)."""
-        assert self._rows is not None
         assert self._model is not None
         protocol = self.slots[0].run.protocol
         batch, labels = self._batches.batch(number)
         masks: Iterable[Mask] = self._model.masks(batch, self._batches.generators("dropout", number))
         if self.compiled:
             masks = list(masks)  # a compiler follows no generator of random numbers
-        self._rows.gradients.zero_()  # autograd adds to them
+        for gradient in [self._rows.gradients] if self.compiled else self._rows.added:
+            gradient.zero_()
         with products_in(protocol.precision, self.device):
             losses = self._losses(self._model, batch, labels, masks)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others
@@ -209,7 +209,6 @@ class StackedTraining:
 
     def _evaluate(self, slots: Sequence[StackedSlot], split: Split) -> list[tuple[float, float]]:
         """Return loss and accuracy of some runs on a split."""
-        assert self._rows is not None
         assert self._model is not None
         if not slots:
             return []
@@ -229,7 +228,6 @@ class StackedTraining:
         return evaluation
 
     def _row(self, slot: StackedSlot, buffer: str) -> Tensor:
-        assert self._rows is not None
         return self._rows.buffers()[buffer][self.slots.index(slot)]
 
     def state(self, slot: StackedSlot) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -4,8 +4,8 @@ On a CPU, a run's slice of every result has the same bits for any R and any othe
 slices of a batched product alike. It does not where runs are folded into more rows, whose number picks the kernel.
 `tests/trainables/stacked/test_stacked_bits.py` holds that.
 
-Every trained tensor is used once a step, and `parameter.grad` is a slice of one buffer, 0 before the step. Products
-write their gradients there, and hand autograd nothing; autograd adds the others. A compiler gets plain operations.
+Every trained tensor is used once a step, and `parameter.grad` is a slice of one buffer. Products write their gradients
+there, and hand autograd nothing; autograd adds those of norms and positions to 0. A compiler gets plain operations.
 
 Shape legend: `R` runs, `G` 1 or R, `N` rows of a run (batch x tokens), `I` numbers in, `O` numbers out,
 `D` width, `V` symbols.

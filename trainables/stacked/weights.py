@@ -26,7 +26,7 @@ from lr_sweep.trainables.run import Protocol, Run
 from lr_sweep.trainables.stacked.layers import Shared
 
 ALIGNMENT = 16
-"""In numbers: each tensor of each run starts at a multiple of 64 bytes, so that products read it alike in every row."""
+"""Numbers to a multiple of which tensors are padded: each starts at 64 bytes, so that products read every row alike."""
 
 COPIED_NUMEL = 2**19
 """Frozen layers that differ between seeds are copied for each run up to this size: one product instead of a few."""
@@ -146,6 +146,8 @@ class Rows:
         }
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].detach()  # no view, as the parameter: torch 2.11 compiles no other
+        self.added = [gradient for name, gradient in gradients.items() if "ln_" in name or name == POSITIONS]
+        """Gradients that autograd adds to in eager steps; products overwrite the others (`stacked.layers`)."""
         moments = list(self.moments.values())
         self._by_run = [
             [
@@ -175,7 +177,7 @@ class Rows:
 
     def _change(self, change: Callable[[str, Tensor], Tensor]) -> None:
         """Replace the buffers one after the other, so that no more than one is there twice."""
-        del self.parameters, self._by_run, self.gradients
+        del self.parameters, self._by_run, self.gradients, self.added
         self.values, self.steps = change("values", self.values), change("steps", self.steps)
         for name in self.moments:
             self.moments[name] = change(name, self.moments[name])

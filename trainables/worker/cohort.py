@@ -20,7 +20,7 @@ class Cohort:
     name: str
     """The trial's name in Ray's logs."""
     runs: tuple[AnyRun, ...]
-    """In the order in which they start."""
+    """Runs in the order in which they start."""
     num_steps: int
     """The step budget of each run."""
     runs_at_once: int
@@ -35,7 +35,7 @@ class Cohort:
     device_share: float = 1.0
     """GPUs that the trial holds, else CPUs."""
     rank_timeout_s: float = RANK_TIMEOUT_S
-    """How long the processes of a run of one's own function may take from one answer to the next."""
+    """Seconds that the processes of a run of one's own function may take from one answer to the next."""
     checkpoints: Path
     """Folder of a folder for each run, by run id; on a disk that outlives the worker unless there is a `store`."""
     store: str | None = None

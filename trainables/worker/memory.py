@@ -19,13 +19,13 @@ from lr_sweep.trainables.parts import PARTS
 from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
 
 BYTES = 4
-"""A number, float32."""
+"""Bytes of a number, float32."""
 USABLE = 0.85
 """Part of a trial's share that is planned with; libraries' workspaces and the allocator's holes take the rest."""
 PROCESS_BYTES = 1.0e9
 """Memory of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
 MOST_KEPT_BYTES = 2**30
-"""What a process may keep of the runs that it has trained, beside what is left of its first one."""
+"""Bytes that a process may keep of the runs that it has trained, beside what is left of its first one."""
 
 
 def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:

@@ -24,7 +24,7 @@ from lr_sweep.trainables.worker.ray_internals import leaving_nodes
 from lr_sweep.trainables.worker.session import Session
 
 MACHINE_CHECK_EVERY_S = 5.0
-"""A spot machine's notice comes two minutes before its end."""
+"""Seconds between two looks for a notice that this machine leaves; a spot machine's comes two minutes before."""
 
 STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.engine_runs import same_bits
+from lr_sweep.tests.support.engine_runs import damage, same_bits
 from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started, evaluations
@@ -22,6 +22,7 @@ from lr_sweep.trainables.worker.session import Session
 
 NUM_STEPS = 30
 RATES = (1e-3, 1e-2, 3e-2)
+HARMS = st.sampled_from(["nothing", "torn", "empty", "flipped", "partial"])
 
 End = tuple[Any, dict[str, torch.Tensor]]
 
@@ -61,22 +62,32 @@ def assert_ended_as(alone: dict[str, End], events: list[Event], folder: Path, ru
         assert same_bits(tensors, alone[run.run_id][1])
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lives=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6), st.permutations(range(6))), max_size=3))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lives=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6), st.permutations(range(6)), HARMS), max_size=3))
 def test_deaths_and_other_runs_change_nothing(
     runs: list[WantedRun],
     alone: dict[str, End],
     tmp_path_factory: pytest.TempPathFactory,
-    lives: list[tuple[int, int, list[int]]],
+    lives: list[tuple[int, int, list[int], str]],
 ) -> None:
-    """Each life trains the runs in another order and so many at a time, and ends without a last save."""
+    """Each life trains the runs in another order and so many at a time, and ends without a last save.
+
+    Then the newest checkpoint of its first run is damaged.
+    """
     folder = tmp_path_factory.mktemp("lives")
     events: list[Event] = []
-    for num_reports, num_slots, order in lives:
+    for num_reports, num_slots, order, harm in lives:
         ordered = [runs[index] for index in order]
         events += flat(itertools.islice(session(ordered, folder, num_slots).events(0.001), num_reports))
+        own = Results(folder).checkpoints(ordered[0].run_id)
+        if harm == "partial":
+            own.mkdir(parents=True, exist_ok=True)
+            (own / "partial-77").write_bytes(b"half of it")
+        elif harm != "nothing" and (saved := checkpoints(own)):
+            damage(saved[0], harm)
     events += flat(session(runs, folder).events(1000.0))
     assert_ended_as(alone, events, folder, runs)
+    assert not list(folder.rglob("partial-*"))
 
 
 @pytest.mark.parametrize("num_slots", [1, 2, 6])

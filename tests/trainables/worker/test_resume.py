@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.engine_runs import same_bits
+from lr_sweep.tests.support.engine_runs import damage, same_bits
 from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.worker.events import Event, Started, evaluations
@@ -46,44 +44,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> WantedRun:
 def undisturbed(run: WantedRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, torch.Tensor]]:
     folder = tmp_path_factory.mktemp("undisturbed")
     return end_of(trained(run, folder, 1000.0), folder, run)
-
-
-def damage(path: Path, how: str) -> None:
-    content = path.read_bytes()
-    middle = len(content) // 2
-    flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
-    path.write_bytes({"torn": content[:middle], "empty": b"", "flipped": flipped}[how])
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    lives=st.lists(
-        st.tuples(st.integers(1, 6), st.sampled_from(["nothing", "torn", "empty", "flipped", "partial"])), max_size=5
-    )
-)
-def test_any_number_of_deaths_and_damaged_checkpoints_change_nothing(
-    run: WantedRun,
-    undisturbed: tuple[Any, dict[str, torch.Tensor]],
-    tmp_path_factory: pytest.TempPathFactory,
-    lives: list[tuple[int, str]],
-) -> None:
-    """Each life ends after so many reports, without a last save; then its newest checkpoint is damaged."""
-    folder = tmp_path_factory.mktemp("lives")
-    own = Results(folder).checkpoints(run.run_id)
-    events: list[Event] = []
-    for num_reports, harm in lives:
-        events += itertools.islice(trained(run, folder, 0.001), num_reports)
-        newest = next(iter(checkpoints(own)), None)
-        if harm == "partial":
-            own.mkdir(parents=True, exist_ok=True)
-            (own / "partial-77").write_bytes(b"half of it")
-        elif harm != "nothing" and newest is not None:
-            damage(newest, harm)
-    events += trained(run, folder, 1000.0)
-    curve, tensors = end_of(events, folder, run)
-    assert curve == undisturbed[0]
-    assert same_bits(tensors, undisturbed[1])
-    assert not list(own.glob("partial-*"))
 
 
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(run: WantedRun, tmp_path: Path) -> None:
