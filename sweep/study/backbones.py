@@ -13,17 +13,9 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import duration, percent
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, ShippedWeights, StudyModel
+from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.pretraining.recipe import (
-    VALIDATION_SHARE,
-    TaskRecipe,
-    describe_corpus,
-    fewest_bytes,
-    pretrained_folder,
-    read_corpus,
-    text_files,
-)
+from lr_sweep.trainables.pretraining.recipe import VALIDATION_SHARE, Recipe, TaskRecipe, fewest_bytes, read_corpus
 from lr_sweep.trainables.pretraining.weights import (
     SHIPPED,
     WEIGHTS,
@@ -84,10 +76,10 @@ def find_backbones(study: Study, pretrained_root: Path, data_dir: Path | None = 
     `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one. Raises WeightsError for missing,
     damaged or other weights, all in one message, and UserError for a text that cannot be read.
     """
-    found, problems, needed = {}, [], study.with_weights()
-    for name in [name for name in study.bodies if name in needed]:
+    found, problems = {}, []
+    for name, model in study.with_weights().items():
         try:
-            found[name] = find_backbone(study.bodies[name], pretrained_root, data_dir)
+            found[name] = find_backbone(model, pretrained_root, data_dir)
         except WeightsError as error:
             problems.append(f"model {name}: {error}")
     if problems:
@@ -100,14 +92,15 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
     assert model.pretrained is not None
     if isinstance(model.pretrained, PretrainedHere):
         recipe, size = model.pretrained.pretrain, _gpt2_size(model)
-        if missing := _missing_text(recipe, data_dir):
+        texts = recipe.files(data_dir or default_data_dir())
+        if missing := next((path for path in texts if not os.path.lexists(path)), None):
             return Backbone(
                 source=WeightsSource(folder=f"a folder that is named after the text {missing}"),
                 checksum=f"{UNKNOWN_WEIGHTS}: pretrained on {missing}, which is missing",
                 description=recipe.description(size),
                 missing_text=missing,
             )
-        folder = _folder(root, size, recipe, _corpus_of(recipe, data_dir))
+        folder = recipe.folder(root, size, _corpus_of(recipe, data_dir))
         source, description = WeightsSource(folder=str(folder)), recipe.description(size)
         if here := (folder / WEIGHTS).is_file():
             check_made_here(folder)
@@ -123,8 +116,7 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
 
 def hub_sources(study: Study) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
-    needed = study.with_weights()
-    models = [(name, model) for name, model in study.bodies.items() if name in needed]
+    models = study.with_weights().items()
     return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
 
 
@@ -185,34 +177,22 @@ def pretrain_model(
     `status` reads the progress file, which is removed at the end; `say` is called with lines of text.
     """
     assert isinstance(model.pretrained, PretrainedHere)
+    from lr_sweep.trainables.pretraining.loop import pretrain  # imported late: `plan` does not wait for torch
+
     recipe, size = model.pretrained.pretrain, _gpt2_size(model)
     corpus = _corpus_of(recipe, data_dir)
-    folder = _folder(pretrained_root, size, recipe, corpus)
+    folder = recipe.folder(pretrained_root, size, corpus)
     say(f"pretraining {name}: {recipe.description(size)}")
     reporter = Reporter(name, recipe.num_steps, progress_file, say, per=recipe.predicts)
     try:
-        facts = _train(size, recipe, corpus, folder, device, reporter)
+        facts = pretrain(size, recipe, corpus, folder, device, reporter)
     finally:
         progress_file.unlink(missing_ok=True)
     say(f"pretrained {name} in {facts['duration_s']:.0f} s: {_gain(facts)}")
     return folder
 
 
-def _train(
-    size: ModelSize, recipe: Recipe, corpus: bytes, folder: Path, device: torch.device, reporter: Reporter
-) -> dict[str, Any]:
-    # Imported late: `plan` does not wait for torch.
-    if isinstance(recipe, TaskRecipe):
-        from lr_sweep.trainables.pretraining.on_task import pretrain_on_task
-
-        return pretrain_on_task(size, recipe, folder, device, reporter)
-    from lr_sweep.trainables.pretraining.train import pretrain
-
-    return pretrain(size, recipe, corpus, folder, device, reporter)
-
-
 def _gain(facts: Mapping[str, Any]) -> str:
-    """Return what a pretraining has improved, of the content of its `pretraining.json`."""
     if "accuracy" in facts:
         return f"{percent(facts['accuracy_before'])} -> {percent(facts['accuracy'])} of test answers right"
     before, after = facts["held_out_bits_per_byte_before"], facts["held_out_bits_per_byte"]
@@ -257,31 +237,19 @@ class Reporter:
             write_json(self.path, progress | {"updated_at": time.time()})
 
 
-def _folder(root: Path, size: ModelSize, recipe: Recipe, corpus: bytes) -> Path:
-    if isinstance(recipe, TaskRecipe):
-        return recipe.folder(root, size)
-    return pretrained_folder(root, size, recipe, corpus)
-
-
-def _missing_text(recipe: Recipe, data_dir: Path | None) -> Path | None:
-    """Return the first file of a recipe's text that does not exist; `data_dir` None: the default one."""
-    paths = [] if isinstance(recipe, TaskRecipe) else text_files(recipe, data_dir or default_data_dir())
-    return next((path for path in paths if not os.path.lexists(path)), None)
-
-
 def _corpus_of(recipe: Recipe, data_dir: Path | None) -> bytes:
     """Return the text of a recipe, empty for a task; raises UserError if it cannot be read, or is too short."""
     if isinstance(recipe, TaskRecipe):
         return b""
     try:
-        corpus = read_corpus(recipe, data_dir or default_data_dir())
+        corpus = read_corpus(recipe.files(data_dir or default_data_dir()))
     except OSError as error:
         fix = f". {GIVE_TEXT}" if isinstance(error, FileNotFoundError) else ""
         raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}{fix}") from error
     fewest = fewest_bytes(recipe.num_tokens)
     if len(corpus) < fewest:
         raise UserError(
-            f"the text to pretrain on ({describe_corpus(recipe)}) has {len(corpus)} bytes, want at least {fewest}: "
+            f"the text to pretrain on ({recipe.corpus_name()}) has {len(corpus)} bytes, want at least {fewest}: "
             f"{VALIDATION_SHARE:.0%} is held out, and a sequence has num_tokens = {recipe.num_tokens}. Give more "
             f"text, or lower `num_tokens`."
         )

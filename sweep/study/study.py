@@ -305,9 +305,10 @@ class Study(Strict):
         """Return the seeds in the study's order."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
-    def with_weights(self) -> set[str]:
-        """Return the models of which some cell starts from pretrained weights."""
-        return {cell.model for cell in self.cell_list() if self.starts_from_weights(cell.variant)}
+    def with_weights(self) -> dict[str, StudyModel]:
+        """Return the models of which some cell starts from pretrained weights, by name."""
+        needed = {cell.model for cell in self.cell_list() if self.starts_from_weights(cell.variant)}
+        return {name: model for name, model in self.bodies.items() if name in needed}
 
     def facts(self) -> dict[str, Any]:
         """Return what reports read of it, as JSON values."""

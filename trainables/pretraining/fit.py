@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import safe_open
@@ -20,14 +19,8 @@ from lr_sweep.trainables.models import load_family
 from lr_sweep.trainables.models.config import gpt2_mistakes, shown
 from lr_sweep.trainables.run import BodySize, ModelSize
 
-EXPONENTS: dict[str, tuple[type[np.unsignedinteger[Any]], int]] = {
-    "F32": (np.uint32, 0x7F800000),
-    "F16": (np.uint16, 0x7C00),
-    "BF16": (np.uint16, 0x7F80),
-}
-"""Types of numbers that are read -> unsigned integers of their size, and the exponent's bits: all set in NaN, inf."""
-PIECE = 1 << 20
-"""Numbers examined at a time."""
+TYPES = ("F32", "F16", "BF16")
+"""Types of numbers that are read, as safetensors calls them."""
 MAX_SHOWN = 5
 """Tensors named in a message, of those that share a mistake."""
 
@@ -37,7 +30,6 @@ class _Found:
     """A tensor of a body in a file."""
 
     dtype: str
-    """As safetensors calls it, if it is read."""
     shape: tuple[int, ...]
     num_not_finite: Callable[[], int]
     """Counts the numbers that are NaN or infinite."""
@@ -71,14 +63,14 @@ def tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
 @cache
 def _mistakes_at(path: Path, mtime_ns: int, num_bytes: int, size: BodySize) -> tuple[str, ...]:
     is_gpt2 = isinstance(size, ModelSize)
-    found, wanted = (_read_header(path) if is_gpt2 else _read_tensors(path, size.family)), body_shapes(size)
+    found, wanted = (_gpt2_tensors(path) if is_gpt2 else _read_tensors(path, size.family)), body_shapes(size)
     body = {name: found[name] for name in wanted if name in found}
     shapes = [f"{name} has shape {t.shape}, want {wanted[name]}" for name, t in body.items() if t.shape != wanted[name]]
-    types = [f"{name} is of {tensor.dtype}" for name, tensor in body.items() if tensor.dtype not in EXPONENTS]
+    types = [f"{name} is of {tensor.dtype}" for name, tensor in body.items() if tensor.dtype not in TYPES]
     mistakes = [
         *_listed(" lacks", [name for name in wanted if name not in body]),
         *_listed(":", shapes),
-        *_listed(":", types, f"; want {', '.join(EXPONENTS)}"),
+        *_listed(":", types, f"; want {', '.join(TYPES)}"),
     ]
     return tuple(mistakes or _listed(":", list(_not_finite(body))))
 
@@ -111,22 +103,17 @@ def _gpt2_shapes(size: ModelSize) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _read_header(path: Path) -> dict[str, _Found]:
-    """Return the tensors of a GPT-2 by their names in the body."""
-    with safe_open(path, framework="numpy"):  # checks the header against the file's size
-        pass
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    return {
-        name.removeprefix("transformer."): _Found(
-            dtype=tensor["dtype"],
-            shape=tuple(tensor["shape"]),
-            num_not_finite=partial(_num_not_finite, path, tensor, 8 + length + tensor["data_offsets"][0]),
-        )
-        for name, tensor in header.items()
-    }
+def _gpt2_tensors(path: Path) -> dict[str, _Found]:
+    with safe_open(path, framework="numpy") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
+        return {
+            name.removeprefix("transformer."): _Found(
+                dtype=part.get_dtype(),
+                shape=tuple(part.get_shape()),
+                num_not_finite=partial(_num_not_finite, path, name, part.get_dtype()),
+            )
+            for name, part in slices.items()
+        }
 
 
 def _read_tensors(path: Path, family: str) -> dict[str, _Found]:
@@ -151,12 +138,11 @@ def _not_finite(body: Mapping[str, _Found]) -> Iterator[str]:
             yield f"{name} has {wrong} of {math.prod(tensor.shape)} numbers that are NaN or infinite"
 
 
-def _num_not_finite(path: Path, tensor: Mapping[str, Any], offset: int) -> int:
-    unsigned, exponent = EXPONENTS[tensor["dtype"]]
-    size = math.prod(tensor["shape"])
-    numbers = np.memmap(path, unsigned, mode="r", offset=offset, shape=(size,))
-    pieces = (numbers[start : start + PIECE] for start in range(0, size, PIECE))
-    return sum(int(np.count_nonzero((piece & exponent) == exponent)) for piece in pieces)
+def _num_not_finite(path: Path, name: str, dtype: str) -> int:
+    with safe_open(path, framework="pt" if dtype == "BF16" else "numpy") as file:  # numpy has no bfloat16
+        tensor = file.get_tensor(name)
+    numbers = tensor.float().numpy() if dtype == "BF16" else tensor
+    return int(np.count_nonzero(~np.isfinite(numbers)))
 
 
 def _listed(verb: str, mistakes: list[str], wanted: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""What all pretraining shares: steps with checkpoints between them, and a folder of weights that is there whole."""
+"""Pretrains a model by a recipe: steps with checkpoints between them, then a folder of weights that is there whole."""
 
 from __future__ import annotations
 
@@ -9,70 +9,57 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from lr_sweep.common.files import flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
 from lr_sweep.trainables import checkpoint
-from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
+from lr_sweep.trainables.pretraining.on_task import TaskTrainee
+from lr_sweep.trainables.pretraining.on_text import TextTrainee
+from lr_sweep.trainables.pretraining.recipe import Recipe, TaskRecipe, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import FACTS, FILES, WEIGHTS
+from lr_sweep.trainables.run import ModelSize
 
+Trainee = TextTrainee | TaskTrainee
 OnStep = Callable[[int, float], None]
 """Called with each step and its training loss in nats."""
 
 log = logging.getLogger(__name__)
 
 
-class Trainee(Protocol):
-    """A model in training, with all that its next step depends on."""
-
-    @property
-    def step(self) -> int:
-        """Gradient steps taken."""
-
-    def measure(self) -> None:
-        """Note how good the model is; called before its first step."""
-
-    def take_step(self) -> float:
-        """Take the next gradient step and return its loss."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return what `pretraining.json` says of the training, after its last step."""
-
-    def save(self, folder: Path) -> object:
-        """Write `config.json` and `model.safetensors` into a new folder."""
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what is needed to resume: tensors by name, and plain JSON values with `step` among them."""
-
-    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
-        """Resume from what `state` returned."""
-
-
-def train_and_save(
-    start: Callable[[], Trainee],
-    num_steps: int,
+def pretrain(
+    size: ModelSize,
+    recipe: Recipe,
+    corpus: bytes,
     folder: Path,
+    device: torch.device,
     on_step: OnStep,
     *,
-    checkpoint_every_s: float,
-    num_threads: int | None = None,
+    checkpoint_every_s: float = 60.0,
 ) -> dict[str, Any]:
-    """Train what `start` returns, or resume an earlier call that did not end; save it with its facts, and return those.
+    """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
 
-    `num_threads`: CPU threads of torch; None: as many as there are. They are restored at the end.
+    Resumes from the newest checkpoint of an earlier call that did not end. The bytes are those of training without a
+    break; on the same kind of processor they do not depend on how many threads this process has.
+
+    Returns:
+        What `pretraining.json` holds: the recipe, and how good the model was before and after: the accuracy on the
+        task's test examples, or bits per byte of held-out text, also during training (`curve`, pairs of step and bits).
+
+    Raises:
+        WeightsError: the training diverged.
     """
-    with _threads_kept(num_threads):
-        trainee = start()
+    with _threads_kept(recipe.threads):
+        on_task = isinstance(recipe, TaskRecipe)
+        trainee = TaskTrainee(size, recipe, device) if on_task else TextTrainee(size, recipe, corpus, device)
         checkpoints = pretraining_checkpoints(folder)
         saved = checkpoint.newest_checkpoint(checkpoints, None, lambda path: log.warning("%s is damaged", path))
         if saved is None:
             trainee.measure()
         else:
             trainee.load_state(*saved)
-        _train(trainee, num_steps, checkpoints, on_step, checkpoint_every_s)
+        _train(trainee, recipe.num_steps, checkpoints, on_step, checkpoint_every_s)
         facts = trainee.facts()
     _save(trainee, facts, folder)
     return facts
@@ -100,7 +87,6 @@ def _threads_kept(number: int | None) -> Iterator[None]:
 
 
 def _save(trainee: Trainee, facts: dict[str, Any], folder: Path) -> None:
-    """Write a folder that is there whole or not at all, and remove the checkpoints; the facts get sha256s."""
     remove_dead_partials(folder.parent)
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)

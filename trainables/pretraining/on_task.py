@@ -22,54 +22,30 @@ from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables.models.config import GPT2
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.plain.evaluation import evaluate
-from lr_sweep.trainables.pretraining.loop import OnStep, train_and_save
 from lr_sweep.trainables.pretraining.recipe import NO_FILES, TaskRecipe
 from lr_sweep.trainables.pretraining.weights import CONFIG, WEIGHTS, WeightsError
 from lr_sweep.trainables.run import ModelSize
 
 
-def pretrain_on_task(
-    size: ModelSize,
-    recipe: TaskRecipe,
-    folder: Path,
-    device: torch.device,
-    on_step: OnStep,
-    *,
-    checkpoint_every_s: float = 60.0,
-) -> dict[str, Any]:
-    """Train and save `config.json`, `model.safetensors` (the body alone) and `pretraining.json`, whole or not at all.
-
-    Resumes from the newest checkpoint of an earlier call that did not end, on a CPU to the same bytes.
-
-    Returns:
-        What `pretraining.json` holds: the recipe, and the accuracy on the task's test examples before and after.
-
-    Raises:
-        WeightsError: the training diverged.
-    """
-    data = load_checked(recipe.task, TASKS[recipe.task], recipe.options, NO_FILES).to(device)
-
-    def start() -> _Trainee:
-        return _Trainee(recipe, Training(recipe.run(size), data, None, device))
-
-    return train_and_save(start, recipe.num_steps, folder, on_step, checkpoint_every_s=checkpoint_every_s)
-
-
-class _Trainee:
+class TaskTrainee:
     """A plain run, step by step, that knows how accurate it was at step 0."""
 
-    def __init__(self, recipe: TaskRecipe, training: Training) -> None:
-        self.recipe, self.training = recipe, training
+    def __init__(self, size: ModelSize, recipe: TaskRecipe, device: torch.device) -> None:
+        data = load_checked(recipe.task, TASKS[recipe.task], recipe.options, NO_FILES).to(device)
+        self.recipe, self.training = recipe, Training(recipe.run(size), data, None, device)
         self.accuracy_before = math.nan
 
     @property
     def step(self) -> int:
+        """Gradient steps taken."""
         return self.training.progress.step
 
     def measure(self) -> None:
+        """Note how accurate the model is; called before its first step."""
         self.accuracy_before = self._accuracy()
 
     def take_step(self) -> float:
+        """Take the next gradient step and return its loss; raises WeightsError if training diverged."""
         began, progress = time.monotonic(), self.training.progress
         loss_sum = progress.loss_sum
         self.training.train_chunk(1)
@@ -82,6 +58,7 @@ class _Trainee:
         return progress.loss_sum - loss_sum
 
     def facts(self) -> dict[str, Any]:
+        """Return what `pretraining.json` says of the training, after its last step."""
         return {
             "recipe": asdict(self.recipe),
             "size": asdict(self.training.run.model),
@@ -101,10 +78,12 @@ class _Trainee:
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what is needed to resume: tensors by name, and plain JSON values."""
         tensors, progress = self.training.state()
         return tensors, progress | {"accuracy_before": self.accuracy_before}
 
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Resume from what `state` returned."""
         self.accuracy_before = progress["accuracy_before"]
         self.training.load_state(tensors, {name: x for name, x in progress.items() if name != "accuracy_before"})
 

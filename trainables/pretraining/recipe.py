@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -41,7 +41,7 @@ NO_FILES = Path()
 class PretrainRecipe:
     """Next-token pretraining on text. Everything in it can change the weights; the defaults take minutes on a CPU."""
 
-    predicts: ClassVar[str] = "byte"
+    predicts: ClassVar = "byte"
     """What its losses are means over."""
     text: Literal["python-stdlib"] | tuple[Path, ...] = "python-stdlib"
     """`python-stdlib`: sources of Python's standard library; or text files, in this order.
@@ -60,13 +60,35 @@ class PretrainRecipe:
     num_threads: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """CPU threads of torch, on which the rounding depends; null: 2 (`DEFAULT_THREADS`)."""
 
+    @property
+    def threads(self) -> int:
+        """CPU threads of torch."""
+        return self.num_threads or DEFAULT_THREADS
+
     def content(self) -> dict[str, Any]:
         """Return its fields by name. `num_threads`, which came later, is left out at None: folders keep their names."""
         return {name: value for name, value in asdict(self).items() if (name, value) != ("num_threads", None)}
 
+    def files(self, data_dir: Path) -> list[Path]:
+        """Return the files of its text."""
+        if isinstance(self.text, str):
+            return _stdlib_sources()
+        return [data_dir.joinpath(*path.parts[1:]) if in_data_dir(path) else path for path in self.text]
+
+    def corpus_name(self) -> str:
+        """Return what tables call its text."""
+        if isinstance(self.text, str):
+            return f"the Python {sys.version_info.major}.{sys.version_info.minor} standard library's source"
+        return ", ".join(path.name for path in self.text)
+
+    def folder(self, root: Path, size: ModelSize, corpus: bytes) -> Path:
+        """Return the folder the weights are saved in, named after everything that goes into them."""
+        content = {"size": asdict(size), "recipe": self.content() | {"text": hashlib.sha256(corpus).hexdigest()}}
+        return _folder(root, size, hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest())
+
     def description(self, size: ModelSize) -> str:
         """Return what tables call the weights."""
-        return describe_training(asdict(size), self.content(), describe_corpus(self))
+        return describe_training(asdict(size), self.content(), self.corpus_name())
 
 
 def describe_training(size: Mapping[str, Any], recipe: Mapping[str, Any], text: str) -> str:
@@ -83,24 +105,16 @@ def in_data_dir(path: Path) -> bool:
     return len(path.parts) > 1 and path.parts[0] == DATA
 
 
-def text_files(recipe: PretrainRecipe, data_dir: Path) -> list[Path]:
-    """Return the files of a recipe's text."""
-    if isinstance(recipe.text, str):
-        return _stdlib_sources()
-    return [data_dir.joinpath(*path.parts[1:]) if in_data_dir(path) else path for path in recipe.text]
-
-
-def read_corpus(recipe: PretrainRecipe, data_dir: Path) -> bytes:
+def read_corpus(paths: Iterable[Path]) -> bytes:
     """Return the whole text; raises OSError if a file is unreadable or no plain file, or they are too large."""
     left, parts = MAX_TEXT_BYTES, []
-    for path in text_files(recipe, data_dir):
+    for path in paths:
         parts.append(read_plain(path, left))
         left -= len(parts[-1])
     return b"\n".join(parts)
 
 
 def _stdlib_sources() -> list[Path]:
-    """Return the standard library's .py files in a fixed order, without installed packages and test suites."""
     root = Path(sysconfig.get_path("stdlib"))
     left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3"}
     found = []
@@ -120,11 +134,8 @@ def fewest_bytes(num_tokens: int) -> int:
     return next(n for n in itertools.count(num_tokens) if n - held_out_from(n) > num_tokens)
 
 
-def pretrained_folder(root: Path, size: ModelSize, recipe: PretrainRecipe, corpus: bytes) -> Path:
-    """Return the folder a recipe's weights are saved in, named after everything that goes into them."""
-    content = {"size": asdict(size), "recipe": recipe.content() | {"text": hashlib.sha256(corpus).hexdigest()}}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-    return root / f"gpt2-{size.layers}x{size.width}-{digest}"
+def _folder(root: Path, size: ModelSize, digest: str) -> Path:
+    return root / f"gpt2-{size.layers}x{size.width}-{digest[:12]}"
 
 
 def pretraining_checkpoints(folder: Path) -> Path:
@@ -132,19 +143,14 @@ def pretraining_checkpoints(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.checkpoints")
 
 
-def describe_corpus(recipe: PretrainRecipe) -> str:
-    """Return what tables call the text of a recipe."""
-    if isinstance(recipe.text, str):
-        return f"the Python {sys.version_info.major}.{sys.version_info.minor} standard library's source"
-    return ", ".join(path.name for path in recipe.text)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
     """Training of all parts of a model from its random start on a task. Everything in it can change the weights."""
 
-    predicts: ClassVar[str] = "answer"
+    predicts: ClassVar = "answer"
     """What its losses are means over."""
+    threads: ClassVar = None
+    """The plain engine chooses the number of CPU threads."""
     task: str
     """Task with new examples at every step: `bit-memory` or `bit-xor`."""
     options: Any
@@ -178,9 +184,13 @@ class TaskRecipe:
             protocol=Protocol(batch_size=self.batch_size, evaluate_every=self.num_steps),
         )
 
-    def folder(self, root: Path, size: ModelSize) -> Path:
+    def files(self, data_dir: Path) -> list[Path]:
+        """Return the files of its text, none."""
+        return []
+
+    def folder(self, root: Path, size: ModelSize, corpus: bytes) -> Path:
         """Return the folder the weights are saved in, named after everything that goes into them."""
-        return root / f"gpt2-{size.layers}x{size.width}-{self.run(size).run_id[:12]}"
+        return _folder(root, size, self.run(size).run_id)
 
     def description(self, size: ModelSize) -> str:
         """Return what tables call the weights."""
@@ -188,6 +198,9 @@ class TaskRecipe:
             f"GPT-2 of {size.layers} layers x width {size.width}, all of it trained for {self.num_steps} steps "
             f"({self.num_steps * self.batch_size:,} examples) on {self.task}"
         )
+
+
+Recipe = PretrainRecipe | TaskRecipe
 
 
 def endless_tasks() -> list[str]:

@@ -17,8 +17,8 @@ from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umas
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.small_runs import CPU
 from lr_sweep.tests.support.tiny_study import SIZE, train, write_study
+from lr_sweep.trainables.pretraining.loop import pretrain
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
-from lr_sweep.trainables.pretraining.train import pretrain
 
 
 def modes(folder: Path) -> dict[str, str]:

@@ -30,8 +30,8 @@ from lr_sweep.tests.support.small_bodies import SIZES, library_model, saved
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.tests.support.study_example import mistakes_in
 from lr_sweep.tests.support.tiny_study import SIZE, in_process, swept, write_config, write_study, write_weights
-from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretrained_folder, pretraining_checkpoints
-from lr_sweep.trainables.pretraining.train import pretrain
+from lr_sweep.trainables.pretraining.loop import pretrain
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.worker.session import pretrained_tensors
 
@@ -98,7 +98,7 @@ def test_a_study_pretrains_on_a_task_once(tmp_path: Path) -> None:
     first, last, folder = printed.splitlines()
     assert (code, first) == (0, f"pretraining tiny: {what}")
     assert last.endswith("% of test answers right")
-    assert folder == str(source.pretrain.folder(results.pretrained, SIZE))  # type: ignore[union-attr]
+    assert folder == str(source.pretrain.folder(results.pretrained, SIZE, b""))
     here = find_backbones(study, results.pretrained)["tiny"]
     assert (here.here, here.checksum) == (True, hash_file(Path(folder) / "model.safetensors"))
     assert "already there" in in_process("data", path, "--pretrain", "--results", results.root)[1]
@@ -139,7 +139,7 @@ def test_text_in_the_data_directory(tmp_path: Path) -> None:
     backbone = find_backbones(study, tmp_path / "results" / "pretrained", data_dir)["tiny"]
     assert (backbone.here, backbone.missing_text) == (True, None)
     assert backbone.source == WeightsSource(  # the text's bytes name it, not where they are
-        folder=str(pretrained_folder(tmp_path / "results" / "pretrained", SIZE, RECIPE, CORPUS))
+        folder=str(RECIPE.folder(tmp_path / "results" / "pretrained", SIZE, CORPUS))
     )
 
 
@@ -152,7 +152,7 @@ def test_a_text_that_is_too_short_is_refused_before_anything_starts(tmp_path: Pa
             find_backbones(study, tmp_path)
     (tmp_path / "text.txt").write_bytes(b"x" * 41)
     assert is_unknown(find_backbones(study, tmp_path)["tiny"].checksum)
-    facts = pretrain(SIZE, study.bodies["tiny"].pretrained.pretrain, b"x" * 41, tmp_path / "w", CPU, lambda *_: None)  # type: ignore[union-attr, arg-type]
+    facts = pretrain(SIZE, study.bodies["tiny"].pretrained.pretrain, b"x" * 41, tmp_path / "w", CPU, lambda *_: None)  # type: ignore[union-attr]
     assert facts["text_bytes"] == 41
 
 
@@ -210,13 +210,13 @@ def flip_a_bit(path: Path) -> None:
 def test_a_flipped_bit_is_reported_and_nothing_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study, results = recipe_study(tmp_path), Results(tmp_path / "results")
     results.prepare()
-    folder = pretrained_folder(results.pretrained, SIZE, RECIPE, CORPUS)
+    folder = RECIPE.folder(results.pretrained, SIZE, CORPUS)
     pretrain(SIZE, RECIPE, CORPUS, folder, CPU, lambda *_: None)
     assert find_backbones(load_study(study), folder.parent)["tiny"].here
     copy = shutil.copytree(folder, tmp_path / "copy")
     for weights in (folder, copy):
         flip_a_bit(weights / "model.safetensors")
-    monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
+    monkeypatch.setattr("lr_sweep.trainables.pretraining.loop.pretrain", lambda *_: pytest.fail("has begun"))
     for command in (("plan",), ("run",), ("data", "--pretrain")):
         printed = refused(*command, study, "--results", results.root)
         assert printed.startswith(f"error: model tiny: the weights in {folder} are damaged: its weights have sha256 ")
@@ -273,7 +273,7 @@ def test_status_reports_a_pretraining(tmp_path: Path) -> None:
 
 def test_a_disk_that_cannot_hold_it_is_reported_before_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = (recipe_study(tmp_path), "--results", tmp_path / "results")
-    monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
+    monkeypatch.setattr("lr_sweep.trainables.pretraining.loop.pretrain", lambda *_: pytest.fail("has begun"))
     monkeypatch.setattr(Results, "free_bytes", lambda self: 100_000)
     # 4 bytes x (3,520 numbers of the body + 256 x 16 of the token table) x (1 + 3 checkpoints x 3 copies) = 0.3 MB
     for command in (("data", "--pretrain"), ("run",)):

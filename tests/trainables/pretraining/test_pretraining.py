@@ -28,17 +28,16 @@ from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.models.initialise import load_weights
 from lr_sweep.trainables.plain.engine import Training
-from lr_sweep.trainables.pretraining.on_task import pretrain_on_task
+from lr_sweep.trainables.pretraining.loop import pretrain
+from lr_sweep.trainables.pretraining.on_text import _language_model, learning_rate_share
 from lr_sweep.trainables.pretraining.recipe import (
     NO_FILES,
     PretrainRecipe,
     TaskRecipe,
     endless_tasks,
-    pretrained_folder,
     pretraining_checkpoints,
     read_corpus,
 )
-from lr_sweep.trainables.pretraining.train import _language_model, learning_rate_share, pretrain
 from lr_sweep.trainables.pretraining.weights import WeightsError, weights_checksum
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
@@ -68,11 +67,8 @@ def killed_after(step: int) -> OnStep:
 
 
 def train(kind: str, folder: Path, on_step: OnStep = lambda *_: None, *, every_s: float = 0.0, **changes: Any) -> Any:
-    if kind == "text":
-        recipe = dataclasses.replace(TEXT, **changes)
-        return pretrain(SIZE, recipe, CORPUS, folder, CPU, on_step, checkpoint_every_s=every_s)
-    on_task = dataclasses.replace(TASK, **changes)
-    return pretrain_on_task(SIZE, on_task, folder, CPU, on_step, checkpoint_every_s=every_s)
+    recipe = dataclasses.replace(TEXT if kind == "text" else TASK, **changes)
+    return pretrain(SIZE, recipe, CORPUS, folder, CPU, on_step, checkpoint_every_s=every_s)
 
 
 @pytest.fixture(scope="module")
@@ -233,20 +229,20 @@ def changed(one: Any, *but: str) -> list[Any]:
 
 
 def test_everything_that_can_change_the_weights_is_in_the_folders_name(tmp_path: Path) -> None:
-    folders = [pretrained_folder(tmp_path, SIZE, TEXT, corpus) for corpus in (CORPUS, b"other")]
-    folders += [pretrained_folder(tmp_path, SIZE, recipe, CORPUS) for recipe in changed(TEXT, "text")]
-    folders += [pretrained_folder(tmp_path, size, TEXT, CORPUS) for size in changed(SIZE)]
+    folders = [TEXT.folder(tmp_path, SIZE, corpus) for corpus in (CORPUS, b"other")]
+    folders += [recipe.folder(tmp_path, SIZE, CORPUS) for recipe in changed(TEXT, "text")]
+    folders += [TEXT.folder(tmp_path, size, CORPUS) for size in changed(SIZE)]
     xor = TaskRecipe(task="bit-xor", options=TASKS["bit-xor"].Options(), num_steps=12, batch_size=4)
     masked = dataclasses.replace(TASK, options=dataclasses.replace(OPTIONS, mask_probability=0.4))
     recipes = [TASK, xor, masked, *changed(TASK, "task", "options")]
-    folders += [recipe.folder(tmp_path, SIZE) for recipe in recipes]
-    folders += [TASK.folder(tmp_path, size) for size in changed(SIZE)]
+    folders += [recipe.folder(tmp_path, SIZE, b"") for recipe in recipes]
+    folders += [TASK.folder(tmp_path, size, b"") for size in changed(SIZE)]
     assert len(set(folders)) == len(folders) == 12 + 11
     # where the text lies does not matter, its bytes do
     moved = dataclasses.replace(TEXT, text=(Path("elsewhere.txt"),))
-    assert pretrained_folder(tmp_path, SIZE, moved, CORPUS) == folders[0]
+    assert moved.folder(tmp_path, SIZE, CORPUS) == folders[0]
     earlier = PretrainRecipe(num_steps=60, batch_size=8, num_tokens=32, learning_rate=1e-2)
-    named = pretrained_folder(tmp_path, dataclasses.replace(SIZE, width=32, positions=32), earlier, CORPUS)
+    named = earlier.folder(tmp_path, dataclasses.replace(SIZE, width=32, positions=32), CORPUS)
     assert named.name == "gpt2-1x32-f1d81f725b32"  # results directories hold such names
 
 
@@ -256,12 +252,12 @@ def test_only_tasks_without_files_are_offered() -> None:
 
 def test_a_text_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="it is no plain file"):
-        read_corpus(PretrainRecipe(text=(Path("/dev/zero"),)), tmp_path)
+        read_corpus([Path("/dev/zero")])
     monkeypatch.setattr("lr_sweep.trainables.pretraining.recipe.MAX_TEXT_BYTES", 5)
     for name, content in (("a", b"123"), ("b", b"456")):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(OSError, match="it has more than 2 bytes"):
-        read_corpus(PretrainRecipe(text=(tmp_path / "a", tmp_path / "b")), tmp_path)
+        read_corpus([tmp_path / "a", tmp_path / "b"])
 
 
 @pytest.mark.slow
@@ -269,5 +265,5 @@ def test_a_small_model_learns_bit_memory(tmp_path: Path) -> None:
     """Half of the bits are shown and half of the others guessed: a copy is right for 75%, the most is 99.9%."""
     size = ModelSize(layers=2, heads=4, width=64, positions=12)
     recipe = dataclasses.replace(TASK, num_steps=500, batch_size=32)
-    facts = pretrain_on_task(size, recipe, tmp_path / "gpt2", CPU, lambda step, loss: None)
+    facts = pretrain(size, recipe, b"", tmp_path / "gpt2", CPU, lambda step, loss: None)
     assert facts["accuracy"] > 0.95

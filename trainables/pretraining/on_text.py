@@ -11,7 +11,6 @@ import hashlib
 import math
 import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.trainables.pretraining.loop import OnStep, train_and_save
-from lr_sweep.trainables.pretraining.recipe import (
-    DEFAULT_THREADS,
-    NUM_BYTES,
-    PretrainRecipe,
-    describe_corpus,
-    held_out_from,
-)
+from lr_sweep.trainables.pretraining.recipe import NUM_BYTES, PretrainRecipe, held_out_from
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
 
@@ -40,32 +32,6 @@ NUM_EVALUATIONS = 50
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """AdamW's state of a parameter, besides the number of steps."""
-
-
-def pretrain(
-    size: ModelSize,
-    recipe: PretrainRecipe,
-    corpus: bytes,
-    folder: Path,
-    device: torch.device,
-    on_step: OnStep,
-    *,
-    checkpoint_every_s: float = 60.0,
-) -> dict[str, Any]:
-    """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
-
-    Calls `on_step` with each step and its training loss in nats per byte. Resumes from the newest checkpoint of an
-    earlier call that did not end. The bytes are those of training without a break; on the same kind of
-    processor they do not depend on how many threads this process has.
-
-    Returns:
-        What `pretraining.json` holds: the recipe, and bits per byte on held-out text before, during (`curve`, pairs of
-        step and bits) and after.
-    """
-    start, threads = partial(_Trainee, size, recipe, corpus, device), recipe.num_threads or DEFAULT_THREADS
-    return train_and_save(
-        start, recipe.num_steps, folder, on_step, checkpoint_every_s=checkpoint_every_s, num_threads=threads
-    )
 
 
 def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
@@ -90,7 +56,7 @@ def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
         return GPT2LMHeadModel(config)
 
 
-class _Trainee:
+class TextTrainee:
     """A model in training by AdamW on the first part of a text, evaluated on the rest."""
 
     def __init__(self, size: ModelSize, recipe: PretrainRecipe, corpus: bytes, device: torch.device) -> None:
@@ -108,7 +74,6 @@ class _Trainee:
         self._earlier_s, self._began = 0.0, time.monotonic()
 
     def _duration_s(self) -> float:
-        """Return the seconds of training up to now, those before a break included."""
         return self._earlier_s + time.monotonic() - self._began
 
     def measure(self) -> None:
@@ -116,6 +81,7 @@ class _Trainee:
         self.curve.append((self.step, bits_per_byte(self.model, self.held_out, self.recipe)))
 
     def take_step(self) -> float:
+        """Take the next gradient step and return its loss."""
         self.model.train()
         self.step += 1
         share = learning_rate_share(self.step, self.recipe.num_steps)
@@ -130,8 +96,9 @@ class _Trainee:
         return loss.item()
 
     def facts(self) -> dict[str, Any]:
+        """Return what `pretraining.json` says of the training, after its last step."""
         return {
-            "text": describe_corpus(self.recipe),
+            "text": self.recipe.corpus_name(),
             "text_sha256": hashlib.sha256(self.corpus).hexdigest(),
             "text_bytes": len(self.corpus),
             "recipe": {name: value for name, value in self.recipe.content().items() if name != "text"},
@@ -144,12 +111,14 @@ class _Trainee:
         }
 
     def save(self, folder: Path) -> None:
+        """Write `config.json` and `model.safetensors` into a new folder."""
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()  # of this process for good: nothing else here shows one of the library's
         self.model.save_pretrained(folder)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what is needed to resume: tensors by name, and plain JSON values."""
         states = self.optimizer.state
         tensors = {f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()}
         for moment in MOMENTS:
@@ -158,6 +127,7 @@ class _Trainee:
 
     @torch.no_grad()
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Resume from what `state` returned."""
         self.step, self._earlier_s = progress["step"], progress["duration_s"]
         self.curve = [(step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]]
         for name, parameter in self.parameters.items():
