@@ -15,16 +15,10 @@ MOST_REST_S = 2.0
 class BackgroundWorker(Generic[K]):
     """A daemon thread that calls an action with each submitted key; a key submitted twice before its turn runs once.
 
-    An action that raises is called again, after the other keys and a wait. The thread lives while there is work.
-
-    Args:
-        name: of the thread.
-        action: called with a key, in the thread, one key at a time.
-        on_problem: called from the thread with the error when an action fails, but not again before all succeed.
-        retry_s: wait after a failure; it doubles with each failure in a row, up to `max_retry_s`.
-        max_retry_s: longest wait; None: as `retry_s`.
-        always: a key that is submitted whenever there was no work for `every_s`, until `close`; None: no such key.
-        rest: how many times as long as an action took the thread rests after it, until `close`.
+    An action that raises is called again, after the other keys and a wait of `retry_s`, which doubles with each failure
+    in a row up to `max_retry_s`; `on_problem` gets its error, but no further one before all succeed. `always` is a key
+    that is submitted whenever there was no work for `every_s`. After each action the thread rests `rest` times as long
+    as it took, until `close`. The thread lives while there is work.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,17 @@ def hash_file(path: Path, algorithm: str = "sha256") -> str:
     """Hash a file's content; returns hex digits; raises as `open_plain`."""
     with open_plain(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+def hash_once(path: Path) -> str:
+    """Return a file's sha256, which a process computes again only if the file changes; raises as `open_plain`."""
+    found = path.stat()
+    return _hash_at(path, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _hash_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
+    return hash_file(path)
 
 
 def lead_nowhere(descriptor: int) -> None:

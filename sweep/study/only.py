@@ -38,11 +38,7 @@ def only_text(only: Only) -> str:
 
 
 def select(runs: Sequence[WantedRun], only: Only) -> list[WantedRun]:
-    """Return the runs that have the wanted values.
-
-    Raises:
-        UserError: a value that no run has, or values that no run has together.
-    """
+    """Return the runs that have the wanted values; raises UserError if no run has one, or no run has them together."""
     values = {run.run_id: _values(run) for run in runs}
     mistakes = []
     for axis, wanted in only.items():

@@ -22,11 +22,12 @@ from pydantic import (
 )
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.common.files import hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import NAME, Mistakes, Strict, each_entry, mistake, read_record, shown
-from lr_sweep.trainables.own.code import data_file, module_name, sha256_of
+from lr_sweep.trainables.own.code import data_file, module_name
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
 FUNCTION = "train"
@@ -119,11 +120,11 @@ def data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
     """
     folder = _folder(info)
     if not isinstance(value, Mapping):
-        return {name: sha256_of(path) for name, path in _expanded(value, folder).items()}
+        return {name: hash_once(path) for name, path in _expanded(value, folder).items()}
 
     def check(name: str, sha256: str) -> str:
         path = _below(folder, name)
-        if path.is_file() and (got := sha256_of(path)) != sha256:
+        if path.is_file() and (got := hash_once(path)) != sha256:
             raise ValueError(f"{path} has sha256 {got}, the study says {shown(sha256)}")
         return sha256
 

@@ -31,11 +31,8 @@ def look_at(run: OwnRun, device: str | None) -> str:
     """Import a run's function as a worker does, then try it on a device (`probe`); None: do not try it.
 
     Returns what differs between two trainings, or a training and a resumed one, as a sentence without its subject;
-    empty: nothing, or the trial failed, as the run then will, which reports it.
-
-    Raises:
-        DataError: its data files are not here, or not those of the run.
-        TrainingFunctionError: it cannot be imported; the message says why.
+    empty: nothing, or the trial failed, as the run then will, which reports it. Raises DataError if its data files are
+    not here or not those of the run, and TrainingFunctionError, with the reason, if it cannot be imported.
     """
     with unpacked(run) as folder:
         ended = subprocess.run(

@@ -8,11 +8,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lr_sweep.common.files import hash_file
+from lr_sweep.common.files import hash_once
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
@@ -39,11 +38,7 @@ class OwnCodeError(Exception):
 
 @contextmanager
 def unpacked(run: OwnRun) -> Iterator[Path]:
-    """Write a run's code into a new folder, with links to its data files; remove the folder at the end.
-
-    Raises:
-        DataError: a data file is missing, or has other bytes than the run was planned with.
-    """
+    """Write a run's code into a new folder, with links to its data files, for a while; raises as `data_file`."""
     links = {name: data_file(name, sha256, run.files.folders) for name, sha256 in run.data.items()}
     with scratch_folder(CODE_FOLDER) as folder:
         write_code(run.files, folder)
@@ -67,24 +62,13 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     """Find a data file with these bytes in one of the folders; raises DataError if none has it."""
     found = [path for folder in folders if (path := folder / name).is_file()]
     for path in found:
-        if sha256_of(path) == sha256:
+        if hash_once(path) == sha256:
             return path.resolve()
     problem = f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
     raise DataError(
         f"{problem} on {platform.node()}: want sha256 {sha256}, which the run was planned with. Give every machine the "
         f"same files, beside the study or in the data directory."
     )
-
-
-def sha256_of(path: Path) -> str:
-    """Hash a file, once for all runs of a process as long as it does not change."""
-    stat = path.stat()
-    return _hash_at(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache
-def _hash_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
-    return hash_file(path)
 
 
 def import_function(trainable: str, folder: Path, code: Iterable[str]) -> TrainingFunction:

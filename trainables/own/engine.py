@@ -34,11 +34,8 @@ class OwnTraining:
     ) -> None:
         """Call the function, up to the beginning of its first step; `output` keeps what it prints.
 
-        `rank_timeout_s` is how long the processes of a run may take from one answer to the next.
-
-        Raises:
-            OwnCodeError, DataError: its files are not here, or not those of the run.
-            TrainingFunctionError: it raised.
+        `rank_timeout_s` is how long the processes of a run may take from one answer to the next. Raises OwnCodeError or
+        DataError if its files are not here or not those of the run, TrainingFunctionError if it raised.
         """
         self.run, self.wall_clock = run, wall_clock
         self.progress, self.pace = Progress(), Pace(steps_per_evaluation=1)
@@ -99,11 +96,7 @@ class OwnTraining:
         self._function.load_state(self.progress.step, tensors, own)
 
     def close(self) -> None:
-        """Let the function end: by itself after its last step, else where it pauses.
-
-        Raises:
-            TrainingFunctionError: it raised after its last step.
-        """
+        """Let the function end as `Function.close` does, and remove its files."""
         try:
             self._function.close(at_end=self.progress.step >= self._num_steps and not self.progress.diverged)
         finally:

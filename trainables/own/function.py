@@ -65,11 +65,7 @@ class Handoff:
         self._back.acquire()
 
     def pause(self) -> None:
-        """Hand back to the thread that called `resume`, until it does so again; called by the function.
-
-        Raises:
-            SessionClosedError: by `close`.
-        """
+        """Hand back to the thread that called `resume`, until it is called again; raises SessionClosedError."""
         self._back.release()
         self._go.acquire()
         if self._closing:
@@ -99,16 +95,9 @@ class Function:
     def __init__(self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank: int = 0) -> None:
         """Call the function, up to the beginning of its first step.
 
-        Args:
-            run: what is trained, to `num_steps`.
-            device: `cpu`, `cuda`, or one of several as `cuda:1`.
-            folder: has the run's code and data (`unpacked`).
-            output: keeps what the function prints.
-            rank: of this process among those of the run; only what rank 0 reports counts.
-
-        Raises:
-            OwnCodeError: its files define no such function.
-            TrainingFunctionError: it raised.
+        `device` is `cpu`, `cuda`, or one of several as `cuda:1`; `folder` has the run's code and data (`unpacked`);
+        only what `rank` 0 reports counts. Raises OwnCodeError if the files define no such function, and
+        TrainingFunctionError if it raised.
         """
         self._run, self._folder, self._output = run, folder, output
         self._handoff = Handoff(self._call)
@@ -167,11 +156,7 @@ class Function:
         return state_of(self._session.saved, self._session.generators or self._generators)
 
     def load_state(
-        self,
-        step: int,
-        tensors: Mapping[str, Tensor],
-        values: Mapping[str, Any],
-        first: tuple[Mapping[str, Tensor], Mapping[str, Any]] | None = None,
+        self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any], first: State | None = None
     ) -> None:
         """Resume after a step from what `state` returned; `first` is the state of rank 0 (`own.state.restore`)."""
         assert self._session.saved is not None, "as of `state`"
@@ -179,11 +164,7 @@ class Function:
         self._session.step = step
 
     def close(self, *, at_end: bool) -> None:
-        """Let the function end: by itself after its last step, else where it pauses.
-
-        Raises:
-            TrainingFunctionError: it raised after its last step.
-        """
+        """Let the function end: by itself after its last step, which may raise, else where it pauses."""
         try:
             if at_end:
                 self._resume()

@@ -37,8 +37,8 @@ class Answer(NamedTuple):
     """What a rank answers."""
 
     value: Any = None
-    error: str | None = None
-    """Name of the class of what was raised; `value` is its message."""
+    error: type[BaseException] | None = None
+    """Class of what was raised; `value` is its message."""
     printed: str = ""
     where: bool = False
     """Whether it answers WHERE, besides the request under way."""
@@ -52,18 +52,13 @@ class Rank:
 
     def __init__(self) -> None:
         self.output = Output()
-        self._function: Function | None = None
+        self.function: Function
+        """The function, once `start` has called it."""
         self._state: State = {}, {}
 
     def start(self, run: OwnRun, num_steps: int, device: str, folder: Path, rank: int) -> None:
         """Call the function, up to the beginning of its first step."""
-        self._function = Function(run, num_steps, device, folder, self.output, rank)
-
-    @property
-    def function(self) -> Function:
-        """The function, which was started."""
-        assert self._function is not None, "the first request is `start`"
-        return self._function
+        self.function = Function(run, num_steps, device, folder, self.output, rank)
 
     def advance(self, to_step: int) -> dict[str, float] | None:
         """Train to a step; return what was reported there."""
@@ -122,7 +117,7 @@ def _answer(rank: Rank, method: str, *arguments: Any) -> Answer:
     try:
         answer = partial(Answer, getattr(rank, method)(*arguments))
     except BaseException as error:
-        answer = partial(Answer, str(error) or traceback.format_exc(), type(error).__name__)
+        answer = partial(Answer, str(error) or traceback.format_exc(), type(error))
     printed = rank.output.take(whole_lines=False)
     return answer(printed="".join(each.text for each in printed))
 

@@ -26,12 +26,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed import TCPStore
 
-from lr_sweep.datasets.task import DataError
-from lr_sweep.trainables.own.code import FAILURE, MisusedSessionError, OwnCodeError, TrainingFunctionError
+from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.rank import WHERE, Answer, Packed, Request
 from lr_sweep.trainables.own.run import OwnRun
-from lr_sweep.trainables.own.state import State, StateError, by_rank, joined
+from lr_sweep.trainables.own.state import State, by_rank, joined
 
 ADDRESS = "127.0.0.1"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
@@ -51,14 +50,10 @@ hide_checkout()  # before any library looks for Hugging Face's `datasets`
 from lr_sweep.trainables.own.rank import main
 main({})
 """
-LOST = "lost"
-"""In place of the class of an error: the process has ended, or its connection does not work."""
-ERRORS: dict[str, type[Exception]] = {
-    **{each.__name__: each for each in (DataError, OwnCodeError, StateError, MemoryError)},
-    "OutOfMemoryError": MemoryError,
-}
-FAILURES: dict[str, type[Exception]] = {each.__name__: each for each in (TrainingFunctionError, MisusedSessionError)}
-"""Errors whose message has a traceback."""
+
+
+class LostError(Exception):
+    """A rank's process has ended, or its connection does not work."""
 
 
 class RankProcess:
@@ -92,7 +87,7 @@ class RankProcess:
             if not self.is_dead:
                 answer: Answer = self.connection.recv()
                 return answer
-        return Answer(self._end(), LOST)
+        return Answer(self._end(), LostError)
 
     @property
     def is_dead(self) -> bool:
@@ -114,7 +109,7 @@ class RankProcess:
             if answer.where:
                 at, waits = answer.value
                 return f"{'waits for others' if waits else 'is'} at {at}", waits
-            if answer.error == LOST:
+            if answer.error is LostError:
                 break
         return "does not answer", False
 
@@ -222,21 +217,20 @@ class Ranks:
         with self._output.kept_for(self._run.run_id):
             self._output.add("".join(f"{f'[rank {rank}] ' if rank else ''}{line}\n" for line in text.splitlines()))
 
-    def _failure(self, failed: Mapping[int, Answer]) -> Exception:
+    def _failure(self, failed: Mapping[int, Answer]) -> BaseException:
         """Return the error of the rank that failed by itself: one that died, or the first that did not lose another."""
 
         def is_effect(answer: Answer) -> int:
-            return 0 if answer.error == LOST else 2 if LOST_CONNECTION.search(answer.value) else 1
+            return 0 if answer.error is LostError else 2 if LOST_CONNECTION.search(answer.value) else 1
 
         number, answer = min(failed.items(), key=lambda each: is_effect(each[1]))
         name = f"rank {number} of {self._run.processes}"
-        if kind := FAILURES.get(answer.error or ""):
-            return kind(
-                answer.value.replace("Most recent call last:", f"{name.capitalize()}, most recent call last:", 1)
-            )
-        if kind := ERRORS.get(answer.error or ""):
-            return kind(f"{name}: {answer.value}")
-        return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")
+        if answer.error is None or answer.error is LostError:
+            return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")
+        if issubclass(answer.error, TrainingFunctionError):  # its message has a traceback
+            begins = "Most recent call last:"
+            return answer.error(answer.value.replace(begins, f"{name.capitalize()}, most recent call last:", 1))
+        return answer.error(f"{name}: {answer.value}")
 
     def _hanging(self, missing: Sequence[RankProcess], timeout_s: float) -> str:
         """Return which ranks do not answer, and where each is: those that wait for others do not hang themselves."""

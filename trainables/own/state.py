@@ -65,12 +65,8 @@ def _pair(thing: Any) -> tuple[str, str] | None:
     return next((pair for pair in PAIRS if all(callable(getattr(thing, method, None)) for method in pair)), None)
 
 
-def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the state of things and of random generators: tensors by name, and JSON values that refer to them.
-
-    Raises:
-        StateError: something in it cannot be saved without pickle.
-    """
+def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> State:
+    """Return the state of things and of random generators; raises StateError for what only pickle could save."""
     encoder = Encoder()
     things = {name: encoder.encode(_state(thing), name) for name, thing in saved.items()}
     values = {"saved": things, "generators": encoder.encode(generators, "random generators")}
@@ -87,17 +83,12 @@ def _state(thing: Any) -> Any:
 
 
 def restore(
-    saved: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    values: Mapping[str, Any],
-    first: tuple[Mapping[str, Tensor], Mapping[str, Any]] | None = None,
+    saved: Mapping[str, Any], tensors: Mapping[str, Tensor], values: Mapping[str, Any], first: State | None = None
 ) -> dict[str, Any]:
     """Restore things from what `state_of` returned; return the states of the random generators.
 
-    `first` is the state of rank 0, which has what `without` left out of another rank's.
-
-    Raises:
-        StateError: the state is of other things.
+    `first` is the state of rank 0, which has what `without` left out of another rank's. Raises StateError if the state
+    is of other things.
     """
     if saved.keys() != values["saved"].keys():
         raise StateError(f"the checkpoint has {', '.join(values['saved'])}, session.steps got {', '.join(saved)}")
@@ -200,11 +191,7 @@ class Encoder:
         self._names: dict[tuple[Any, ...], str] = {}
 
     def encode(self, value: Any, path: str) -> Any:
-        """Return JSON that stands for a value; `path` names it in errors.
-
-        Raises:
-            StateError: it holds something other than tensors, arrays, numbers, text, None, lists, tuples and dicts.
-        """
+        """Return JSON that stands for a value; raises StateError, which names its `path`, if none can."""
         if type(value) in SCALARS:
             return value
         for kind, type_ in MAPPINGS.items():

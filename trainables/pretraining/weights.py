@@ -8,14 +8,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import hash_file, is_changed, open_plain, read_plain
+from lr_sweep.common.files import hash_file, hash_once, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.pretraining.recipe import describe_training
 from lr_sweep.trainables.run import BodySize
@@ -62,10 +61,9 @@ class WeightsSource:
 
 
 def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
-    """Return the local folder of the weights, verified; None if they are not here and `download` is False.
+    """Return the local folder of the weights; None if they are not here and `download` is False.
 
-    Raises:
-        WeightsError: they cannot be fetched, or are not the wanted bytes.
+    Raises WeightsError if they cannot be fetched, or are not the wanted bytes.
     """
     if source.hub is None:
         folder = SHIPPED / source.shipped if source.shipped else Path(str(source.folder))
@@ -106,11 +104,7 @@ def check_weights_fit(folder: Path, size: BodySize) -> None:
 
 
 def check_made_here(folder: Path) -> None:
-    """Compare weights that this program pretrained with the checksum that it wrote down.
-
-    Raises:
-        WeightsError: they are damaged; the message says what to do.
-    """
+    """Raise WeightsError if weights that this program pretrained do not have the checksum that it wrote down."""
     with _readable(folder):
         damage = weights_damage(folder)
     if damage:
@@ -123,16 +117,12 @@ def check_made_here(folder: Path) -> None:
 
 
 def weights_damage(folder: Path) -> str | None:
-    """Return what is wrong with weights that were pretrained here, by the checksums in their `pretraining.json`.
-
-    Raises:
-        OSError: a file may not be read.
-    """
+    """Return what is wrong with weights that were pretrained here; raises OSError if a file may not be read."""
     try:
         facts = _read_object(folder / FACTS)
         recorded = facts.get("weights_sha256")
         open_plain(folder / WEIGHTS).close()  # safetensors says "no such file" of one that may not be read
-        got = _checksum(folder)
+        got = hash_once(folder / WEIGHTS)
         with safe_open(folder / WEIGHTS, framework="numpy"):  # checks the header against the file's size
             pass
         for path in sorted(folder.glob("*config.json")):
@@ -158,17 +148,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 def weights_checksum(folder: Path) -> str:
     """Return the sha256 of `model.safetensors`, read once a process if unchanged; raises WeightsError if unreadable."""
     with _readable(folder):
-        return _checksum(folder)
-
-
-def _checksum(folder: Path) -> str:
-    path = folder / WEIGHTS
-    return _checksum_at(path, path.stat().st_mtime_ns, path.stat().st_size)
-
-
-@cache
-def _checksum_at(path: Path, mtime_ns: int, size: int) -> str:
-    return hash_file(path)
+        return hash_once(folder / WEIGHTS)
 
 
 @contextmanager
