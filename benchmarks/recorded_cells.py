@@ -19,7 +19,7 @@ from lr_sweep.analysis.statistics.rates.stopping import kept_rates
 from lr_sweep.analysis.statistics.selection.best import CELL, MEAN_DIGITS
 from lr_sweep.analysis.statistics.selection.observations import Observation
 from lr_sweep.analysis.statistics.selection.summary import per_learning_rate, summarise
-from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.sweep.study.search import StopEarly
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
 from lr_sweep.sweep.study.own import FunctionStudy, StudyMetric
 from lr_sweep.sweep.study.resources import Resources
-from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
-from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search, StopEarly
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.variants import StudyVariant
 from lr_sweep.trainables.models import FAMILIES, size_type

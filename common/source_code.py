@@ -12,6 +12,7 @@ import io
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def source_versions(modules: Iterable[str]) -> dict[str, str]:
         path = None if module in found else _file_of(module)
         if path is not None:
             found[module] = path
-            left += [name for name in _imported(module, path) if name != _package(name) in packages]
+            package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+            left += [name for name in _imported(path, package) if name != _package(name) in packages]
     return {_name_of(module, path): _version(path) for module, path in sorted(found.items())}
 
 
@@ -85,20 +87,20 @@ def code_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _imported(module: str, path: Path) -> Iterator[str]:
-    """Yield the dotted names that a module imports, anywhere in it; names of attributes are among them."""
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except SyntaxError:
-        return
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+def _imported(path: Path, package: str) -> Iterator[str]:
+    with suppress(SyntaxError):
+        yield from imported_names(ast.parse(path.read_text(encoding="utf-8", errors="replace")), package)
+
+
+def imported_names(tree: ast.Module, package: str) -> Iterator[str]:
+    """Yield the dotted names that a module of a package imports, anywhere in it; names of attributes are among them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            with suppress(ImportError):  # relative, from above the top-level package
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
 
 
 def _package(module: str) -> str:

@@ -62,9 +62,9 @@ MATRICES = {"attention", "feedforward", "last_attention"}
 NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
 MAX_COMBINATIONS = 500
-"""Of a space's values; each is checked."""
+"""Most combinations of a space's values; each is checked."""
 MAX_CHECKS = 20_000
-"""Of combinations with a study's tasks and variants."""
+"""Most combinations of these with a study's tasks and variants."""
 
 
 class BuiltInStudy(Study):
@@ -118,14 +118,13 @@ class BuiltInStudy(Study):
 
     @model_validator(mode="after")
     def _check_parts(self) -> BuiltInStudy:
-        mistakes = Mistakes()
-        for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
-            size, trained = self.models[model].body_size, self.variants[variant].trained
-            sizes = part_sizes(size, ANY_TASK)
-            if not any(sizes[part] for part in trained):
-                lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
-                mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
-        mistakes.raise_all()
+        with Mistakes() as mistakes:
+            for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
+                size, trained = self.models[model].body_size, self.variants[variant].trained
+                sizes = part_sizes(size, ANY_TASK)
+                if not any(sizes[part] for part in trained):
+                    lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
+                    mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
         return self
 
     @model_validator(mode="after")
@@ -223,10 +222,9 @@ def check_protocols(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
             *(_of_mup(protocol, family) if protocol.parametrization == "mup" else ()),
         ]:
             found[loc, problem].append(f"{task}, {name}")
-    mistakes = Mistakes()
-    for (loc, problem), where in found.items():
-        mistakes.add(problem if len(where) == len(cells) else f"{problem} ({where[0]})", *loc)
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        for (loc, problem), where in found.items():
+            mistakes.add(problem if len(where) == len(cells) else f"{problem} ({where[0]})", *loc)
 
 
 def _unread_options(protocol: Protocol) -> Iterator[str]:
@@ -277,14 +275,13 @@ def check_space(study: BuiltInStudy, space: Space) -> None:
     """Raise what is wrong with the options that a study's search chooses."""
     own = {name for entry in study.cells or () for name in entry.protocol}
     own |= {name for variant in study.variants.values() for name in own_protocol(variant)}
-    mistakes = Mistakes()
-    for name, axis in space.items():
-        with mistakes.below("search", "space", name):
-            _check_axis(name, axis, own)
-    mistakes.raise_all()
-    for problem in list(dict.fromkeys(_combined(study, space)))[:5]:
-        mistakes.add(problem, "search", "space")
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        for name, axis in space.items():
+            with mistakes.below("search", "space", name):
+                _check_axis(name, axis, own)
+    with Mistakes() as mistakes:
+        for problem in list(dict.fromkeys(_combined(study, space)))[:5]:
+            mistakes.add(problem, "search", "space")
 
 
 def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:

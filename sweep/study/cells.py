@@ -72,15 +72,14 @@ def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]],
 
     `axes`: the study's `AXES` by name; `protocol`: the study's.
     """
-    mistakes = Mistakes()
-    for index, cells in enumerate(entries):
-        for axis, valid in axes.items():
-            for place, name in enumerate(getattr(cells, axis) or ()):
-                if name not in valid:
-                    mistakes.add(unknown(axis[:-1], name, valid), "cells", index, axis, place)
-        with mistakes.below("cells", index, "protocol", keys=vars(protocol)):
-            _check_budgets(cells, axes["tasks"], changed(protocol, cells.protocol).evaluate_every)
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        for index, cells in enumerate(entries):
+            for axis, valid in axes.items():
+                for place, name in enumerate(getattr(cells, axis) or ()):
+                    if name not in valid:
+                        mistakes.add(unknown(axis[:-1], name, valid), "cells", index, axis, place)
+            with mistakes.below("cells", index, "protocol", keys=vars(protocol)):
+                _check_budgets(cells, axes["tasks"], changed(protocol, cells.protocol).evaluate_every)
     _check_each_once(entries, axes)
 
 
@@ -91,14 +90,14 @@ def _check_budgets(cells: Cells, tasks: Mapping[str, Any], every: int) -> None:
 
 
 def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]]) -> None:
-    mistakes, used = Mistakes(), set[tuple[str, str]]()
+    used = set[tuple[str, str]]()
     first: dict[tuple[str, ...], int] = {}
-    for index, names in by_names(entries, axes):
-        if (before := first.setdefault(names, index)) != index:
-            mistakes.add(f"{', '.join(names)}: is in cells[{before}], too", "cells", index)
-        used |= set(zip(axes, names, strict=True))
-    for axis, valid in axes.items():
-        for name in valid:
-            if (axis, name) not in used:
-                mistakes.add("is in none of the `cells`; add it there, or leave it out here", axis, name)
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        for index, names in by_names(entries, axes):
+            if (before := first.setdefault(names, index)) != index:
+                mistakes.add(f"{', '.join(names)}: is in cells[{before}], too", "cells", index)
+            used |= set(zip(axes, names, strict=True))
+        for axis, valid in axes.items():
+            for name in valid:
+                if (axis, name) not in used:
+                    mistakes.add("is in none of the `cells`; add it there, or leave it out here", axis, name)

@@ -55,20 +55,20 @@ class Decide(Strict):
 
     def check(self, cells: Iterable[tuple[str, str, str]], seeds: Collection[int], space: Collection[str]) -> None:
         """Raise what does not go together with a study's cells, its seeds, and the options that its search chooses."""
-        mistakes, cells = Mistakes(), list(cells)
+        cells = list(cells)
         variants = list(dict.fromkeys(variant for _, _, variant in cells))
-        for index, pair in enumerate(self.recorded.pairs or ()):
-            for place, name in enumerate(pair):
-                if name not in variants:
-                    mistakes.add(unknown("variant", name, variants), "decide", "pairs", index, place)
-        mistakes.raise_all()
-        if not self.recorded.pairs_among(cells):
-            mistakes.add("no task and model has both variants of a pair: nothing to decide", "decide")
-        if len(seeds) < 2:  # without it the first two fresh seeds may seem to have no noise
-            mistakes.add("got 1, want at least 2 with `decide`: they say how noisy each variant is", "seeds")
-        if max(seeds) + self.max_seeds >= 2**63:
-            mistakes.add("want smaller ones: the fresh seeds of `decide` are numbered above them", "seeds")
-        if space:
-            text = "rates beside the chosen one have other options, and say nothing of its noise"
-            mistakes.add(f"does not go with `search.space`: {text}; fix the options, or leave this out", "decide")
-        mistakes.raise_all()
+        with Mistakes() as mistakes:
+            for index, pair in enumerate(self.recorded.pairs or ()):
+                for place, name in enumerate(pair):
+                    if name not in variants:
+                        mistakes.add(unknown("variant", name, variants), "decide", "pairs", index, place)
+        with Mistakes() as mistakes:
+            if not self.recorded.pairs_among(cells):
+                mistakes.add("no task and model has both variants of a pair: nothing to decide", "decide")
+            if len(seeds) < 2:  # without it the first two fresh seeds may seem to have no noise
+                mistakes.add("got 1, want at least 2 with `decide`: they say how noisy each variant is", "seeds")
+            if max(seeds) + self.max_seeds >= 2**63:
+                mistakes.add("want smaller ones: the fresh seeds of `decide` are numbered above them", "seeds")
+            if space:
+                text = "rates beside the chosen one have other options, and say nothing of its noise"
+                mistakes.add(f"does not go with `search.space`: {text}; fix the options, or leave this out", "decide")

@@ -23,9 +23,9 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import MAX_MISTAKES, MORE, Loc, shown
 
 MAX_BYTES = 1_500_000
-"""Of a study file, which is read at 100 to 200 kB/s: `MAX_CELLS` variants, written out, take 1.3 MB."""
+"""Largest study file; 100 to 200 kB are read in a second, and `MAX_CELLS` variants, written out, take 1.3 MB."""
 MAX_LEVELS = 20
-"""Of nesting; a study has six."""
+"""Deepest nesting that a study file may have; a real study has six levels."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half a character, which YAML's escapes can write and no encoding can."""
 STUDIES = Path(__file__).parent.parent / "studies"

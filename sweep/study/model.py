@@ -87,16 +87,16 @@ def _text(value: Any, context: Any) -> Any:
 
 def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
     """Build the recipe on a task of a mapping that names one, else the one on text."""
-    given, mistakes, recipe = value, Mistakes(), None
     if isinstance(value, Mapping) and "task" in value:
         return _task_recipe(dict(value))
-    if isinstance(value, Mapping) and "text" in value:
-        given = {key: each for key, each in value.items() if key != "text"}
-        with mistakes.below("text"):
-            given["text"] = _text(value["text"], info.context)
-    with mistakes.below():
-        recipe = read_record(PretrainRecipe, given)
-    mistakes.raise_all()
+    given, recipe = value, None
+    with Mistakes() as mistakes:
+        if isinstance(value, Mapping) and "text" in value:
+            given = {key: each for key, each in value.items() if key != "text"}
+            with mistakes.below("text"):
+                given["text"] = _text(value["text"], info.context)
+        with mistakes.below():
+            recipe = read_record(PretrainRecipe, given)
     assert recipe, "nothing was wrong with it"
     return recipe
 
@@ -105,14 +105,14 @@ def _task_recipe(given: dict[str, Any]) -> TaskRecipe:
     """Build the recipe on a task; a study has the task's options beside the recipe's own fields."""
     if given["task"] not in (known := endless_tasks()):
         raise mistake(unknown("task to pretrain on", given["task"], known), "task")
-    kind, mistakes, recipe = TASKS[given["task"]].Options, Mistakes(), None
+    kind, recipe = TASKS[given["task"]].Options, None
     own = [field.name for field in fields(TaskRecipe) if field.name != "options"]
     training = {name: given.pop(name) for name in own if name in given} | {"options": kind()}
-    with mistakes.below():
-        recipe = read_record(TaskRecipe, training)
-    with mistakes.below():
-        options: Any = read_record(kind, given, more_keys=own)
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        with mistakes.below():
+            recipe = read_record(TaskRecipe, training)
+        with mistakes.below():
+            options: Any = read_record(kind, given, more_keys=own)
     assert recipe, "nothing was wrong with it"
     return replace(recipe, options=options)
 
@@ -241,17 +241,16 @@ class StudyModel(Strict):
         fields |= {key: given for key, given in value.items() if given is not None}
         if "size" not in fields and base is None:
             raise ValueError(f"{unknown('model', name, MODELS)}; or give a `size` to define one")
-        model, mistakes = None, Mistakes()
-        with mistakes.below():
-            NAME.validate_python(name)
-        with mistakes.below():
-            model = cls.model_validate(fields, context=context)
-        if wanted_by and "pretrained" not in fields:
-            mistakes.add(f"variant {wanted_by!r} needs `pretrained`, with one of: {', '.join(SOURCES)}")
-        if known and model and model.size != known.size:
-            mistakes.add(
-                f"{base or name!r} is a known model of another size; leave `size` out, or choose another name", "size"
-            )
-        mistakes.raise_all()
+        model = None
+        with Mistakes() as mistakes:
+            with mistakes.below():
+                NAME.validate_python(name)
+            with mistakes.below():
+                model = cls.model_validate(fields, context=context)
+            if wanted_by and "pretrained" not in fields:
+                mistakes.add(f"variant {wanted_by!r} needs `pretrained`, with one of: {', '.join(SOURCES)}")
+            if known and model and model.size != known.size:
+                problem = f"{base or name!r} is a known model of another size"
+                mistakes.add(f"{problem}; leave `size` out, or choose another name", "size")
         assert model, "nothing was wrong with it"
         return model

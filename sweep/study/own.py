@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import symtable
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from pydantic import (
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.files import hash_once
 from lr_sweep.common.limits import Steps
+from lr_sweep.common.source_code import imported_names
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import NAME, Mistakes, Strict, each_entry, mistake, read_record, shown
@@ -33,7 +35,7 @@ from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 FUNCTION = "train"
 """Label of the model and the variant of a study that names none."""
 MAX_CODE_BYTES = 2_000_000
-"""Of all code files: they travel with every run."""
+"""Largest size of all code files together, which travel with every run."""
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
 _RECORDED = (
     *("study", "title", "trainable", "data", "protocol", "models", "variants", "cells", "search", "learning_rates"),
@@ -141,11 +143,11 @@ def _expanded(patterns: Any, folder: Path) -> dict[str, Path]:
     """Return the files that patterns stand for, by their names relative to the folder, sorted."""
     if not isinstance(patterns, tuple):
         raise ValueError(f"got {shown(patterns)}, want {WANTED}")
-    mistakes, found = Mistakes(), dict[str, Path]()
-    for index, pattern in enumerate(patterns):
-        with mistakes.below(index):
-            found |= _matches(pattern, folder)
-    mistakes.raise_all()
+    found = dict[str, Path]()
+    with Mistakes() as mistakes:
+        for index, pattern in enumerate(patterns):
+            with mistakes.below(index):
+                found |= _matches(pattern, folder)
     return dict(sorted(found.items()))
 
 
@@ -168,44 +170,30 @@ def _below(folder: Path, name: str) -> Path:
 def _check_modules(files: OwnFiles, folder: Path) -> None:
     """Raise mistakes in what the code defines and imports, as far as its text shows them."""
     main, _, function = files.trainable.partition(":")
-    mistakes = Mistakes()
-    for name, text in files.code.items():
-        if not name.endswith(".py"):
-            continue
-        if module_name(name) in sys.stdlib_module_names:
-            mistakes.add(f"{name} would hide a module of Python's own; rename it")
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError) as error:
-            mistakes.add(f"{name} is no Python: {error}")
-            continue
-        for module in sorted({*_imported_beside(tree, folder)} - files.code.keys()):
-            mistakes.add(f"{name} imports {module}, which is not listed; add it")
-        if name == main and function not in (defined := sorted(_names_of(tree))):
-            mistakes.add(f"{main} defines no {function!r}; it has {', '.join(defined) or 'no function'}")
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        for name, text in files.code.items():
+            if not name.endswith(".py"):
+                continue
+            if module_name(name) in sys.stdlib_module_names:
+                mistakes.add(f"{name} would hide a module of Python's own; rename it")
+            try:
+                tree = ast.parse(text)
+            except (SyntaxError, ValueError) as error:
+                mistakes.add(f"{name} is no Python: {error}")
+                continue
+            for module in sorted({*_imported_beside(tree, name, folder)} - files.code.keys()):
+                mistakes.add(f"{name} imports {module}, which is not listed; add it")
+            symbols = symtable.symtable(ast.unparse(tree), name, "exec").get_symbols()
+            defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+            if name == main and function not in defined:
+                mistakes.add(f"{main} defines no {function!r}; it has {', '.join(defined) or 'no function'}")
 
 
-def _imported_beside(tree: ast.Module, folder: Path) -> Iterator[str]:
-    """Yield the files below a folder that a module imports, anywhere in it."""
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            stem = name.replace(".", "/")
-            yield from (file for file in (f"{stem}.py", f"{stem}/__init__.py") if (folder / file).is_file())
-
-
-def _names_of(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of functions and classes, and of what is imported or assigned at the top of a module."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.ImportFrom | ast.Import):
-            yield from (alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]:
+    """Yield the files below a folder that the code in a file imports, anywhere in it."""
+    for name in imported_names(tree, PurePosixPath(file).parent.as_posix().strip(".").replace("/", ".")):
+        stem = name.replace(".", "/")
+        yield from (each for each in (f"{stem}.py", f"{stem}/__init__.py") if (folder / each).is_file())
 
 
 def trainable_text(value: str) -> str:

@@ -44,7 +44,7 @@ class WantedRun:
     num_steps: int
     """The step budget."""
     shape: TaskShape | None
-    """Of the task's examples; None: of a training function of the user's own, it is not known."""
+    """Shape of the task's examples; None: a function of the user's own reads them."""
     weights: WeightsSource | None = None
     """Where pretrained weights are; None for random initialisation."""
     pretrained_on: str | None = None
@@ -83,7 +83,7 @@ class Proposed:
     rates: tuple[float, ...] = ()
     """In ascending order."""
     options: Mapping[float, Options] = field(default_factory=dict)
-    """Of rates that have options of their own."""
+    """Options by rate, for rates that have their own."""
     winners: frozenset[float] | None = None
     """Rates that are trained with all seeds, the others with the study's first; None: all are."""
     fresh: Mapping[float, Collection[int]] = field(default_factory=dict)

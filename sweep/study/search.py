@@ -1,4 +1,4 @@
-"""The learning rates of a study: a list, a logarithmic grid, or a search that chooses them in rounds."""
+"""The learning rates of a study: a list, a grid, or a search in rounds; and the rule that stops some of them early."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Point(NamedTuple):
 
     learning_rate: float
     options: Options = NO_OPTIONS
-    """Of its space."""
+    """Values of the options in the search's space."""
 
 
 class Search(Strict):
@@ -270,3 +270,33 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
 
 RatesOrSearch = Annotated[LearningRates | None, BeforeValidator(_rates_or_search)]
 """A grid or a list; None where the study has a `search`. For a field after `search`."""
+
+
+class StopEarly(Strict):
+    """Stops the runs of learning rates that are behind the others of their cell; off unless a study asks for it."""
+
+    rule: Literal["halving", "median"] = "halving"
+    """`halving`: asynchronous successive halving; `median`: median stopping."""
+    eta: Annotated[int, Interval(ge=2, le=10)] = 3
+    """`halving` keeps one learning rate in `eta` at a rung; the next rung has `eta` times as many steps."""
+    first: Count | None = None
+    """Steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
+
+    def rungs(self, num_steps: int, every: int) -> Sequence[int]:
+        """Return the steps of the rungs below a budget, rising; `every`: steps between evaluations."""
+        first = self.first or num_steps / self.eta**2
+        if self.rule == "median":
+            return range(_at_evaluation(first, every), num_steps, every)
+        found: list[int] = []
+        while (step := _at_evaluation(first, every)) < num_steps:
+            found += [step] if step not in found else []
+            first *= self.eta
+        return found
+
+    def text(self) -> str:
+        """Return `halving, keeps 1 in 3` or `median`."""
+        return f"halving, keeps 1 in {self.eta}" if self.rule == "halving" else "median"
+
+
+def _at_evaluation(step: float, every: int) -> int:
+    return every * max(1, math.ceil(step / every))

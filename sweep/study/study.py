@@ -22,8 +22,7 @@ from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed
 from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.resources import Resources
-from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike, ascending
-from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.sweep.study.search import RatesOrSearch, Search, StopEarly, alike, ascending
 from lr_sweep.sweep.study.validation import (
     Mistakes,
     NameRule,
@@ -71,7 +70,7 @@ class StudyTask(Strict):
     num_steps: int
     """Gradient steps of each run; a multiple of `protocol.evaluate_every`."""
     options: Any
-    """Of a built-in task its `Options`, defaults filled in; of a function's task what the study says."""
+    """A built-in task's `Options`, defaults filled in; the options that the study gives to a function's task."""
 
 
 class Examples(NamedTuple):
@@ -146,11 +145,10 @@ class Study(Strict):
     @field_validator("resources")
     @classmethod
     def _check_resources(cls, resources: Resources) -> Resources:
-        mistakes = Mistakes()
-        for name, allowed in cls.unused_resources.items():
-            if getattr(resources, name) not in allowed:
-                mistakes.add(f"has no effect here: {cls.why_unused}; leave it out", name)
-        mistakes.raise_all()
+        with Mistakes() as mistakes:
+            for name, allowed in cls.unused_resources.items():
+                if getattr(resources, name) not in allowed:
+                    mistakes.add(f"has no effect here: {cls.why_unused}; leave it out", name)
         return resources
 
     # --- what each way of training implements
@@ -210,17 +208,17 @@ class Study(Strict):
             if value is not None and not isinstance(value, Mapping):
                 cls.read_options(name, {})  # an unknown name is the first thing to say
                 raise ValueError(f"got {shown(value)}, want a mapping of options, with num_steps")
-            given, mistakes = dict(value or {}), Mistakes()
+            given = dict(value or {})
             num_steps, options = given.pop("num_steps", info.data.get("num_steps")), None
-            with mistakes.below():
-                options = cls.read_options(name, given)
-            if num_steps is not None:
-                with mistakes.below("num_steps"):
-                    num_steps = STEPS.validate_python(num_steps)
-                    _check_budget(num_steps, info)
-            elif "num_steps" in info.data:  # else the study's is a mistake itself
-                mistakes.add("its step budget is missing: give num_steps here, or for the whole study")
-            mistakes.raise_all()
+            with Mistakes() as mistakes:
+                with mistakes.below():
+                    options = cls.read_options(name, given)
+                if num_steps is not None:
+                    with mistakes.below("num_steps"):
+                        num_steps = STEPS.validate_python(num_steps)
+                        _check_budget(num_steps, info)
+                elif "num_steps" in info.data:  # else the study's is a mistake itself
+                    mistakes.add("its step budget is missing: give num_steps here, or for the whole study")
             return StudyTask(num_steps=num_steps or 1, options=options)
 
         return each_entry(tasks, build)
@@ -236,11 +234,10 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _check_cells(self) -> Study:
-        mistakes = Mistakes()
-        for index, cells in enumerate(self.cells or ()):
-            if self.search and cells.learning_rates is not None:
-                mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
-        mistakes.raise_all()
+        with Mistakes() as mistakes:
+            for index, cells in enumerate(self.cells or ()):
+                if self.search and cells.learning_rates is not None:
+                    mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
         if self.cells is not None:
             check_cells(self.cells, self.axes_by_name(), self.protocol)
         if wrong := alike(self.learning_rate_grid()):

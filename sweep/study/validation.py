@@ -62,16 +62,23 @@ def _detail(message: str, loc: Loc) -> InitErrorDetails:
 
 
 class Mistakes:
-    """Gathers mistakes, to raise them together."""
+    """Gathers the mistakes of a `with` block; if there are any, its end raises them as one `ValidationError`."""
 
     def __init__(self) -> None:
         self._details: list[InitErrorDetails] = []
+
+    def __enter__(self) -> Mistakes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._raise()
 
     def add(self, message: str, *loc: str | int) -> None:
         """Add a mistake below the value that is being validated; raise them all where there are too many."""
         if len(self._details) == MAX_MISTAKES:
             self._details.append(_detail(MORE, ()))
-            self.raise_all()
+            self._raise()
         self._details.append(_detail(message, loc))
 
     @contextmanager
@@ -93,8 +100,7 @@ class Mistakes:
         except ValueError as error:
             self.add(str(error), *loc)
 
-    def raise_all(self) -> None:
-        """Raise the mistakes as one `ValidationError`, if there are any."""
+    def _raise(self) -> None:
         if self._details:
             raise ValidationError.from_exception_data("study", self._details)
 
@@ -102,10 +108,8 @@ class Mistakes:
 @contextmanager
 def reworded(keys: Collection[str], *loc: str | int) -> Iterator[None]:
     """Raise the mistakes of the block below `loc`, in the words of a study; `keys` are the valid ones there."""
-    mistakes = Mistakes()
-    with mistakes.below(*loc, keys=keys):
+    with Mistakes() as mistakes, mistakes.below(*loc, keys=keys):
         yield
-    mistakes.raise_all()
 
 
 class Strict(BaseModel):
@@ -155,25 +159,24 @@ def each_entry(entries: Any, build: Callable[[str, Any], T]) -> Any:
     """Build a mapping's values by their names and raise all mistakes; return other types, for pydantic to refuse."""
     if not isinstance(entries, Mapping):
         return entries
-    mistakes = Mistakes()
     built = {}
-    for name, value in entries.items():
-        with mistakes.below(name):
-            built[name] = build(name, value)
-    mistakes.raise_all()
+    with Mistakes() as mistakes:
+        for name, value in entries.items():
+            with mistakes.below(name):
+                built[name] = build(name, value)
     return built
 
 
 def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     """Refuse an empty list, and repeated values, each where it is repeated."""
-    mistakes, seen = Mistakes(), set()
-    if not values:
-        mistakes.add("want at least one entry")
-    for index, value in enumerate(values):
-        if value in seen:
-            mistakes.add(f"{shown(value)} is there twice", index)
-        seen.add(value)
-    mistakes.raise_all()
+    seen = set()
+    with Mistakes() as mistakes:
+        if not values:
+            mistakes.add("want at least one entry")
+        for index, value in enumerate(values):
+            if value in seen:
+                mistakes.add(f"{shown(value)} is there twice", index)
+            seen.add(value)
     return values
 
 
@@ -212,7 +215,7 @@ NameRule = matching(
     r"(?=.{1,100}$)[a-z0-9]+(-[a-z0-9]+)*",
     "lowercase letters and digits, single dashes between them, 100 characters at most",
 )
-"""Of studies and of their own models: names of files and folders."""
+"""Names of studies and of their own models, which become names of files and folders."""
 NAME = TypeAdapter(Annotated[str, NameRule])
 
 

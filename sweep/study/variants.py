@@ -109,19 +109,19 @@ def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
     """Return the axes of a study, values of the protocol's options by their names; raise all mistakes in them."""
     if not isinstance(axes, Mapping):
         raise ValueError(f"got {shown(axes)}, want a mapping of the protocol's options to lists of values")
-    mistakes, options = Mistakes(), [*vars(Protocol()), BUDGET]
-    for option, values in axes.items():
-        with mistakes.below(option):
-            if option not in options:
-                raise ValueError(unknown("option", option, options))
-            if not isinstance(values, tuple):
-                raise ValueError(f"got {shown(values)}, want a list of values")
-            if all(value is None or isinstance(value, str | int | float) for value in values):
-                some_distinct(values)
-            for index, value in enumerate(values):
-                with mistakes.below(option, index):
-                    check_option(option, value)
-    mistakes.raise_all()
+    options = [*vars(Protocol()), BUDGET]
+    with Mistakes() as mistakes:
+        for option, values in axes.items():
+            with mistakes.below(option):
+                if option not in options:
+                    raise ValueError(unknown("option", option, options))
+                if not isinstance(values, tuple):
+                    raise ValueError(f"got {shown(values)}, want a list of values")
+                if all(value is None or isinstance(value, str | int | float) for value in values):
+                    some_distinct(values)
+                for index, value in enumerate(values):
+                    with mistakes.below(option, index):
+                        check_option(option, value)
     return dict(axes)
 
 

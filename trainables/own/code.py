@@ -99,7 +99,7 @@ def own_traceback(error: BaseException, folder: Path) -> str:
     hidden = (str(Path(__file__).parent), "<frozen importlib")
     found.stack = traceback.StackSummary.from_list([each for each in frames if not each.filename.startswith(hidden)])
     text = "".join(found.format()).replace(f"{folder}/", "").rstrip()
-    return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces the former
+    return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces the usual one
 
 
 def module_name(file: str) -> str:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +29,7 @@ PR_SET_PDEATHSIG = 1
 
 Request = tuple[Any, ...]
 """Name of a method of `Rank`, and its arguments."""
-Packed = tuple[bytes, Mapping[str, Any]]
+Packed = tuple[bytes, dict[str, Any]]
 """A state with its tensors as safetensors has them."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
 
 RANK_TIMEOUT_S = 600.0
-"""After which torch.distributed itself ends a collective of NCCL's."""
+"""Seconds after which torch.distributed itself ends a collective of NCCL."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,8 @@ def _restore(thing: Any, state: Any) -> None:
 
 def joined(states: Sequence[State]) -> State:
     """Return the states of all ranks as one, with `by_rank` as its inverse."""
-    tensors = {f"{_prefix(rank)}{name}": each for rank, (own, _) in enumerate(states) for name, each in own.items()}
+    prefixes = ["", *(f"rank{rank}." for rank in range(1, len(states)))]
+    tensors = {prefix + name: own[name] for prefix, (own, _) in zip(prefixes, states, strict=True) for name in own}
     return tensors, {**states[0][1], "ranks": [values for _, values in states[1:]]}
 
 
@@ -130,10 +131,6 @@ def by_rank(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[St
         rank, _, plain = name.rpartition(".")
         own[int(rank.removeprefix("rank") or 0)][plain] = tensor
     return list(zip(own, [first, *values.get("ranks", [])], strict=True))
-
-
-def _prefix(rank: int) -> str:
-    return f"rank{rank}." if rank else ""
 
 
 def prints_of(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, str]:

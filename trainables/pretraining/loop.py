@@ -51,8 +51,10 @@ def pretrain(
         WeightsError: the training diverged.
     """
     with _threads_kept(recipe.threads):
-        on_task = isinstance(recipe, TaskRecipe)
-        trainee = TaskTrainee(size, recipe, device) if on_task else TextTrainee(size, recipe, corpus, device)
+        if isinstance(recipe, TaskRecipe):
+            trainee: Trainee = TaskTrainee(size, recipe, device)
+        else:
+            trainee = TextTrainee(size, recipe, corpus, device)
         checkpoints = pretraining_checkpoints(folder)
         saved = checkpoint.newest_checkpoint(checkpoints, None, lambda path: log.warning("%s is damaged", path))
         if saved is None:

@@ -28,9 +28,9 @@ DATA = "DATA"
 NUM_BYTES = 256
 """The vocabulary: one token a byte."""
 VALIDATION_SHARE = 0.05
-"""Of the bytes, from the end of the text; never trained on."""
+"""Share of the bytes, from the end of the text, that is never trained on."""
 DEFAULT_THREADS = 2
-"""Of torch on a CPU, where a recipe names no number; the committed results are of machines with two cores."""
+"""CPU threads of torch where a recipe names no number; the committed results are of machines with two cores."""
 MAX_TEXT_BYTES = 2_000_000_000
 """The text is held in memory, a few times over."""
 NO_FILES = Path()

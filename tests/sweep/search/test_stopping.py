@@ -16,7 +16,7 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.sweep.study.search import StopEarly
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent

@@ -149,13 +149,15 @@ def test_mistakes(tmp_path: Path, changes: dict[str, str], problem: str) -> None
 
 def test_code_that_cannot_be_imported_is_a_mistake_of_the_study(tmp_path: Path) -> None:
     study = write_function(
-        tmp_path, "import helper\nfrom parts.model import build\nimport json", code="[train.py, queue.py]"
+        tmp_path, "import helper\nfrom parts.model import build\nimport json", code="[train.py, queue.py, parts/h*.py]"
     )
     (tmp_path / "helper.py").touch()
     (tmp_path / "queue.py").write_text("def broken(:\n")
     (tmp_path / "parts").mkdir()
-    (tmp_path / "parts" / "model.py").touch()
+    for name, text in {"head": "from .layers import depth\nfrom ... import above", "layers": "", "model": ""}.items():
+        (tmp_path / "parts" / f"{name}.py").write_text(text)
     assert [line.partition(": ")[2] for line in mistakes_in(study)] == [
+        "code: parts/head.py imports parts/layers.py, which is not listed; add it",
         "code: queue.py is no Python: invalid syntax (<unknown>, line 1)",
         "code: queue.py would hide a module of Python's own; rename it",
         "code: train.py imports helper.py, which is not listed; add it",
