@@ -44,6 +44,10 @@ def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
         ("evaluate_every: 1000", "evaluate_every: 1000, gradient_clip_norm: null, dropout: 0, readout: last_token"),
         ("[frozen-random, frozen-pretrained]", "{norms: {initialisation: statistics, trained: [output, layer_norms]}}"),
         (GRID, f"search: {{low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"),
+        ("{pretrain: {}}", "{hub: owner/name, revision: 0123abc}"),
+        ("{pretrain: {}}", "{folder: .}"),
+        ("{}", "{text: [example.yaml], learning_rate: 0.5, seed: 9223372036854775807}"),
+        ("{}", "{task: bit-xor, num_steps: 7, num_bits: 64}"),
         ("seeds: 3", "seeds: 3\nrefine: 3\nwinners: 1\nstop_early: {rule: median, first: 1000}"),
         ("seeds: 3", "seeds: 3\ndecide: {pairs: [[frozen-pretrained, frozen-random]], min_difference: 1}"),
     ],
@@ -155,17 +159,3 @@ def test_table_4_asks_for_the_same_gpt2_runs_as_table_1() -> None:
     assert table_4.tasks == {name: task for name, task in table_1.tasks.items() if name != "listops"}
     for name in ("variants", "learning_rates", "seeds", "protocol"):
         assert getattr(table_4, name) == getattr(table_1, name)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{hub: owner/name, revision: 0123abc}",
-        "{folder: .}",
-        "{pretrain: {text: [example.yaml], learning_rate: 0.5, seed: 9223372036854775807}}",
-        "{pretrain: {task: bit-xor, num_steps: 7, num_bits: 64}}",
-    ],
-)
-def test_sources_of_weights_round_trip(tmp_path: Path, source: str) -> None:
-    study = load_study(write(tmp_path, STUDY.replace("{pretrain: {}}", source)))
-    assert load_study(write(tmp_path, study_to_yaml(study))) == study

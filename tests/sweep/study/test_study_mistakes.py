@@ -18,6 +18,7 @@ from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, 
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
+VARIANTS = "[frozen-random, frozen-pretrained]"
 DIGITS = "digits: {num_steps: 2000}"
 SEARCH = "search: {low: 1e-5, high: 1e-1, rates: 6}"
 DECIDE = "decide: {min_difference: 1"
@@ -30,15 +31,12 @@ DECIDE = "decide: {min_difference: 1"
         ("study: example", "study: other", "1: study: 'other' is not the file's name"),
         ("study: example", "study: Ex_ample", '1: study: got "Ex_ample", want lowercase letters'),
         ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
-        ("title: An example", "title: 2021-01-01", '2: title: got "2021-01-01", want text'),
         ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),
         ("frozen-random,", "frozn-random,", "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-ran"),
-        ("  tiny:", "  Tiny:", '6: models.Tiny: got "Tiny", want lowercase letters'),
         # keys
         ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, de"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
         ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
-        ("{pretrain: {}}", "{pretrain: {steps: 1}}", "8: models.tiny.pretrained.pretrain.steps: unknown key 'steps'"),
         ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
         ("retries: 1", "engine: plain, compile: true", "13: resources.compile: got true with engine: plain"),
         ("seeds: 3\n", "", "1: seeds: missing"),
@@ -46,60 +44,42 @@ DECIDE = "decide: {min_difference: 1"
         ("seeds: 3", "3: seeds", "11: 3: keys must be text"),
         # types are not converted
         ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
-        ("num_steps: 2000", "num_steps: 2000.0", "4: tasks.digits.num_steps: got 2000.0, want a whole number"),
         ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
         ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
         ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position' or"),
         ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
         ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
-        ("[frozen-random, frozen-pretrained]", "{mine: }", "9: variants.mine: unknown variant 'mine'"),
         (
-            "[frozen-random, frozen-pretrained]",
+            VARIANTS,
             "{frozen-random: {initialisation: random, trained: [output]}}",
             "9: variants.frozen-random: 'frozen-random' is a known variant; leave its entry empty, or choose another",
         ),
         (
-            "[frozen-random, frozen-pretrained]",
+            VARIANTS,
             "{mine: {initialisation: random, trained: [outputs]}}",
             "9: variants.mine.trained: got unknown part 'outputs'; want some of attention",
         ),
         ("  tiny:", "  tiny:\n    base: gpt3", "7: models.tiny.base: unknown model 'gpt3'"),
         ("  tiny:", "  tiny:\n    depth: 3", "7: models.tiny.depth: got 3, want at most size.layers = 2"),
-        ("[frozen-random, frozen-pretrained]", "all", '9: variants: got "all", want a list of names, or'),
+        (VARIANTS, "all", '9: variants: got "all", want a list of names, or'),
         (GRID, "learning_rates: 1e-3", "10: learning_rates: want a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a"),
         # values
         (DIGITS, "mnist: {num_steps: 1000, image_size: 30}", "4: tasks.mnist.image_size: got 30, want 32 or 28"),
-        (
-            DIGITS,
-            "mnist: {num_steps: 1000, patch_size: 5}",
-            "4: tasks.mnist: patch_size is 5, wanted a divisor of 32: 1, 2, 4, 8, 16, 32",
-        ),
-        (
-            DIGITS,
-            "mnist: {num_steps: 1000, validation_per_class: 0}",
-            "4: tasks.mnist: validation_per_class is 0, wanted 1 to 5000",
-        ),
-        (DIGITS, "cifar10: {num_steps: 1000, validation_batch: true}", "4: tasks.cifar10.validation_batch: got true"),
         ("heads: 4", "heads: 3", "7: models.tiny.size.heads: 3 heads do not divide width = 64"),
         # what could be read, but not run or recorded
         ("num_steps: 2000", "num_steps: 20000000000000000000", "4: tasks.digits.num_steps: got 20000000000000000000, "),
-        ("2000}", "2000, split_seed: -1}", "4: tasks.digits: split_seed is -1, wanted 0 to 4294967295"),
         ("evaluate_every: 1000", "batch_size: 1198", "12: protocol: batch_size: the training split has 1197 examples;"),
         ("evaluate_every: 1000", "adam_eps: 1e300", "12: protocol.adam_eps: got 1e+300, want less than or equal to"),
         ("retries: 1", "gpus_per_trial: 1e-9", "13: resources.gpus_per_trial: got 1e-09, want 0, or from 0.001 to 1"),
         ("retries: 1", "cpus_per_trial: 0x" + "f" * 5000, "13: resources.cpus_per_trial: got a number too long"),
-        ("layers: 2", "layers: 1001", "7: models.tiny.size.layers: got 1001, want less than or equal to 1000"),
         ("low: 1e-4", "low: 1e-320", "10: learning_rates.low: got 9.99989e-321, want at least 1e-20"),
         # nothing, or twice
         ("  digits: {num_steps: 2000}", "  {}", "3: tasks: got {}, want at least one entry"),
-        ("[frozen-random, frozen-pretrained]", "[]", "9: variants: want at least one entry"),
-        ("seeds: 3", "seeds: []", "11: seeds: want at least one entry"),
+        (VARIANTS, "[]", "9: variants: want at least one entry"),
         ("seeds: 3", "seeds:\n- 1\n- 2\n- 1", "14: seeds[2]: 1 is there twice"),
-        ("frozen-pretrained]", "frozen-random]", '9: variants[1]: "frozen-random" is there twice'),
         # learning rates
         (GRID, "learning_rates:\n- 1e-3\n- 0.001", "12: learning_rates[1]: 0.001 is there twice"),
         (GRID, "learning_rates: [1e-3, 0.0010000000001]", "10: learning_rates: 0.001 and 0.0010000000001 are alike to"),
-        (GRID, "learning_rates: [1e-3, 0]", "10: learning_rates[1]: got 0, want greater than 0"),
         (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
         ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
         ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
@@ -116,7 +96,6 @@ DECIDE = "decide: {min_difference: 1"
         (PRETRAINED, "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: shipped, hub"),
         ("  tiny:", "  gpt2:", "7: models.gpt2.size: 'gpt2' is a known model of another size"),
         ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: shipped, hub, folder, pretrain"),
-        ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: shipped, hub"),
         ("{pretrain: {}}", "{folder: nowhere}", "8: models.tiny.pretrained.folder: nothing is at "),
         ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", '8: models.tiny.pretrained.sha256: got "12ab", want 64'),
         ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),
@@ -127,19 +106,15 @@ DECIDE = "decide: {min_difference: 1"
         ("{}", f"{{text: [{'x' * 300}]}}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
         ("{}", "{text: [~nouser/a.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
         ("{}", '{text: ["a\\0b"]}', "8: models.tiny.pretrained.pretrain.text[0]: got "),
-        ("{pretrain: {}}", "{hub: ..}", '8: models.tiny.pretrained.hub: got "..", want a repository, owner/name'),
         ("{pretrain: {}}", "{hub: a/b, revision: ../x}", '8: models.tiny.pretrained.revision: got "../x", want'),
-        ("{}", "{text: []}", "8: models.tiny.pretrained.pretrain.text: want at least one entry"),
         ("{}", "{num_tokens: 2048}", "8: models.tiny.pretrained.pretrain.num_tokens: 2048 tokens are more than"),
         # YAML
         ("seeds: 3", "seeds: [3", "12: not valid YAML: while parsing a flow sequence:"),
         ("  digits", "\tdigits", "4: not valid YAML: while scanning for the next token: found character '\\t' that"),
-        ("seeds: 3", "seeds: a: 3", "11: not valid YAML: mapping values are not allowed here"),
         ("title: An example", "title: \x01", "2: not valid YAML: unacceptable character"),
         ("seeds: 3", "seeds: !!int three", '11: seeds: "three" is no int (invalid literal'),
         ("title: An example", 'title: "\\ud800"', "2: title: half a character (a lone surrogate, such as \\ud800) is"),
         ("seeds: 3", '"\\ud800": 3', "11: half a character (a lone surrogate, such as \\ud800) is no key"),
-        ("seeds: 3", "seeds: 2001-99-99", '11: seeds: "2001-99-99" is no timestamp ('),
         ("seeds: 3", "!!str [seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
         ("seeds: 3", "seeds: " + "[" * 900 + "]" * 900, "11: nested deeper than 20 levels"),
         ("seeds: 3", "seeds: !!python/name:os.system 3", "11: not valid YAML: could not determine a constructor"),
@@ -227,15 +202,6 @@ protocol: {drop: 3, readout: last}
         ["13", "seeds"],
         ["14", "protocol.drop"],
         ["14", "protocol.readout"],
-    ]
-
-
-def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
-    rates = "[" + ", ".join(f"{n}e-6" for n in range(1, 2001)) + "]"  # x 2 variants x 26 seeds
-    found = mistakes(tmp_path, STUDY.replace(GRID, f"learning_rates: {rates}").replace("seeds: 3", "seeds: 26"))
-    assert found == [
-        "1: 1 x 1 x 2 x 2000 x 26 (tasks, models, variants, learning rates, seeds) are 104000 runs, want at most "
-        "100000; split it into several studies, which share their runs"
     ]
 
 

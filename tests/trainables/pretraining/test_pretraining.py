@@ -5,10 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,6 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.small_runs import CPU
-from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.models.initialise import load_weights
 from lr_sweep.trainables.plain.engine import Training
@@ -191,29 +186,6 @@ def test_a_damaged_checkpoint_is_passed_over(undisturbed: dict[str, Path], tmp_p
     train("text", folder, lambda step, loss: seen.append(step))
     assert seen[0] == 5  # once more, from step 4
     assert hash_file(folder / "model.safetensors") == hash_file(undisturbed["text"] / "model.safetensors")
-
-
-PRETRAIN = """
-import sys
-from pathlib import Path
-from lr_sweep.tests.trainables.pretraining.test_pretraining import train
-train("text", Path(sys.argv[1]), lambda step, loss: print(step, flush=True))
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_process_leaves_what_another_resumes(undisturbed: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "gpt2"
-    command = [sys.executable, "-c", PRETRAIN, str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "1\n"
-        os.kill(process.pid, signal.SIGKILL)
-    seen: list[int] = []
-    train("text", folder, lambda step, loss: seen.append(step))
-    assert seen[0] > 1
-    assert hash_file(folder / "model.safetensors") == hash_file(undisturbed["text"] / "model.safetensors")
-    assert [path.name for path in tmp_path.iterdir()] == ["gpt2"]
 
 
 def test_a_divergence_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
