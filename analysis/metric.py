@@ -9,9 +9,6 @@ from typing import Any, Literal
 
 from lr_sweep.common.text import SIGNIFICANT, decimals_text, digits_text
 
-FIELDS: dict[str, type] = {"name": str, "higher_is_better": bool, "is_fraction": bool}
-"""What `study.json` has of a metric."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
@@ -28,18 +25,9 @@ class Metric:
     model: Literal["best", "final"] = "best"
     """Which model of a run is measured: the best one on the data that select, or the one at the step budget."""
 
-    @classmethod
-    def from_json(cls, content: object) -> Metric:
-        """Read what `as_json` returns; raises ValueError with what is wrong."""
-        if not isinstance(content, dict) or content.keys() != FIELDS.keys():
-            raise ValueError(f"got the metric {content!r}, want an object with {', '.join(FIELDS)}")
-        if wrong := [name for name, kind in FIELDS.items() if not isinstance(content[name], kind)]:
-            raise ValueError(f"got the metric {content!r}, want a text as name and true or false as the rest: {wrong}")
-        return cls(**content)
-
     def as_json(self) -> Mapping[str, Any]:
         """Return what `study.json` has of it."""
-        return {name: getattr(self, name) for name in FIELDS}
+        return {name: getattr(self, name) for name in ("name", "higher_is_better", "is_fraction")}
 
     def room(self, value: float) -> float:
         """Return by how much a value could be better: a fraction ends at 1, or at 0."""

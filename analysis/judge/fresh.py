@@ -31,7 +31,7 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
         row = both.iloc[0]
         where = f"seed {row['seed']} of {row['variant']} at {rate_text(row['learning_rate'])}"
         raise UserError(f"--decide {fresh}: {where} is in both tables: leave out seeds that chose the learning rate")
-    settings = Deciding(pairs=None, min_difference=min_difference, max_seeds=MAX_SEEDS, error=ERROR)
+    settings = Deciding(pairs="all", min_difference=min_difference, max_seeds=MAX_SEEDS, error=ERROR)
     decision = decide(chosen, runs, settings)
     return next_text(decision, len(runs) - int(decision.num_used.sum()))
 

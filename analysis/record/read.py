@@ -12,9 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
+from annotated_types import Interval
+from pydantic import TypeAdapter, ValidationError
 
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
@@ -23,7 +25,6 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import RecordError, UnreadableError, closed_folder, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, table
 from lr_sweep.analysis.record.index import rows_of
-from lr_sweep.analysis.record.json_columns import JSON_OF_RUNS, checked
 from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.files import is_changed, read_plain
@@ -31,8 +32,23 @@ from lr_sweep.common.text import RATES, rates_text
 
 MAX_JSON = 1_000_000
 """Bytes of a file of JSON."""
-SEEDS = range(2, 1001)
-"""Fresh seeds of a cell, at most: every number of them has a look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CodeVersion:
+    """What trained a run from a step on."""
+
+    from_step: int
+    files: dict[str, str] | None
+
+
+JSON_COLUMNS: Mapping[str, TypeAdapter[Any]] = {
+    "options": TypeAdapter(dict[str, Any]),
+    "versions": TypeAdapter(dict[str, str]),
+    "code": TypeAdapter(list[_CodeVersion]),
+}
+"""What the JSON of these columns must be, which other programs may have written."""
+Rate = Annotated[float, Interval(gt=0, lt=math.inf)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,25 +56,12 @@ class SearchRange:
     """Where a study's learning rates were searched, key `search` of `study.json`."""
 
     sampler: str
-    low: float
-    high: float
+    low: Rate
+    high: Rate
     rates: int
     """Learning rates that each cell is to try."""
     space: Sequence[str] = ()
     """Options that are chosen with each learning rate."""
-
-    @classmethod
-    def from_json(cls, content: Any) -> SearchRange:
-        """Read what the study file has of it; raises ValueError."""
-        try:
-            found = cls(**content)
-        except TypeError as error:
-            raise ValueError(f"got the search {content!r}") from error
-        ends = all(isinstance(end, int | float) and 0 < end < math.inf for end in (found.low, found.high))
-        texts = isinstance(found.space, list | tuple) and all(isinstance(each, str) for each in found.space)
-        if not (ends and texts and isinstance(found.rates, int)):
-            raise ValueError(f"got the search {content!r}, want two rates, a whole number and names of options")
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,37 +78,23 @@ class Refinement:
 class Deciding:
     """Which variants fresh seeds compare, and when that is settled; key `decide` of `study.json`."""
 
-    pairs: Sequence[Sequence[str]] | None
-    """Pairs of variants; None: all."""
-    min_difference: float
+    pairs: Literal["all"] | Sequence[tuple[str, str]]
+    """Pairs of variants."""
+    min_difference: Annotated[float, Interval(ge=0, lt=math.inf)]
     """Variants that differ by less are equal, in points or the metric's unit; 0: none are called equal."""
-    max_seeds: int
+    max_seeds: Annotated[int, Interval(ge=2, le=1000)]
     """Fresh seeds of a cell, at most."""
-    error: float
-    """Over all pairs and looks."""
-
-    @classmethod
-    def from_json(cls, content: Any) -> Deciding:
-        """Read what the study file has of it; raises ValueError."""
-        try:
-            pairs = None if content["pairs"] == "all" else tuple(map(tuple, content["pairs"]))
-            found = cls(**content | {"pairs": pairs})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"got {content!r} as decide") from error
-        known = all(isinstance(each, int | float) for each in (found.min_difference, found.error))
-        known = known and isinstance(found.max_seeds, int)
-        if not (known and 0 <= found.min_difference < math.inf and 0 < found.error < 1 and found.max_seeds in SEEDS):
-            raise ValueError(f"got {content!r} as decide, want numbers: {SEEDS[0]} seeds or more, an error below 1")
-        return found
+    error: Annotated[float, Interval(gt=0, lt=1)]
+    """Probability of any wrong decision, over all pairs and looks."""
 
     def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
         """Return which cells are compared with each other, by their indices: those of one task and model."""
         found = []
         for first, second in combinations(range(len(cells)), 2):
             pair, alike = (cells[first][2], cells[second][2]), cells[first][:2] == cells[second][:2]
-            if alike and (self.pairs is None or pair in self.pairs):
+            if alike and (self.pairs == "all" or pair in self.pairs):
                 found.append((first, second))
-            elif alike and self.pairs and pair[::-1] in self.pairs:
+            elif alike and pair[::-1] in self.pairs:
                 found.append((second, first))
         return found
 
@@ -117,25 +106,27 @@ class StudyInfo:
     study: str
     title: str
     metric: Metric = ACCURACY
-    """Keys `metric`, absent: accuracy, and `selection`, which model of a run is measured, absent: the best."""
+    selection: Literal["best", "final"] = "best"
+    """As of `Metric.model`, which `read_study` sets."""
     search: SearchRange | None = None
-    """Key `search`, absent: the learning rates are a grid or a list."""
+    """None: the learning rates are a grid or a list."""
+    refine: int | None = None
+    """Learning rates that a cell is to have once its grid is refined; None: the study adds no rates by itself."""
     refinement: Refinement | None = None
-    """None: the study adds no rates by itself."""
     winners: int | None = None
     """How many learning rates of a cell get all seeds, the best by the first one; None: all."""
-    stops_early: bool = False
-    """Key `stop_early`, absent: every run is to train to its budget."""
+    stop_early: Any = None
+    """None: every run is to train to its budget."""
     decide: Deciding | None = None
-    """Absent: the runs that choose the learning rates also compare the variants."""
+    """None: the runs that choose the learning rates also compare the variants."""
     paired: bool = False
-    """Key `paired`: whether variants are compared by seed."""
+    """Whether variants are compared by seed."""
     equal_within: float | None = None
-    """Key `equal_within`, in points of percent, or in the metric's unit; None: no variants are called equal."""
+    """In points of percent, or in the metric's unit; None: no variants are called equal."""
     target: float | None = None
-    """Key `target`, in percent or in the metric's unit; None: the worst variant's best."""
-    mirrors_all: bool = False
-    """Key `mirror`, absent: MLflow has at most 100 evaluations of a run."""
+    """In percent or in the metric's unit; None: the worst variant's best."""
+    mirror: Any = None
+    """`all`: MLflow has every evaluation, else at most 100 of a run."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -143,6 +134,9 @@ class StudyInfo:
     def kind(self) -> str:
         """Return what its name is the name of, as captions say it."""
         return "Table" if self.from_table else "Study"
+
+
+_STUDY_INFO = TypeAdapter(StudyInfo)
 
 
 def check_format(results: Path) -> None:
@@ -186,46 +180,17 @@ def read_study(results: Path, study: str) -> StudyInfo:
         raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
     content = _read_json(path)
     try:
-        return _study_info(results, study, content)
-    except ValueError as error:
-        raise RecordError(f"{path}: {error}: run the study again") from error
-
-
-def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyInfo:
-    """Read the keys of `study.json`; raises ValueError with what is wrong."""
-    if not {"study", "title"} <= content.keys():
-        raise ValueError(f"got keys {sorted(content)}, want study and title")
-    for key in ("study", "title"):
-        if not isinstance(content[key], str):
-            raise ValueError(f"got {content[key]!r} as {key}, want a text")
-    if (selection := content.get("selection", "best")) not in ("best", "final"):
-        raise ValueError(f"got the selection {selection!r}, want best or final")
-    numbers = {"refine": int, "winners": int, "equal_within": int | float, "target": int | float}
-    for key, kind in numbers.items():
-        if not isinstance(content.get(key), kind | None):
-            raise ValueError(f"got {content[key]!r} as {key}, want a number")
-    if not isinstance(paired := content.get("paired", False), bool):
-        raise ValueError(f"got paired {paired!r}, want true or false")
+        found = _STUDY_INFO.validate_json(json.dumps(content), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise RecordError(f"{path}: got {first['input']!r} as {key}: {first['msg']}: run the study again") from error
     refinement = None
-    if (rates := content.get("refine")) is not None:
+    if found.refine is not None:
         rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
         cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
-        refinement = Refinement(rates=rates, proposed=cells)
-    metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
-    return StudyInfo(
-        study=content["study"],
-        title=content["title"],
-        metric=replace(metric, model=selection),
-        search=SearchRange.from_json(content["search"]) if "search" in content else None,
-        refinement=refinement,
-        winners=content.get("winners"),
-        stops_early="stop_early" in content,
-        decide=Deciding.from_json(content["decide"]) if "decide" in content else None,
-        paired=paired,
-        equal_within=content.get("equal_within"),
-        target=content.get("target"),
-        mirrors_all=content.get("mirror") == "all",
-    )
+        refinement = Refinement(rates=found.refine, proposed=cells)
+    return replace(found, metric=replace(found.metric, model=found.selection), refinement=refinement)
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:
@@ -260,7 +225,7 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
         raise RecordError(f"no {path}: run the study again to write it")
     if not found.num_rows:
         raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
-    return checked(path, found, ["options"])
+    return _checked(path, found)
 
 
 def read_runs(
@@ -304,13 +269,30 @@ def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
     """
     found = read_table(path, columns, limited=True)
     try:
-        return None if found is None else checked(path, found, ["options"]).to_pylist()
+        return None if found is None else _checked(path, found).to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
         raise damaged(path, error) from error
 
 
+def is_sound(name: str, text: str | None) -> bool:
+    """Return whether a text is what one of `JSON_COLUMNS` wants, or null."""
+    try:
+        return text is None or JSON_COLUMNS[name].validate_json(text, strict=True) is not None
+    except ValidationError:
+        return False
+
+
+def _checked(path: Path, found: pa.Table) -> pa.Table:
+    for name in JSON_COLUMNS.keys() & set(found.column_names):
+        for text in found[name].unique().to_pylist():
+            if not is_sound(name, text):
+                shown = f"{path}: got {text[:80]!r} as {name}, want what docs/record.md says"
+                raise RecordError(f"{shown}. `verify` names the file: delete it and run the study again")
+    return found
+
+
 def _checked_rows(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
-    return checked(Paths(results).runs, rows_of(results, run_ids, columns), JSON_OF_RUNS)
+    return _checked(Paths(results).runs, rows_of(results, run_ids, columns))
 
 
 def _named(columns: Columns, names: Collection[str] | None) -> Columns:

@@ -55,7 +55,7 @@ def read_stopped(results: Path, study: str) -> dict[RateKey, int]:
 
 def stopped_of(results: Path, study: str) -> StoppedRates:
     """Return what a recorded study holds as stopped: nothing if it has no rule now. Raises RecordError."""
-    return read_stopped(results, study) if read_study(results, study).stops_early else NOTHING_STOPPED
+    return read_stopped(results, study) if read_study(results, study).stop_early is not None else NOTHING_STOPPED
 
 
 def key_of(row: Mapping[Any, Any]) -> RateKey:

@@ -147,7 +147,7 @@ class Mirror:
 
     def _read_wanted(self) -> None:
         info = read_study(self.results, self.study)
-        self._metric, self._every_point = info.metric, info.mirrors_all
+        self._metric, self._every_point = info.metric, info.mirror == "all"
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
         self._naming = naming_labels(list(self._wanted.values()))
 

@@ -215,7 +215,7 @@ def checkpoint_step(results: Results, run_id: str) -> int | None:
 def metric_of(end: Row | None) -> Metric:
     """Return what was measured of a run, by its own content: accuracy, unless it has ended and says otherwise."""
     metric = json.loads(end["content"]).get("metric") if end is not None else None
-    return ACCURACY if metric is None else Metric.from_json(metric)
+    return ACCURACY if metric is None else Metric(**metric)
 
 
 def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Decide(Strict):
     @property
     def recorded(self) -> Deciding:
         """What reports read of it."""
-        return Deciding.from_json(self.facts())
+        return Deciding(**dict(self))
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -58,7 +58,7 @@ class Decide(Strict):
         cells = list(cells)
         variants = list(dict.fromkeys(variant for _, _, variant in cells))
         with Mistakes() as mistakes:
-            for index, pair in enumerate(self.recorded.pairs or ()):
+            for index, pair in enumerate(() if self.pairs == "all" else self.pairs):
                 for place, name in enumerate(pair):
                     if name not in variants:
                         mistakes.add(unknown("variant", name, variants), "decide", "pairs", index, place)

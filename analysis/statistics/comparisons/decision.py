@@ -198,7 +198,7 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
     cells = tuple(rows[CELL].itertuples(index=False, name=None))
     groups = [cell[:2] for cell in cells]
     named = Pairs.named(deciding.pairs_among(cells))
-    pairs = Pairs.all_of(groups) if deciding.pairs is None else named
+    pairs = Pairs.all_of(groups) if deciding.pairs == "all" else named
     sampled = at_chosen(summary)
     known = Noise(*(each[chosen] for each in sampled.noise))
     rates = tuple(rows["learning_rate"].tolist())

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.record.json_columns import is_sound
-from lr_sweep.analysis.record.read import RecordError, read_wanted, read_wanted_rows
+from lr_sweep.analysis.record.read import RecordError, is_sound, read_wanted, read_wanted_rows
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord
 

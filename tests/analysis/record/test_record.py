@@ -102,38 +102,23 @@ def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("key", "wrong"),
     [
-        ({"study": None}, "got None as study, want a text"),
-        ({"title": 5}, "got 5 as title, want a text"),
-        (
-            {"decide": {"pairs": "all", "min_difference": "1", "max_seeds": 3, "error": 0.1}},
-            "got .* as decide, want numbers",
-        ),
-        *(
-            (
-                {"decide": {"pairs": "all", "min_difference": 1, "max_seeds": 3, "error": 0.1} | wrong},
-                "got .* as decide",
-            )
-            for wrong in (
-                {"max_seeds": 1},
-                {"max_seeds": 2.5},
-                {"max_seeds": 10**9},
-                {"error": 0},
-                {"min_difference": -1},
-            )
-        ),
-        *(
-            ({"search": {"sampler": "gp", "low": 1e-4, "high": 0.1, "rates": 4} | wrong}, "got the search")
-            for wrong in ({"low": "a"}, {"high": 0}, {"rates": "many"}, {"space": 5}, {"other": 1})
-        ),
+        *[("study", None), ("title", 5), ("winners", "2"), ("selection", "last"), ("metric", "loss")],
+        *[("metric.is_fraction", "no"), ("search.low", "a"), ("search.high", 0), ("search.rates", "many")],
+        *[("search.space", 5), ("decide.max_seeds", 1), ("decide.max_seeds", 2.5), ("decide.max_seeds", 10**9)],
+        *[("decide.error", 0), ("decide.min_difference", -1), ("decide.min_difference", "1")],
     ],
 )
-def test_facts_of_another_type_are_reported_with_their_file(
-    tmp_path: Path, changed: dict[str, Any], message: str
-) -> None:
-    results = SyntheticRecord(tmp_path).write(**changed)
-    with pytest.raises(RecordError, match=rf"study\.json: {message}"):
+def test_facts_of_another_type_are_reported_with_their_file(tmp_path: Path, key: str, wrong: object) -> None:
+    nested = {
+        "metric": {"name": "loss", "higher_is_better": False, "is_fraction": False},
+        "search": {"sampler": "gp", "low": 1e-4, "high": 0.1, "rates": 4},
+        "decide": {"pairs": "all", "min_difference": 1, "max_seeds": 3, "error": 0.1},
+    }
+    name, _, inner = key.partition(".")
+    results = SyntheticRecord(tmp_path).write(**{name: nested[name] | {inner: wrong} if inner else wrong})
+    with pytest.raises(RecordError, match=rf"study\.json: got {wrong!r} as {key}.*: run the study again"):
         record.read_study(results, "small")
 
 
