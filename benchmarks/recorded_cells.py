@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.read import read_curves, read_runs, read_study, read_wanted
-from lr_sweep.analysis.statistics.rates.stopping import kept_rates
+from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
+from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.analysis.statistics.selection.best import CELL, MEAN_DIGITS
-from lr_sweep.analysis.statistics.selection.observations import Observation
 from lr_sweep.analysis.statistics.selection.summary import per_learning_rate, summarise
 from lr_sweep.sweep.study.search import StopEarly
 

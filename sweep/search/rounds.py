@@ -9,9 +9,8 @@ import pandas as pd
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
-from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, refined_rates
+from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, Observation, observations, refined_rates
 from lr_sweep.analysis.statistics.selection.best import comparable
-from lr_sweep.analysis.statistics.selection.observations import Observation, observations
 from lr_sweep.sweep.search.proposals import REFINE, WINNER, Proposal
 from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.study.only import Only

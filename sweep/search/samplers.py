@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
-from lr_sweep.analysis.statistics.selection.observations import Observation
+from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.sweep.study.search import ADAPTIVE, NUM_FIRST, Point, Range, Search
 
 PARAMETER = "learning_rate"

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
-from lr_sweep.analysis.statistics.rates.stopping import kept_rates
+from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.files import write_judgements
 from lr_sweep.sweep.results.sink import Sink

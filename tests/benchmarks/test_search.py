@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lr_sweep.analysis.statistics.selection.observations import Observation
+from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
 from lr_sweep.benchmarks.search import WAYS, replayed, scores
 from lr_sweep.common.text import rate_text

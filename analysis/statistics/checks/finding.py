@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,16 +32,20 @@ class CheckFinding:
     message: str
     fix: str
     """What to do about it; empty: nothing to be done."""
-    learning_rates: Rates = ()
+    learning_rates: Collection[float] = ()
     """To add to the study; often none."""
 
 
-def finding_of(cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> CheckFinding:
+def finding_of(
+    cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = ()
+) -> CheckFinding:
     """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
     labels = {name: cell[name] for name in CELL}
     if rates:
-        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
-    return CheckFinding(check=check, level=level, **labels, message=message, fix=fix, learning_rates=rates)
+        fix = f"add {', '.join(map(rate_text, sorted(rates)))} to the learning rates"
+    return CheckFinding(
+        check=check, level=level, **labels, message=message, fix=fix, learning_rates=tuple(sorted(rates))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,9 @@ class SweptCell:
         """What thresholds are multiplied with: 1, or the size of the mean where that may be any number."""
         return 1.0 if self.metric.is_fraction else abs(self.row["validation_mean"])
 
-    def finding(self, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> CheckFinding:
+    def finding(
+        self, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = ()
+    ) -> CheckFinding:
         """Return a finding of this cell, as `finding_of`."""
         return finding_of(self.row, check, level, message, fix, rates)
 

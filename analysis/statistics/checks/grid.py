@@ -81,13 +81,13 @@ def _untuned(cell: SweptCell, tried: list[float], shown: list[Row]) -> CheckFind
         return cell.finding("untuned", "problem", message, rates=around(tried[0]))
     if len(tried) < MIN_RATES:
         message = f"only {len(tried)} learning rates were tried: no peak can be seen to lie inside"
-        return cell.finding("untuned", "problem", message, rates=beyond(tried, "low") + beyond(tried, "high"))
+        return cell.finding("untuned", "problem", message, rates=[*beyond(tried, "low"), *beyond(tried, "high")])
     number, values = sum(row["num_values"] > 0 for row in shown), [row["learning_rate"] for row in shown]
     verb = "has" if number == 1 else "have"
     message = f"only {number} of {len(tried)} learning rates {verb} a value: no peak can be seen to lie inside"
     further = {rate for value in values for rate in between(tried, value)}
     further |= set(beyond(tried, "low")) if values[0] == tried[0] else set()
-    return cell.finding("untuned", "problem", message, rates=tuple(sorted(further)))
+    return cell.finding("untuned", "problem", message, rates=further)
 
 
 def _edge(cell: SweptCell) -> CheckFinding:

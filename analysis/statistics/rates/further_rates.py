@@ -1,13 +1,17 @@
-"""Learning rates that a sweep has not tried and should: beyond its ends, and between its steps."""
+"""Learning rates that a sweep should try next, beyond its ends and between its steps, and those that it may stop."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
+from statistics import median
+from typing import Literal
 
 NUM_BEYOND = 2
 """Learning rates to add beyond an end: with one, the new best could be at the edge again."""
+LEAST_OTHERS = 3
+"""The median rule stops nothing while fewer other learning rates were at the rung."""
 
 
 def three_digits(rate: float) -> float:
@@ -27,15 +31,15 @@ def neighbours(tried: Collection[float], rate: float) -> list[float]:
     return [*rates[max(at - 1, 0) : at], *rates[at + 1 : at + 2]]
 
 
-def beyond(tried: Collection[float], end: str) -> tuple[float, ...]:
-    """Continue a sweep of at least two learning rates beyond one of its ends, `low` or `high`.
+def beyond(tried: Collection[float], end: str) -> list[float]:
+    """Continue a sweep of at least two learning rates beyond one of its ends, `low` or `high`, step by step.
 
     The grid's own digits continue where they fit: after 1e-3, 3e-3, 1e-2 comes 3e-2, and not 3.33e-2.
     """
     rates = sorted(tried, reverse=end == "low")
     for _ in range(NUM_BEYOND):
         rates.append(_next(rates))
-    return tuple(sorted(rates[-NUM_BEYOND:]))
+    return rates[-NUM_BEYOND:]
 
 
 def between(tried: Collection[float], rate: float) -> tuple[float, ...]:
@@ -69,3 +73,26 @@ def _next(rates: list[float]) -> float:
     # Otherwise the grid does not go by decades, and its last step is taken again.
     by_decades = len(digits) < len(rates) and abs(math.log(nearest / target)) < abs(math.log(step)) / 2
     return three_digits(nearest if by_decades else target)
+
+
+def kept_rates(
+    rule: Literal["halving", "median"], eta: int, best: Mapping[float, float], running_means: Mapping[float, float]
+) -> set[float]:
+    """Return the learning rates at a rung that a rule of early stopping lets continue.
+
+    - `halving` keeps the best 1/`eta`, rounded up, and those that equal the last of them: asynchronous successive
+      halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning") in the form that stops.
+    - `median` keeps a rate whose best value is at least the median of the others' running means (Golovin et al. 2017,
+      "Google Vizier", section 3.2.2).
+
+    Args:
+        rule: which of these.
+        eta: of `halving`.
+        best: the best value so far by learning rate; more is better, -inf: not finite.
+        running_means: means of all values so far, of the same rates.
+    """
+    if rule == "halving":
+        least = sorted(best.values(), reverse=True)[math.ceil(len(best) / eta) - 1]
+        return {rate for rate, value in best.items() if value >= least}
+    others = {rate: [mean for other, mean in running_means.items() if other != rate] for rate in best}
+    return {rate for rate in best if len(others[rate]) < LEAST_OTHERS or best[rate] >= median(others[rate])}

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from lr_sweep.analysis.statistics.selection.observations import Observation
+from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.search import Point, Search
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.read import read_wanted
-from lr_sweep.analysis.statistics.selection.observations import Observation
+from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.search import Point, Range, Search

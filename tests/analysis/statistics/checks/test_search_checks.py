@@ -14,7 +14,7 @@ from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
-from lr_sweep.analysis.statistics.selection.observations import Observation, observations
+from lr_sweep.analysis.statistics.rates.refinement import Observation, observations
 from lr_sweep.tests.support.checked import grid
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.statistics.rates.further_rates import stand_ins, three_digits
-from lr_sweep.analysis.statistics.rates.refinement import LARGEST, refined_rates
-from lr_sweep.analysis.statistics.selection.observations import Observation
+from lr_sweep.analysis.statistics.rates.further_rates import three_digits
+from lr_sweep.analysis.statistics.rates.refinement import LARGEST, Observation, refined_rates
 
 
 def measured(values: dict[float, float | None]) -> list[Observation]:
@@ -62,8 +61,3 @@ def test_a_peak_is_enclosed_ever_more_narrowly(exponents: list[int], peak: float
         best = max(values.values())
         values |= {rate: -abs(math.log10(rate) - peak) for rate in found}
         assert max(values.values()) >= best
-
-
-def test_stand_ins_halve_the_widest_interval() -> None:
-    assert stand_ins([1e-4, 1e-3, 1e-1], 2) == (1e-2, 3.16e-4)
-    assert stand_ins([1e-4, 1e-3], 0) == ()
