@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,8 +39,7 @@ from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
-from lr_sweep.analysis.statistics.comparisons.flips import flips
-from lr_sweep.analysis.statistics.comparisons.orders import orders
+from lr_sweep.analysis.statistics.comparisons.orders import flips, orders
 from lr_sweep.analysis.statistics.comparisons.overall import overall
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals
@@ -85,20 +83,6 @@ class Study:
     def wanted(self) -> pd.DataFrame:
         """All runs, fresh ones among them: for what they cost and how they ended."""
         return self.summary.runs if self.fresh is None else pd.concat([self.summary.runs, self.fresh])
-
-
-class Compared(NamedTuple):
-    """What was found of the variants of a study, as the functions of these names return it."""
-
-    pairs: pd.DataFrame
-    flips: pd.DataFrame
-    orders: pd.DataFrame
-    verdicts: pd.DataFrame
-
-    @property
-    def leaders(self) -> tables.Leaders:
-        """The variant with the best tuned mean of each task and model; empty: none has a value."""
-        return {(row["task"], row["model"]): next(iter(row["best"]), "") for row in self.verdicts.to_dict("records")}
 
 
 def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
@@ -160,9 +144,7 @@ def write_files(folder: Path, study: Study) -> str:
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate, pairs = _write_rates(folder, summary), comparisons(summary)
-    tested = flips(summary, pairs)
-    ordered = orders(summary, tested)
+    by_rate, found_best = _write_rates(folder, summary), verdicts(summary)
     tried = summary.runs["learning_rate"].unique()
     status = _status(study)
     of_study = not info.from_table
@@ -172,11 +154,10 @@ def write_files(folder: Path, study: Study) -> str:
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, ordered))
     timed = study.recorded
     costs = None if timed is None else _device_seconds(summary, timed)
     decided = decided_texts(study.decision)
-    opening = verdict_block(compared.verdicts, summary, costs, decided) if metric.chosen_on else Verdict(())
+    opening = verdict_block(found_best, summary, costs, decided) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes) if metric.chosen_on else ([], [])
     optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
@@ -190,14 +171,14 @@ def write_files(folder: Path, study: Study) -> str:
         *decided_section(folder, study.decision, study.fresh),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
         *optimal,
-        *(_conclusive(folder, study, further, compared) if metric.chosen_on else []),
+        *(_conclusive(folder, study, further) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
         *([] if timed is None else _failures(study.wanted)),
         *([] if timed is None else [Section("What it cost", [_cost(folder, study.wanted, timed)])]),
         Section(how, [made]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
-    data = chart_data(summary, best_published(info, summary.cells), ordered)
+    data = chart_data(summary, best_published(info, summary.cells), orders(summary))
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
     laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
@@ -238,15 +219,15 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
     return [name for name in names if name in runs and runs[name].isna().all()]
 
 
-def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: Compared) -> list[Section]:
+def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Section]:
     """Write what needs a chosen learning rate."""
     info, summary = study.info, study.summary
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
-    said = _conclusions(folder, summary, compared)
+    said = _conclusions(folder, summary)
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
-        Section("How sure", _uncertainty(folder, study, compared)),
+        Section("How sure", _uncertainty(folder, study)),
         *([Section("Conclusions over the learning rate", said)] if said else []),
         *([Section(of_paper, further)] if further else []),
     ]
@@ -264,24 +245,25 @@ def _cost(folder: Path, wanted: pd.DataFrame, recorded: pd.DataFrame) -> Block:
     return tables.ledger_table(device_s).write(folder, "ledger", device_s)
 
 
-def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
-    summary = study.summary
+def _uncertainty(folder: Path, study: Study) -> list[Block]:
+    summary, compared = study.summary, comparisons(study.summary)
+    leaders = {(row["task"], row["model"]): next(iter(row["best"]), "") for row in verdicts(summary).to_dict("records")}
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
     shown = tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
-    differences = tables.comparison_table(compared.pairs, summary, compared.leaders)
-    differences.write(folder, "comparisons", compared.pairs)
+    differences = tables.comparison_table(compared, summary, leaders)
+    differences.write(folder, "comparisons", compared)
     tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
     rated = laid_out("overall", tasks, metric=summary.metric, draws=NUM_DRAWS)
-    pairs = differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")
+    pairs = differences if len(compared) else Paragraph("One variant: nothing to compare.")
     return [shown, pairs, *([rated.write(folder, "overall", tasks)] if len(tasks) else [])]
 
 
-def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
+def _conclusions(folder: Path, summary: StudySummary) -> list[Block]:
     """Write the orders and the tested flips; return the table, if the study has variants to compare."""
-    ordered, metric = compared.orders, summary.metric
+    ordered, metric = orders(summary), summary.metric
     order = tables.order_table(ordered, metric).write(folder, "orders", tables.order_texts(ordered))
-    write_csv(compared.flips, folder / "flips.csv")
-    return [replace(order, folded=True)] if len(compared.pairs) else []
+    write_csv(flips(summary), folder / "flips.csv")
+    return [replace(order, folded=True)] if len(comparisons(summary)) else []
 
 
 def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.checks.modes import two_modes
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, is_paired, seed_correlation
+from lr_sweep.analysis.statistics.comparisons.pairs import is_paired, seed_correlation
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, rule_text, seeds_of
@@ -87,7 +87,7 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
     rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
     bold = frozenset(
         (variants.index(variant), tasks.index(labels["task"]) + 1)
-        for labels, _, best, _ in ranked(summary, comparisons(summary))
+        for labels, _, best, _ in ranked(summary)
         for variant in best
         if labels["model"] == model
     )

@@ -14,7 +14,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from ruamel.yaml import YAML
 
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.statistics.comparisons.sizes import MOST_FURTHER
+from lr_sweep.analysis.statistics.comparisons.pairs import MOST_FURTHER
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
 MOST_STEPS = 10

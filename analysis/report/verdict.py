@@ -15,7 +15,7 @@ from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
 from lr_sweep.analysis.statistics.comparisons.orders import Flip
-from lr_sweep.analysis.statistics.comparisons.sizes import MOST_FURTHER
+from lr_sweep.analysis.statistics.comparisons.pairs import MOST_FURTHER
 from lr_sweep.analysis.statistics.comparisons.verdicts import Lead
 from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary

@@ -23,9 +23,7 @@ from lr_sweep.analysis.record.index import read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT
-from lr_sweep.analysis.statistics.comparisons.flips import flips
 from lr_sweep.analysis.statistics.comparisons.orders import orders
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
@@ -176,7 +174,7 @@ class SyntheticRecord:
 
 def orders_in(summary: StudySummary) -> pd.DataFrame:
     """What `orders.orders` finds in a study."""
-    return orders(summary, flips(summary, comparisons(summary)))
+    return orders(summary)
 
 
 def summary_of(results: Path, study: str = "small") -> StudySummary:

@@ -3,19 +3,30 @@
 The point of Rothermel et al. 2021 (sections 3 and 4): at 1e-3 the variants ranked in another order than at their own
 best learning rates. The verdict, the chart's handle and the table of orders read one frame, that of `orders`. Test
 accuracies are read here; nothing is chosen by them.
+
+A higher mean at one of nine rates is no conclusion: of equal variants the one that is worse when tuned is ahead at some
+rate in nearly every study. A flip is one where its lead at that rate can be distinguished from none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.comparisons.families import shaffer
+from lr_sweep.analysis.statistics.comparisons.noise import Ints, welch
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
+from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE
 from lr_sweep.analysis.statistics.selection.best import rounded
+from lr_sweep.analysis.statistics.selection.grid_values import Sampled, cell_values, sampled
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 
 Order = tuple[tuple[str, ...], ...]
@@ -23,6 +34,7 @@ Order = tuple[tuple[str, ...], ...]
 Kind = Literal["same", "order", "winner", "unknown"]
 """Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable with the tuned."""
 COLUMNS = ["learning_rate", "means", "order", "incomplete", "kind", "sure", "flips"]
+FLIP_COLUMNS = ["better", "worse", "learning_rate", "difference", "low", "high", "num_seeds", "p"]
 
 
 class Flip(NamedTuple):
@@ -38,12 +50,57 @@ class Flip(NamedTuple):
     high: float
 
 
-def orders(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
-    """Order the variants by mean test accuracy, tuned and at every learning rate that was tried.
+@lru_cache(maxsize=2)
+def flips(summary: StudySummary) -> pd.DataFrame:
+    """Test at every learning rate whether the variant that is worse when tuned is ahead.
 
-    Args:
-        summary: of the study.
-        tested: the result of `flips.flips` of it.
+    Tested are the pairs that are distinguishable when tuned, at all rates that both tried with two seeds or more: by
+    Welch's t with the noise of the rate and of those beside it, one-sided, with Holm's correction over all of them.
+
+    Returns:
+        One row a task, model, distinguishable pair and learning rate: `better` and `worse` (tuned), `learning_rate`,
+        `difference` (of `worse` less `better` there, fraction), `low` and `high` (its 95% interval, for this pair and
+        rate alone), `num_seeds` (the fewer), `p` (one-sided, that `worse` is not the better one there; NaN: not
+        tested), `flips` (whether that is refuted over the whole family).
+    """
+    compared = comparisons(summary)
+    pairs = _turned(compared[compared["distinguishable"]], summary.metric.sign)
+    cells, values = summary.cells, cell_values(summary)
+    keys = cells[[*GROUP, "variant"]].itertuples(index=False, name=None)
+    at = {key: index for index, key in enumerate(keys)}
+    ones, others = (
+        np.array([at[key] for key in pairs[[*GROUP, name]].itertuples(index=False, name=None)], int)
+        for name in ("worse", "better")
+    )
+    rates = sorted({float(rate) for cell in values for rate in cell.rates})
+    tested = [_at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric) for rate in rates]
+    found = pd.concat(tested, ignore_index=True) if tested else pairs.reindex(columns=[*GROUP, *FLIP_COLUMNS])
+    return found.assign(flips=shaffer(found["p"].to_numpy(float), range(len(found))) < LEVEL)
+
+
+def _turned(compared: pd.DataFrame, sign: int) -> pd.DataFrame:
+    """Return the pairs as `better` and `worse`."""
+    ahead = sign * compared["difference"] > 0
+    names = ("variant", "other")
+    better, worse = (compared[name].where(ahead, compared[other]) for name, other in (names, names[::-1]))
+    return compared[GROUP].assign(better=better, worse=worse)
+
+
+def _at(rate: float, here: Sampled, pairs: pd.DataFrame, ones: Ints, others: Ints, metric: Metric) -> pd.DataFrame:
+    """Test the pairs of which both have a value at a rate."""
+    counts = np.minimum(here.counts[ones], here.counts[others]).astype(int)
+    difference = here.means[ones] - here.means[others]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sem, dof = welch(here.noise, here.counts, ones, others)
+        p = stdtr(dof, -metric.sign * difference / sem)
+    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
+    ends = {"difference": difference, "low": difference - half, "high": difference + half}
+    return pairs.assign(learning_rate=rate, **ends, num_seeds=counts, p=p)[counts > 0]
+
+
+@lru_cache(maxsize=2)
+def orders(summary: StudySummary) -> pd.DataFrame:
+    """Order the variants by mean test accuracy, tuned and at every learning rate that was tried.
 
     Returns:
         One row a task, model and learning rate, rising, the tuned conclusion first:
@@ -58,7 +115,7 @@ def orders(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
           A tuned winner whose runs all diverged there needs no test;
         - `flips`: the `Flip`s there.
     """
-    keys = [*GROUP, "learning_rate"]
+    keys, tested = [*GROUP, "learning_rate"], flips(summary)
     flipped = {key: flips_of(rows) for key, rows in tested[tested["flips"]].groupby(keys)}
     counted = [*OUTCOMES[1:], *(["num_lacking"] if summary.winners is None else [])]
     rows: list[dict[str, Any]] = []
@@ -67,9 +124,9 @@ def orders(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
         at_rates = group.learning_rates.groupby("learning_rate")
         for rate, found in [(math.nan, group.cells), *((float(str(rate)), each) for rate, each in at_rates)]:
             means, incomplete = ranked_means(found, summary.metric), _incomplete(found[["variant", *counted]])
-            order, flips = order_of(means), flipped.get((labels["task"], labels["model"], rate), ())
+            order, turned = order_of(means), flipped.get((labels["task"], labels["model"], rate), ())
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
-            here = [rate, means, order, incomplete, kind, _is_sure(kind, order, tuned, flips), flips]
+            here = [rate, means, order, incomplete, kind, _is_sure(kind, order, tuned, turned), turned]
             rows.append(labels | dict(zip(COLUMNS, here, strict=True)))
     return pd.DataFrame(rows, columns=[*GROUP, *COLUMNS])
 
@@ -90,7 +147,7 @@ def order_of(means: Mapping[str, float]) -> Order:
 
 
 def flips_of(rows: pd.DataFrame) -> tuple[Flip, ...]:
-    """Read rows of `flips.flips`."""
+    """Read rows of `flips`."""
     return tuple(Flip(*row) for row in rows[list(Flip._fields)].itertuples(index=False, name=None))
 
 

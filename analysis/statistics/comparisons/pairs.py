@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr, stdtrit
+from scipy.special import nctdtr, stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.families import most_equal, pairs_within, shaffer
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Bools, Ints, Noise, cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.sizes import further_seeds, superiority
 from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
 from lr_sweep.analysis.statistics.selection.grid_values import Sampled, at_chosen
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
@@ -30,6 +29,10 @@ OPEN_SEMS = 2.0
 """The choice is open if the runner-up is behind by fewer standard errors of the difference of two rates."""
 LEAST_CORRELATION = 0.25
 """Of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
+POWER = 0.8
+"""With which the further seeds make a difference certain, if it is as large as it seems."""
+MOST_FURTHER = 100
+"""More further seeds are not counted."""
 COLUMNS = [
     *("variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "effect_size", "superiority"),
     *("p", "corrected_p", "distinguishable", "equal", "further_seeds", "note"),
@@ -52,7 +55,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
           `distinguishable`: whether that is below `LEVEL`;
         - `equal`: whether the difference is certainly within `StudySummary.equal_within`, by two one-sided tests over
           the same family;
-        - `further_seeds`: of each of the two, that would make the difference certain (see `sizes.further_seeds`); NaN:
+        - `further_seeds`: of each of the two, that would make the difference certain (see `further_seeds`); NaN:
           it is, or they are certainly equal;
         - `note`.
     """
@@ -171,3 +174,42 @@ def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
     few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
     noisy = "noise larger than the difference" if abs(difference) < sem else ""
     return "; ".join(filter(None, [few, noisy, "not by seed: some have no partner" if apart else ""]))
+
+
+def superiority(values: Floats, first: Ints, second: Ints) -> Floats:
+    """Return how often a run of each pair's first cell is above one of its second, ties counting half.
+
+    That is the statistic of Mann and Whitney 1947. NaN: either has no value. `values`: cells x seeds; NaN: none.
+    """
+    ones, others = values[first], values[second]
+    won = number = np.zeros(len(first))
+    for run in ones.T:
+        above = np.heaviside(run[:, None] - others, 0.5)
+        won, number = won + np.nansum(above, -1), number + (~np.isnan(above)).sum(-1)
+    with np.errstate(invalid="ignore"):
+        return won / number
+
+
+def further_seeds(difference: Floats, noise: Noise, counts: Floats, level: Floats) -> Floats:
+    """Return how many more seeds of both of two cells make their difference certain with probability `POWER`.
+
+    Assumed is that the difference and the noise are what they seem: of a difference that is by luck too large the
+    number is too small, and the other way round.
+
+    Args:
+        difference: of the two means, one a pair.
+        noise: pairs x 2; degrees of freedom grow with the seeds.
+        counts: their seeds, pairs x 2.
+        level: two-sided, of the test of each pair.
+
+    Returns:
+        At least 1; infinity: more than `MOST_FURTHER`.
+    """
+    needed = np.full(len(difference), np.inf)
+    for more in range(MOST_FURTHER, 0, -1):
+        later = counts + more
+        grown = noise._replace(dof=noise.dof * (later - 1) / (counts - 1))
+        sem, dof = (found[:, 0] for found in welch(grown, later, np.array([0]), np.array([1])))
+        power = 1 - nctdtr(dof, np.abs(difference) / sem, -stdtrit(dof, level / 2))
+        needed[power >= POWER] = more
+    return needed

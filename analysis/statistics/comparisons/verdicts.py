@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.comparisons.orders import ranked_means
+from lr_sweep.analysis.statistics.comparisons.orders import orders, ranked_means
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 LU2021_LEARNING_RATE = 1e-3
@@ -37,13 +39,9 @@ class Lead(NamedTuple):
     """As of `comparisons`."""
 
 
-def verdicts(summary: StudySummary, compared: pd.DataFrame, ordered: pd.DataFrame) -> pd.DataFrame:
+@lru_cache(maxsize=2)
+def verdicts(summary: StudySummary) -> pd.DataFrame:
     """Say for each task and model which variant is best when tuned, and which at a fixed learning rate.
-
-    Args:
-        summary: of the study.
-        compared: the result of `comparisons.comparisons` of it.
-        ordered: the result of `orders.orders` of it.
 
     Returns:
         One row a task and model. Differences are of mean test accuracy (fractions; of a metric to minimise the better
@@ -63,9 +61,9 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame, ordered: pd.DataFram
         - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
     """
     columns = ["fixed_rate", "fixed_best", "fixed_difference", "flips", "strongest", "num_rates", "num_others"]
-    rows_of = dict(list(ordered.dropna(subset=["learning_rate"]).groupby(GROUP, sort=False)))
+    rows_of = dict(list(orders(summary).dropna(subset=["learning_rate"]).groupby(GROUP, sort=False)))
     found = []
-    for labels, _, best, leads in ranked(summary, compared):
+    for labels, _, best, leads in ranked(summary):
         tried = rows_of[labels["task"], labels["model"]].to_dict("records")
         turned = [flip for row in tried for flip in row["flips"] if flip.better == next(iter(best), "")]
         strongest = max(turned, key=lambda flip: summary.metric.sign * flip.difference, default=None)
@@ -77,9 +75,10 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame, ordered: pd.DataFram
 
 
 def ranked(
-    summary: StudySummary, compared: pd.DataFrame
+    summary: StudySummary,
 ) -> Iterator[tuple[dict[str, str], StudySummary, tuple[str, ...], tuple[Lead, ...]]]:
     """Yield each task and model with its summary, and `best` and `leads` of `verdicts`."""
+    compared = comparisons(summary)
     for labels, group in summary.groups():
         tuned = list(ranked_means(group.cells, group.metric))
         here = (compared["task"] == labels["task"]) & (compared["model"] == labels["model"])

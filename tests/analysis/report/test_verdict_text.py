@@ -13,12 +13,11 @@ import pytest
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.verdict import Few, _sentences, verdict_block
 from lr_sweep.analysis.statistics.comparisons.orders import Flip
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -141,9 +140,7 @@ def test_nothing_to_compare() -> None:
 def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     """SEM of both 1 point, so that of the difference is 1.41; two degrees of freedom: 4.30 x 1.41 = 6.1."""
     summary = summary_of(flip_record(tmp_path).write())
-    ((name, text, chosen),) = verdict_block(
-        verdicts(summary, comparisons(summary), orders_in(summary)), summary, {}
-    ).items
+    ((name, text, chosen),) = verdict_block(verdicts(summary), summary, {}).items
     assert name == "mnist"
     assert text.startswith(
         "Tuned, a wins by 10.0 points over c (95% interval 3.9 to 16.1). At 1e-3 alone, a leads, too."

@@ -13,12 +13,13 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     EQUAL,
     FIRST,
     SECOND,
+    SPENDING,
     UNDECIDED,
     Pairs,
     Settings,
     judge_pairs,
+    nominal_levels,
 )
-from lr_sweep.analysis.statistics.comparisons.looks import SPENDING, nominal_levels
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 

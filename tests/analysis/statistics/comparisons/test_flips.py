@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.statistics.comparisons.flips import flips
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.orders import flips
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 RATES = (1e-4, 1e-3, 1e-2)
@@ -24,7 +23,7 @@ def flips_of(folder: Path, means: Mapping[str, Sequence[float]], seeds_at_last: 
             for seed, shift in list(enumerate(SHIFTS[variant]))[: seeds_at_last if rate == RATES[-1] else 3]:
                 made.add(rate, seed, [(300, mean, mean + shift)], variant=variant)
     summary = summary_of(made.write())
-    return flips(summary, comparisons(summary)).set_index("learning_rate")
+    return flips(summary).set_index("learning_rate")
 
 
 def test_a_flip_is_a_lead_that_is_distinguishable(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import nct, t
 
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
-from lr_sweep.analysis.statistics.comparisons.sizes import further_seeds, superiority
+from lr_sweep.analysis.statistics.comparisons.pairs import further_seeds, superiority
 
 
 def test_superiority_by_hand() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.verdicts import fixed_rate, verdicts
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 RATES = (1e-4, 1e-3, 1e-2)
 SHIFTS = (-0.01, 0.0, 0.01)
@@ -28,7 +27,7 @@ def verdict(folder: Path, means: Mapping[str, Sequence[float]], rates: Sequence[
                     rate, seed, [(300, mean, mean + shift * (1.1 if variant == "unfrozen" else 1))], variant=variant
                 )
     summary = summary_of(made.write())
-    (row,) = verdicts(summary, comparisons(summary), orders_in(summary)).to_dict("records")
+    (row,) = verdicts(summary).to_dict("records")
     return row
 
 
@@ -65,7 +64,7 @@ def test_a_study_without_values_has_no_verdict(tmp_path: Path) -> None:
     made.want(1e-3, 0, variant="frozen")
     made.want(1e-3, 0, variant="unfrozen")
     summary = summary_of(made.write())
-    (row,) = verdicts(summary, comparisons(summary), orders_in(summary)).to_dict("records")
+    (row,) = verdicts(summary).to_dict("records")
     assert (row["best"], row["leads"], row["fixed_best"], row["flips"]) == ((), (), "", False)
     assert math.isnan(row["fixed_rate"])
 
