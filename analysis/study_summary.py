@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.record.rungs import StoppedRates, stopped_of, with_stops
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
@@ -39,7 +38,7 @@ class RecordedStudy:
 
     def axes(self) -> pd.DataFrame:
         """Return what each cell is made of, as of `laws.laws`; `runs` have `content`."""
-        return of_contents(self.summary.cells, self.wanted, self.runs, settings)
+        return of_contents(self.summary.cells, self.wanted, self.runs)
 
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:

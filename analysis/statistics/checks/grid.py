@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import pandas as pd
+import numpy as np
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
@@ -16,7 +16,7 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell
 from lr_sweep.analysis.statistics.rates.further_rates import around, between, beyond, geometric_mean, three_digits
-from lr_sweep.analysis.statistics.rates.peak import curve_of, fitted_gain
+from lr_sweep.analysis.statistics.rates.peak import MEASURED, Curve, fitted_gain
 from lr_sweep.analysis.statistics.selection.best import comparable, inner_rate
 from lr_sweep.common.text import rate_text
 
@@ -153,7 +153,7 @@ def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
     at = [row["learning_rate"] for row in known].index(best)
     if not 0 < at < len(known) - 1:
         return
-    gain = fitted_gain(curve_of(pd.DataFrame(known), metric.sign), at)
+    gain = fitted_gain(Curve.of(metric.sign, *(np.array([row[name] for row in known]) for name in MEASURED)), at)
     size, least = (min(metric.room(mean), limit) for limit in (gain.size, gain.lower(CONFIDENCE)))
     if least <= LEAST_GAIN * cell.unit:
         return

@@ -6,8 +6,9 @@ The test was chosen by simulation (docs/statistics.md, "Variants compared"; `ben
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import lru_cache
-from typing import Any
+from itertools import compress
 
 import numpy as np
 import pandas as pd
@@ -33,10 +34,6 @@ POWER = 0.8
 """With which the further seeds make a difference certain, if it is as large as it seems."""
 MOST_FURTHER = 100
 """More further seeds are not counted."""
-COLUMNS = [
-    *("variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "effect_size", "superiority"),
-    *("p", "corrected_p", "distinguishable", "equal", "further_seeds", "note"),
-]
 
 
 @lru_cache(maxsize=2)
@@ -62,17 +59,38 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     cells, found = summary.cells, at_chosen(summary)
     groups = list(cells[GROUP].itertuples(index=False, name=None))
     first, second = pairs_within(groups)
-    frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
-    frame = frame.assign(other=cells["variant"].to_numpy()[second], **_tests(summary, found, first, second))
+    counts, spread, of_pairs = found.counts, found.noise.variance, [groups[index] for index in first]
+    difference, sem, dof, apart = _differences(summary, found, first, second)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        effect = (found.means[first] - found.means[second]) / np.sqrt((spread[first] + spread[second]) / 2)
+        p = 2 * stdtr(dof, -np.abs(difference) / sem)
     margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
-    frame["choice"] = choice_factor(choice_is_open(margins, found.noise, found.counts), first, second)
-    p = (frame["choice"] * frame["p"]).to_numpy(float)
-    corrected = shaffer(p, list(frame[GROUP].itertuples(index=False, name=None)))
-    frame = frame.assign(corrected_p=corrected, distinguishable=corrected < LEVEL)
-    frame["equal"] = _equal(frame, summary.equal_within)
-    frame["further_seeds"] = _further(frame, found, first, second)
-    frame["superiority"] = superiority(found.values * summary.metric.sign, first, second)
-    return frame[[*GROUP, *COLUMNS]]
+    choice = choice_factor(choice_is_open(margins, found.noise, counts), first, second)
+    corrected, equal = shaffer(choice * p, of_pairs), np.zeros(len(p), bool)
+    if (within := summary.equal_within) is not None:  # two one-sided tests (Schuirmann 1987), with Holm's correction
+        equal = shaffer(choice * stdtr(dof, (np.abs(difference) - within) / sem), range(len(p))) < LEVEL
+    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
+    least = np.minimum(counts[first], counts[second])
+    frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
+    frame = frame.assign(
+        other=cells["variant"].to_numpy()[second],
+        num_seeds=counts[first].astype(int),
+        num_other_seeds=counts[second].astype(int),
+        **{"difference": difference, "low": difference - half, "high": difference + half, "effect_size": effect},
+        superiority=superiority(found.values * summary.metric.sign, first, second),
+        **{"p": p, "corrected_p": corrected, "distinguishable": corrected < LEVEL, "equal": equal},
+        further_seeds=math.nan,
+        note=list(map(_note, least, difference, sem, apart)),
+    )
+    open_ = ~(np.isnan(p) | (corrected < LEVEL) | equal)
+    if open_.any():
+        steps = most_equal(tuple(Counter(compress(of_pairs, ~np.isnan(p))).values()))
+        step = steps[min(int((corrected < LEVEL).sum()), len(steps) - 1)]  # the next one of the family
+        pairs = np.stack([first, second], axis=-1)[open_]
+        noise = Noise(*(each[pairs] for each in found.noise))
+        level = LEVEL / step / choice[open_]
+        frame.loc[open_, "further_seeds"] = further_seeds(difference[open_], noise, counts[pairs], level)
+    return frame
 
 
 def choice_is_open(margins: Floats, noise: Noise, counts: Floats) -> Bools:
@@ -109,24 +127,17 @@ def is_paired(summary: StudySummary) -> bool:
     return summary.paired and seed_correlation(summary) >= LEAST_CORRELATION
 
 
-def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> dict[str, Any]:
-    """Return the columns of `comparisons` that each pair has by itself, and the standard error and its freedom."""
-    counts, means, spread = found.counts, found.means, found.noise.variance
-    difference, apart = means[first] - means[second], np.zeros(len(first), bool)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        effect = difference / np.sqrt((spread[first] + spread[second]) / 2)
-        sem, dof = welch(found.noise, counts, first, second)
-        if is_paired(summary):
-            apart = (np.isnan(found.values[first]) != np.isnan(found.values[second])).any(-1)
-            by_seed = _by_seed(found, first, second)
-            difference, sem, dof = np.where(apart, (difference, sem, dof), by_seed)
-        p = 2 * stdtr(dof, -np.abs(difference) / sem)
-    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
-    least = np.minimum(counts[first], counts[second])
-    notes = list(map(_note, least, difference, sem, apart))
-    ends = {"difference": difference, "low": difference - half, "high": difference + half, "effect_size": effect}
-    seeds = {"num_seeds": counts[first].astype(int), "num_other_seeds": counts[second].astype(int)}
-    return {**seeds, **ends, "p": p, "sem": sem, "dof": dof, "note": notes}
+def _differences(
+    summary: StudySummary, found: Sampled, first: Ints, second: Ints
+) -> tuple[Floats, Floats, Floats, Bools]:
+    """Return differences of means, their standard errors and degrees of freedom, and which are not by seed as asked."""
+    difference, apart = found.means[first] - found.means[second], np.zeros(len(first), bool)
+    sem, dof = welch(found.noise, found.counts, first, second)
+    if is_paired(summary):
+        apart = (np.isnan(found.values[first]) != np.isnan(found.values[second])).any(-1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            difference, sem, dof = np.where(apart, (difference, sem, dof), _by_seed(found, first, second))
+    return difference, sem, dof, apart
 
 
 def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats, Floats]:
@@ -139,29 +150,6 @@ def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats,
     known = sem > NO_SPREAD * sizes
     means = np.nansum(differences[:, 0], -1) / counts
     return means, np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
-
-
-def _equal(frame: pd.DataFrame, within: float | None) -> Bools:
-    """Return whether each pair is equal by two one-sided tests (Schuirmann 1987), with Holm's correction."""
-    if within is None:
-        return np.zeros(len(frame), bool)
-    p = stdtr(frame["dof"], (frame["difference"].abs() - within) / frame["sem"]).to_numpy(float)
-    return shaffer(p * frame["choice"].to_numpy(float), range(len(p))) < LEVEL
-
-
-def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> Floats:
-    """Return how many more seeds each pair needs that is not certain: at the level of the next step of the family."""
-    sizes = tuple(frame.dropna(subset=["p"]).groupby(GROUP, sort=False).size())
-    steps, num_found = most_equal(sizes), int(frame["distinguishable"].sum())
-    step = steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
-    undecided = np.flatnonzero(~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna())
-    pairs = np.stack([first, second], axis=-1)[undecided]
-    noise = Noise(*(each[pairs] for each in found.noise))
-    level = LEVEL / step / frame["choice"].to_numpy(float)[undecided]
-    needed = np.full(len(frame), math.nan)
-    difference = frame["difference"].to_numpy(float)[undecided]
-    needed[undecided] = further_seeds(difference, noise, found.counts[pairs], level)
-    return needed
 
 
 def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:

@@ -18,7 +18,7 @@ from scipy.special import fdtri, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.noise import Ints
 from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
-from lr_sweep.analysis.statistics.rates.peak import Curve, vertex
+from lr_sweep.analysis.statistics.rates.peak import MEASURED, Curve, vertex
 from lr_sweep.analysis.statistics.selection.best import CELL, arrays_by_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
@@ -152,9 +152,8 @@ def optima(summary: StudySummary) -> pd.DataFrame:
         decades), and `note`. Between the rates tried the mean is taken as linear in their logarithm.
     """
     rows: list[dict[str, Any]] = []
-    measured = ("learning_rate", "validation_mean", "validation_sem", "num_values")
-    for cell, (rates, means, sems, counts) in arrays_by_cell(summary.learning_rates, *measured).items():
-        curve = Curve(np.log10(rates), summary.metric.sign * means, counts * sems**2, counts)
+    for cell, measured in arrays_by_cell(summary.learning_rates, *MEASURED).items():
+        curve = Curve.of(summary.metric.sign, *measured)
         found = optimum(curve)
         ends = dict(zip(("optimum", "low", "high"), np.power(10.0, found[:3]).tolist(), strict=True))
         further = {"cost_3x": _cost(curve), "error": found.error, "note": found.note}

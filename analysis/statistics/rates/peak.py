@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.noise import Ints
 from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 from lr_sweep.analysis.statistics.selection.best import rounded
+
+MEASURED = ("learning_rate", "validation_mean", "validation_sem", "num_values")
+"""Columns of `StudySummary.learning_rates` that a curve is made of."""
 
 
 class Curve(NamedTuple):
@@ -27,18 +29,15 @@ class Curve(NamedTuple):
     counts: Ints
     """Seeds with a value."""
 
+    @classmethod
+    def of(cls, sign: int, rates: Floats, means: Floats, sems: Floats, counts: Ints) -> Curve:
+        """Return the curve of columns `MEASURED`; `sign`: -1 if less is better."""
+        return cls(np.log10(rates), sign * means, counts * sems**2, counts)
+
     @property
     def best(self) -> int:
         """The index of the best mean, the lowest rate of equals."""
         return int(np.nanargmax(rounded(self.means)))
-
-
-def curve_of(rates: pd.DataFrame, sign: int) -> Curve:
-    """Read a cell's rows of `StudySummary.learning_rates`; `sign`: -1 if less is better."""
-    rates = rates.sort_values("learning_rate")
-    counts = rates["num_values"].to_numpy(int)
-    log_rates, means = np.log10(rates["learning_rate"].to_numpy(float)), sign * rates["validation_mean"].to_numpy(float)
-    return Curve(log_rates, means, counts * rates["validation_sem"].to_numpy(float) ** 2, counts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,8 +33,6 @@ MOST_PLACES = 308
 
 def comparable(mean: float) -> float:
     """Round a mean before it is compared, by numpy's rule as in a table: Python's `round` takes other halves up."""
-    if 10.0 ** USUAL[0] <= abs(mean) < 10.0 ** (USUAL[1] + 1):  # the others take 20 calls
-        return float(np.round(mean, MEAN_DIGITS))
     return float(rounded(np.array(mean)))
 
 

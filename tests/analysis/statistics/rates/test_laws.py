@@ -12,7 +12,6 @@ import pytest
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
-from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.report.laws import surface_texts
 from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 from lr_sweep.analysis.statistics.rates.laws import fitted, laws, surfaces
@@ -100,7 +99,7 @@ def test_axes_of_contents() -> None:
     cell = {"task": "t", "model": "m", "variant": "v"}
     content = '{"model": {"width": 64}, "seed": 1, "learning_rate": 0.1, "trained": ["a"], "weights_checksum": "x"}'
     wanted = pd.DataFrame([cell | {"run_id": "a", "num_steps": 500}])
-    axes = of_contents(pd.DataFrame([cell]), wanted, pd.DataFrame({"run_id": ["a"], "content": [content]}), settings)
+    axes = of_contents(pd.DataFrame([cell]), wanted, pd.DataFrame({"run_id": ["a"], "content": [content]}))
     assert axes.to_dict("records") == [{"width": 64, "trained": '["a"]', "num_steps": 500}]
 
 
