@@ -42,10 +42,11 @@ class RecordedStudy:
 
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
-    """Return the summary with how the study wants its variants compared."""
+    """Return the summary with what the study says of its learning rates, and how it wants its variants compared."""
     unit = 100 if info.metric.is_fraction else 1
     within, target = (each if each is None else each / unit for each in (info.equal_within, info.target))
-    return replace(summary, paired=info.paired, equal_within=within, target=target)
+    tuned = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
+    return replace(tuned, paired=info.paired, equal_within=within, target=target)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:
@@ -64,12 +65,9 @@ def summarised(
     runs = record.read_runs(results, wanted["run_id"], (*RUN_COLUMNS, *further_columns))
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
     is_fresh = wanted["fresh"].fillna(False).astype(bool)
-    summary = summarise(with_stops(wanted[~is_fresh], stopped), runs, curves, info.metric)
-    summary = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
-    summary = with_options(summary, info)
-    fresh = summary.runs.head(0)
-    if is_fresh.any():
-        fresh = summarise(wanted[is_fresh], runs, curves, info.metric).runs
+    chosen = with_stops(wanted[~is_fresh], stopped)
+    summary = with_options(summarise(chosen, runs, curves, info.metric), info)
+    fresh = summarise(wanted[is_fresh], runs, curves, info.metric).runs if is_fresh.any() else summary.runs.head(0)
     decision = decide(summary, fresh, info.decide) if info.decide else None
     return RecordedStudy(
         info=info, wanted=wanted, runs=runs, curves=curves, summary=summary, fresh=fresh, decision=decision

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import fdtr, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.families import most_equal, pairs_of, pairs_within
@@ -32,7 +33,6 @@ SPENDING = 1.5
 docs/statistics.md."""
 NUM_NODES = 64
 """Of the Gauss-Legendre rule for the density between two boundaries; more change no level's fifth digit."""
-NUM_HALVINGS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,10 +197,9 @@ def _normal(values: Floats, variance: float) -> Floats:
 
 
 def _bound(places: Floats, density: Floats, step: float, error: float) -> float:
-    """Find by halving the bound beyond which a step from the density ends with probability `error`."""
-    low, high = 0.0, 20.0
-    for _ in range(NUM_HALVINGS):
-        middle = (low + high) / 2
-        beyond = density @ (ndtr((places - middle) / step**0.5) + ndtr(-(places + middle) / step**0.5))
-        low, high = (middle, high) if beyond > error else (low, middle)
-    return high
+    """Find the bound beyond which a step from the density ends with probability `error`."""
+
+    def excess(bound: float) -> float:
+        return float(density @ (ndtr((places - bound) / step**0.5) + ndtr(-(places + bound) / step**0.5)) - error)
+
+    return float(brentq(excess, 0.0, 20.0, xtol=1e-15))

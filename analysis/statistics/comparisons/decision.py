@@ -38,10 +38,6 @@ OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undeci
 """Of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
 """Of a pair that is undecided and may get more seeds."""
-COLUMNS = (
-    *(*CELL, "other", "learning_rate", "other_rate", "outcome", "num_seeds", "num_fresh", "num_other_fresh"),
-    *("num_lost", "difference", "low", "high"),
-)
 NUM_SIMULATED = 200
 """Futures that an expected number of runs is the mean of; its standard error is then below a tenth of its spread."""
 
@@ -116,29 +112,25 @@ class Decision:
         both, without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric
         itself).
         """
-        counts, outcomes = self.num_values, self.outcomes
-        sign, rows = self.metric.sign, []
-        for index, (one, other) in enumerate(self._pairs()):
-            low, high = sorted((sign * self.found.low[index], sign * self.found.high[index]))
-            rows.append(
-                dict(zip(CELL, self.cells[one], strict=True))
-                | {"other": self.cells[other][2], "learning_rate": self.rates[one], "other_rate": self.rates[other]}
-                | {"outcome": outcomes[index], "num_seeds": int(self.found.num_seeds[index])}
-                | {"num_fresh": int(counts[one]), "num_other_fresh": int(counts[other])}
-                | {"num_lost": int((self.num_used - counts)[[one, other]].sum())}
-                | {"difference": sign * self.found.difference[index], "low": low, "high": high}
-            )
-        return pd.DataFrame(rows, columns=COLUMNS)
+        first, second, found, counts = self.pairs.first, self.pairs.second, self.found, self.num_values
+        lost, rates = self.num_used - counts, np.array(self.rates)
+        low, high = np.sort(self.metric.sign * np.array([found.low, found.high]), axis=0)
+        frame = pd.DataFrame([self.cells[index] for index in first], columns=CELL)
+        return frame.assign(
+            other=[self.cells[index][2] for index in second],
+            **{"learning_rate": rates[first], "other_rate": rates[second], "outcome": self.outcomes},
+            **{"num_seeds": found.num_seeds, "num_fresh": counts[first], "num_other_fresh": counts[second]},
+            **{"num_lost": lost[first] + lost[second], "difference": self.metric.sign * found.difference},
+            **{"low": low, "high": high},
+        )
 
     def looks(self) -> pd.DataFrame:
         """Return a row a pair and number of seeds, from the first look on: what `table` said then."""
-        most = self.values.shape[-1]
-        found = []
-        for look in range(FIRST_LOOK, most + 1):
-            values = self.values[:, :look]
-            rows = replace(self, values=values).table().assign(num_seeds=look)
+        found = [self.table().head(0)]
+        for look in range(FIRST_LOOK, self.values.shape[-1] + 1):
+            rows = replace(self, values=self.values[:, :look]).table().assign(num_seeds=look)
             found.append(rows[rows[["num_fresh", "num_other_fresh"]].min(axis=1) == look])
-        return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
+        return pd.concat(found, ignore_index=True)
 
     def progress(self) -> str:
         """Return `3 of 6 pairs decided, 11 runs to go at most`."""
@@ -165,9 +157,8 @@ class Decision:
         so_far[...] = np.where(np.isnan(self.values), so_far, self.values)
         ends = judge_pairs(drawn, self.pairs, self.settings, self.known).num_seeds
         needed = np.zeros((NUM_SIMULATED, len(self.cells)))
-        for index, pair in enumerate(self._pairs()):
-            for cell in pair:
-                needed[:, cell] = np.maximum(needed[:, cell], ends[:, index])
+        for cells in (self.pairs.first, self.pairs.second):
+            np.maximum.at(needed, (slice(None), cells), ends)
         return float(np.maximum(needed - self.num_used, 0).sum(-1).mean())
 
     def _pairs(self) -> list[tuple[int, int]]:
