@@ -12,6 +12,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 
 
@@ -133,3 +134,52 @@ def test_the_best_evaluation_is_the_first_of_the_highest_on_validation() -> None
     curve = [{"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in points]
     assert best_of(curve) == {"best_step": 20, "validation_at_best": 0.7, "test_at_best": 0.6}
     assert best_of(curve[-1:]) == {"best_step": None, "validation_at_best": None, "test_at_best": None}
+
+
+SOUND = [
+    ("versions", "{}"),
+    ("versions", '{"torch": "2.15.0"}'),
+    ("code", "[]"),
+    ("code", '[{"from_step": 0, "files": null}, {"from_step": 300, "files": {"a.py": "1f"}}]'),
+    ("options", '{"batch_size": 8}'),
+]
+WRONG = [
+    ("versions", "{oops"),
+    ("versions", "[" * 100_000),
+    ("versions", '["torch"]'),
+    ("versions", '{"torch": 2}'),
+    ("code", "null"),
+    ("code", '{"from_step": 0, "files": null}'),
+    ("code", '[{"files": null}]'),
+    ("code", '[{"from_step": 0}]'),
+    ("code", '[{"from_step": "0", "files": null}]'),
+    ("code", '[{"from_step": 0, "files": {"a.py": 1}}]'),
+    ("options", "[]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sound"), [*((*each, True) for each in SOUND), *((*each, False) for each in WRONG)]
+)
+def test_what_a_column_wants(name: str, text: str, sound: bool) -> None:
+    assert record.is_sound(name, text) == sound
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("name", "text"), [("versions", "{oops"), ("code", "null")])
+def test_a_report_ends_in_a_message(tmp_path: Path, name: str, text: str) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.want(1e-3, 0)
+    made.end(made.wanted[-1], [(300, 0.5, 0.5)], "complete", 300, **{name: text})
+    with pytest.raises(RecordError, match=f"as {name}, want what docs/record.md says. `verify` names the file"):
+        write_report(made.write(), "small")
+
+
+def test_options_of_wanted_runs(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.add(1e-3, 0, [(300, 0.5, 0.5)])
+    made.wanted[-1]["options"] = "[]"
+    results = made.write()
+    for read in (record.read_wanted, record.read_wanted_rows):
+        with pytest.raises(RecordError, match=r"wanted\.parquet: got '\[\]' as options"):
+            read(results, "small")

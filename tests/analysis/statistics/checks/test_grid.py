@@ -35,31 +35,35 @@ def test_a_mean_that_numpy_and_python_round_apart_is_still_the_best(tmp_path: Pa
     assert "edge" not in by_check(found_in(made))
 
 
-def test_one_learning_rate_is_the_papers_mistake(tmp_path: Path) -> None:
+ONE_VALUE = "only 1 of 4 learning rates has a value: no peak can be seen to lie inside"
+
+
+@pytest.mark.parametrize(
+    ("values", "waiting", "diverged", "message", "further"),
+    [
+        ({1e-3: 0.5}, (), (), "only one learning rate, 1e-3, was tried: nothing is", (1e-4, 3.16e-4, 3.16e-3, 1e-2)),
+        ({1e-3: 0.5, 1e-2: 0.6}, (), (), "only 2 learning rates were tried: no peak", (1e-5, 1e-4, 1e-1, 1.0)),
+        ({1e-4: 0.6}, (), (1e-3, 1e-2, 1e-1), ONE_VALUE, (1e-6, 1e-5, 3.16e-4)),
+        ({1e-4: 0.5}, (1e-3,), (1e-2, 1e-1), ONE_VALUE, None),
+    ],
+)
+def test_too_few_rates_to_show_a_peak(
+    tmp_path: Path,
+    values: dict[float, float],
+    waiting: tuple[float, ...],
+    diverged: tuple[float, ...],
+    message: str,
+    further: tuple[float, ...] | None,
+) -> None:
     made = SyntheticRecord(tmp_path)
-    grid(made, {1e-3: 0.5})
+    grid(made, values)
+    for rate in waiting:
+        made.want(rate, 0)
+    all_diverged(made, diverged)
     untuned = by_check(found_in(made))["untuned"]
     assert untuned.level == "problem"
-    assert untuned.message == "only one learning rate, 1e-3, was tried: nothing is tuned"
-    assert untuned.learning_rates == (1e-4, 3.16e-4, 3.16e-3, 1e-2)
-
-
-def test_a_rate_that_has_no_value_yet_is_not_said_to_have_one(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    grid(made, {1e-4: 0.5})
-    made.want(1e-3, 0)
-    for rate in (1e-2, 1e-1):
-        made.add(rate, 0, [], status="diverged", trained=10, diverged_at=10)
-    message = by_check(found_in(made))["untuned"].message
-    assert message == "only 1 of 4 learning rates has a value: no peak can be seen to lie inside"
-
-
-def test_two_learning_rates_show_no_peak(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    grid(made, {1e-3: 0.5, 1e-2: 0.6})
-    found = by_check(found_in(made))
-    assert set(found) == {"untuned"}
-    assert found["untuned"].learning_rates == (1e-5, 1e-4, 1e-1, 1.0)
+    assert untuned.message.startswith(message)
+    assert further in (None, untuned.learning_rates)
 
 
 @pytest.mark.parametrize(
@@ -125,16 +129,6 @@ def test_a_cliff_above_the_best_rate(
     cliff = by_check(found_in(made))["cliff"]
     assert (cliff.level, cliff.learning_rates) == (level, further)
     assert cliff.message.startswith("no rate above the best one, 1e-3, has a value: the next is ")
-
-
-def test_rates_that_diverged_do_not_show_a_peak(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    grid(made, {1e-4: 0.6})
-    all_diverged(made, (1e-3, 1e-2, 1e-1))
-    untuned = by_check(found_in(made))["untuned"]
-    assert untuned.level == "problem"
-    assert untuned.message == "only 1 of 4 learning rates has a value: no peak can be seen to lie inside"
-    assert untuned.learning_rates == (1e-6, 1e-5, 3.16e-4)
 
 
 @pytest.mark.parametrize(("others", "level"), [((0.70, 0.71), "problem"), ((0.601, 0.605), "note")])

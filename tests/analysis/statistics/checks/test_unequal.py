@@ -40,28 +40,24 @@ def test_fewer_learning_rates(tmp_path: Path) -> None:
     assert found.message in write_report(tmp_path, "small").text
 
 
-def test_as_many_rates_in_another_range(tmp_path: Path) -> None:
-    """Either lacks an end that the other has."""
-    made = SyntheticRecord(tmp_path)
-    grid(made, A, (1e-4, 1e-3, 1e-2))
-    grid(made, B, (1e-3, 1e-2, 1e-1))
-    assert {each.variant: each.learning_rates for each in found_in(made)} == {A: (1e-1,), B: (1e-4,)}
-
-
-@pytest.mark.parametrize("rates", [(1e-4, 1e-3, 1e-2), (1.2e-4, 9e-4, 8.9e-3)], ids=["one grid", "draws"])
-def test_equal_ranges_are_equal_tuning(tmp_path: Path, rates: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    ("rates", "others", "lacking"),
+    [
+        ((1e-4, 1e-3, 1e-2), (1e-3, 1e-2, 1e-1), {A: (1e-1,), B: (1e-4,)}),  # either lacks an end of the other
+        ((1e-4, 1e-3, 1e-2), (1e-4, 1e-3, 1e-2), {}),
+        ((1.2e-4, 9e-4, 8.9e-3), (1e-4, 1e-3, 1e-2), {}),  # draws from one range
+        ((1.2e-4, 8.9e-3), (1.1e-4, 2e-3, 9.5e-3), {A: ()}),  # fewer draws: other ones will do
+    ],
+)
+def test_ranges_and_numbers_of_rates(
+    tmp_path: Path, rates: tuple[float, ...], others: tuple[float, ...], lacking: dict[str, tuple[float, ...]]
+) -> None:
     made = SyntheticRecord(tmp_path)
     grid(made, A, rates)
-    grid(made, B, (1e-4, 1e-3, 1e-2))
-    assert found_in(made) == []
-
-
-def test_a_random_search_with_fewer_draws(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    grid(made, A, (1.2e-4, 8.9e-3))
-    grid(made, B, (1.1e-4, 2e-3, 9.5e-3))
-    (found,) = found_in(made)
-    assert (found.fix, found.learning_rates) == ("try 3 learning rates from 1.1e-4 to 9.5e-3 for it, too", ())
+    grid(made, B, others)
+    found = found_in(made)
+    assert {each.variant: each.learning_rates for each in found} == lacking
+    assert all("9.5e-3 for it, too" in each.fix for each in found if not each.learning_rates)
 
 
 def test_fewer_seeds_are_a_note_and_fewer_steps_a_problem(tmp_path: Path) -> None:

@@ -51,48 +51,42 @@ def test_two_looks_have_it_together() -> None:
     assert both.cdf(bounds, lower_limit=-bounds) == pytest.approx(0.95, abs=1e-4)
 
 
-def test_a_large_difference_is_decided_at_the_first_look() -> None:
-    found = judge_pairs(fresh(10.0, 0.0, seeds=2), TWO, Settings(), known(2))
-    assert (found.outcome.tolist(), found.num_seeds.tolist()) == ([FIRST], [2])
-    assert found.difference == pytest.approx([10.0])
-    assert judge_pairs(fresh(0.0, 10.0, seeds=2), TWO, Settings(), known(2)).outcome.tolist() == [SECOND]
+def changed(values: Floats, cell: int, first_seed: int, shift: float) -> Floats:
+    values[cell, first_seed:] += shift
+    return values
 
 
-def test_equal_variants_need_seeds_until_their_difference_is_small_for_certain() -> None:
-    settings = Settings(min_difference=1.5)
-    few, many = (judge_pairs(fresh(0.0, 0.0, seeds=n), TWO, settings, known(2)) for n in (4, 20))
-    assert (few.outcome.tolist(), many.outcome.tolist()) == ([UNDECIDED], [EQUAL])
-    assert 4 < many.num_seeds[0] < 20
+NOT_KNOWN = Noise(np.full(2, math.nan), np.zeros(2))
+LIMIT = Settings(min_difference=1.5)
 
 
-def test_without_a_limit_none_are_equal_and_the_most_seeds_end_it() -> None:
-    assert judge_pairs(fresh(0.0, 0.0), TWO, Settings(), known(2)).outcome.tolist() == [UNDECIDED]
+@pytest.mark.parametrize(
+    ("values", "pairs", "settings", "earlier", "outcomes"),
+    [
+        (fresh(10.0, 0.0, seeds=2), TWO, Settings(), known(2), [FIRST]),
+        (fresh(0.0, 10.0, seeds=2), TWO, Settings(), known(2), [SECOND]),
+        (fresh(0.0, 0.0, seeds=4), TWO, LIMIT, known(2), [UNDECIDED]),
+        (fresh(0.0, 0.0), TWO, LIMIT, known(2), [EQUAL]),
+        (fresh(0.0, 0.0), TWO, Settings(), known(2), [UNDECIDED]),  # without a limit none are equal
+        (fresh(0.0, 0.0, -20.0, seeds=3), Pairs.all_of("ttt"), Settings(), known(3), [UNDECIDED, FIRST, FIRST]),
+        (fresh(0.0, 20.0, 40.0, seeds=2), Pairs.named([(0, 2)]), Settings(), known(3), [SECOND]),
+        (changed(fresh(10.0, 0.0), 0, 5, -20.0), TWO, Settings(), known(2), [FIRST]),  # a decision stays
+        (changed(fresh(10.0, 0.0), 1, 1, math.nan), TWO, Settings(), known(2), [UNDECIDED]),  # one cell alone: no look
+        (fresh(10.0, 0.0), TWO, Settings(), NOT_KNOWN, [FIRST]),
+        (fresh(2.0, 0.0, seeds=4), TWO, Settings(), known(2, deviation=0.01), [UNDECIDED]),  # fresh seeds are noisier
+        (np.array([[1.0] * 20, [0.0] * 20]), TWO, Settings(), known(2, deviation=0.1), [FIRST]),  # no spread of theirs
+        (2.0**40 * np.array([[0.1] * 3, [0.3] * 3]), TWO, Settings(), NOT_KNOWN, [UNDECIDED]),  # spread by rounding
+    ],
+)
+def test_what_is_decided(values: Floats, pairs: Pairs, settings: Settings, earlier: Noise, outcomes: list[int]) -> None:
+    assert judge_pairs(values, pairs, settings, earlier).outcome.tolist() == outcomes
 
 
-def test_pairs_are_decided_one_by_one() -> None:
-    """The third variant is far behind; the first two are equal."""
-    found = judge_pairs(fresh(0.0, 0.0, -20.0, seeds=3), Pairs.all_of("ttt"), Settings(), known(3))
-    assert found.outcome.tolist() == [UNDECIDED, FIRST, FIRST]
-
-
-def test_a_decision_stays_whatever_later_seeds_say() -> None:
-    values = fresh(10.0, 0.0)
-    values[0, 5:] -= 20.0
-    found = judge_pairs(values, TWO, Settings(), known(2))
-    assert (found.outcome.tolist(), found.num_seeds.tolist()) == ([FIRST], [2])
-
-
-def test_seeds_of_one_cell_alone_are_no_look() -> None:
-    values = fresh(10.0, 0.0)
-    values[1, 1:] = math.nan
-    found = judge_pairs(values, TWO, Settings(), known(2))
-    assert (found.outcome.tolist(), found.num_seeds.tolist()) == ([UNDECIDED], [0])
-
-
-def test_a_cell_whose_noise_is_not_known_before_has_that_of_its_fresh_seeds() -> None:
-    found = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), Noise(np.full(2, math.nan), np.zeros(2)))
-    assert found.outcome.tolist() == [FIRST]
-    assert found.num_seeds[0] > 2
+def test_how_many_seeds_a_decision_takes() -> None:
+    clear = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), known(2))
+    assert (clear.num_seeds.tolist(), clear.difference.tolist()) == ([2], pytest.approx([10.0]))
+    assert 4 < judge_pairs(fresh(0.0, 0.0), TWO, LIMIT, known(2)).num_seeds[0] < 20
+    assert judge_pairs(fresh(10.0, 0.0), TWO, Settings(), NOT_KNOWN).num_seeds[0] > 2
 
 
 def test_a_breakdown_beside_the_chosen_rate_costs_seeds_but_no_decision() -> None:
@@ -100,25 +94,3 @@ def test_a_breakdown_beside_the_chosen_rate_costs_seeds_but_no_decision() -> Non
     loud = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), known(2, deviation=100.0))
     assert (loud.outcome.tolist(), loud.num_seeds.tolist()) == ([FIRST], [ENOUGH])
     assert loud.high[0] - loud.low[0] < 1.5
-
-
-def test_fresh_seeds_noisier_than_earlier_runs_prevail_at_once() -> None:
-    quiet = judge_pairs(fresh(2.0, 0.0, seeds=4), TWO, Settings(), known(2, deviation=0.01))
-    assert quiet.outcome.tolist() == [UNDECIDED]
-
-
-def test_fresh_seeds_without_spread_leave_the_noise_of_earlier_runs() -> None:
-    same = np.array([[1.0] * 20, [0.0] * 20])
-    assert judge_pairs(same, TWO, Settings(), known(2, deviation=0.1)).outcome.tolist() == [FIRST]
-
-
-def test_rounding_of_large_values_decides_nothing() -> None:
-    """The mean of three times 0.1 has another last bit."""
-    same = 2.0**40 * np.array([[0.1] * 3, [0.3] * 3])
-    found = judge_pairs(same, TWO, Settings(), Noise(np.full(2, math.nan), np.zeros(2)))
-    assert found.outcome.tolist() == [UNDECIDED]
-
-
-def test_named_pairs_alone_are_compared() -> None:
-    found = judge_pairs(fresh(0.0, 20.0, 40.0, seeds=2), Pairs.named([(0, 2)]), Settings(), known(3))
-    assert found.outcome.tolist() == [SECOND]

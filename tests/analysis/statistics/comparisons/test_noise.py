@@ -20,13 +20,24 @@ def noise_of(*windows: tuple[Floats, Floats, Floats]) -> list[tuple[float, float
     return list(zip(found.variance.tolist(), found.dof.tolist(), strict=True))
 
 
-def test_the_variance_is_pooled_over_the_rates() -> None:
-    assert noise_of((RISING + 5, BENT, NOTHING)) == [pytest.approx((8 / 4, 4))]
+ONE_SEED = np.array([1.0, math.nan, math.nan])
 
 
-def test_it_is_at_least_that_of_the_chosen_rate() -> None:
-    """Another cell, whose rate beside is noisier, leaves the study's ratio at 1; this one is floored: 3, not 8 / 4."""
-    assert noise_of((BENT, RISING, NOTHING), (RISING, BENT, NOTHING))[0] == pytest.approx((3, 4))
+@pytest.mark.parametrize(
+    ("windows", "variance", "dof"),
+    [
+        ([(RISING + 5, BENT, NOTHING)], 8 / 4, 4),  # pooled over the rates
+        # Another cell, whose rate beside is noisier, leaves the study's ratio at 1; this one is floored: 3, not 8 / 4.
+        ([(BENT, RISING, NOTHING), (RISING, BENT, NOTHING)], 3, 4),
+        ([(RISING, RISING, NOTHING)], 1, 4 / (1 + 1)),  # correlated seeds have less freedom
+        ([(RISING, RISING, RISING)], 1, 6 / (1 + 2)),
+        ([(RISING, np.zeros(3), BENT)], 8 / 4, 4),  # a rate without any spread tells nothing
+        ([(ONE_SEED, RISING, NOTHING)], math.nan, 0),
+        ([(RISING, ONE_SEED, ONE_SEED)], 1, 2),
+    ],
+)
+def test_the_noise_of_a_cell(windows: list[tuple[Floats, Floats, Floats]], variance: float, dof: float) -> None:
+    assert noise_of(*windows)[0] == pytest.approx((variance, dof), nan_ok=True)
 
 
 def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
@@ -38,27 +49,12 @@ def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
     assert both == [pytest.approx((3, 4)), pytest.approx((24 / 4, 4))]
 
 
-def test_correlated_seeds_have_less_freedom() -> None:
-    assert noise_of((RISING, RISING, NOTHING)) == [pytest.approx((1, 4 / (1 + 1)))]
-    assert noise_of((RISING, RISING, RISING)) == [pytest.approx((1, 6 / (1 + 2)))]
-
-
 def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() -> None:
     """Seeds of the first are in two modes, 10 apart, at all rates alike; those of the second in one of them."""
     modes = np.array([10.0, 0.0, 0.0])
     first, second = noise_of((modes, modes, modes), (RISING / 100, BENT / 100, NOTHING))
     assert first[0] == pytest.approx(100 / 3)
     assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
-
-
-def test_a_rate_beside_without_any_spread_tells_nothing() -> None:
-    assert noise_of((RISING, np.zeros(3), BENT)) == [pytest.approx((8 / 4, 4))]
-
-
-def test_one_seed_tells_nothing() -> None:
-    one = np.array([1.0, math.nan, math.nan])
-    assert noise_of((one, RISING, NOTHING)) == [pytest.approx((math.nan, 0), nan_ok=True)]
-    assert noise_of((RISING, one, one)) == [pytest.approx((1, 2))]
 
 
 def test_welch_by_hand() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.tables import order_texts
-from lr_sweep.analysis.statistics.comparisons.orders import Order, kind_of
+from lr_sweep.analysis.statistics.comparisons.orders import Order, flips, kind_of
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
@@ -82,3 +84,36 @@ def test_orders_by_hand_in_files(tmp_path: Path) -> None:
     head, *rows = (folder / "orders.csv").read_text().splitlines()
     assert head == "task,model,learning_rate,order,incomplete,kind,sure,flipped"
     assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,,winner,False,"
+
+
+SHIFTS = {"a": (-0.01, 0.0, 0.01), "b": (0.005, -0.01, 0.005)}
+
+
+def flips_in(folder: Path, means: Mapping[str, Sequence[float]], seeds_at_last: int = 3) -> pd.DataFrame:
+    """Three seeds at each rate, or fewer at the last one; `a` is tuned at 1e-4, `b` at 1e-3."""
+    made = SyntheticRecord(folder)
+    for variant, values in means.items():
+        for rate, mean in zip(RATES, values, strict=True):
+            for seed, shift in list(enumerate(SHIFTS[variant]))[: seeds_at_last if rate == RATES[-1] else 3]:
+                made.add(rate, seed, [(300, mean, mean + shift)], variant=variant)
+    return flips(summary_of(made.write())).set_index("learning_rate")
+
+
+def test_a_flip_is_a_lead_that_is_distinguishable(tmp_path: Path) -> None:
+    """Tuned, a leads by 20 points. At 1e-3 b leads by 10, at 1e-2 by 1, of standard errors of about 0.8."""
+    found = flips_in(tmp_path, {"a": (0.9, 0.6, 0.49), "b": (0.3, 0.7, 0.50)})
+    assert found["flips"].to_dict() == {1e-4: False, 1e-3: True, 1e-2: False}
+    row = found.loc[1e-3]
+    assert (row["better"], row["worse"], row["num_seeds"]) == ("a", "b", 3)
+    assert row["difference"] == pytest.approx(0.1)
+    assert row["low"] < 0.1 < row["high"]
+
+
+def test_a_rate_with_one_seed_is_not_tested(tmp_path: Path) -> None:
+    found = flips_in(tmp_path, {"a": (0.9, 0.6, 0.1), "b": (0.3, 0.7, 0.5)}, seeds_at_last=1)
+    assert found["p"].isna().to_dict() == {1e-4: False, 1e-3: False, 1e-2: True}
+    assert not found.loc[1e-2, "flips"]
+
+
+def test_of_pairs_that_are_open_when_tuned_nothing_can_flip(tmp_path: Path) -> None:
+    assert flips_in(tmp_path, {"a": (0.705, 0.2, 0.1), "b": (0.3, 0.7, 0.5)}).empty

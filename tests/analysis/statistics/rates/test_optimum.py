@@ -25,20 +25,27 @@ def curve(log_rates: Floats, means: Floats, deviation: float = 0.01, seeds: int 
     return Curve(np.asarray(log_rates, float), np.asarray(means, float), variances, np.full(size, seeds))
 
 
+HALF_DECADES = np.arange(-4, 0.1, 0.5)
+
+
 def test_the_top_of_a_parabola() -> None:
     """Without noise, what other exponents than 2 would give is left: half of the distance between rates."""
-    x = np.arange(-4, 0.1, 0.5)
-    found = optimum(curve(x, 80 - 8 * (x + 2.3) ** 2))
+    found = optimum(curve(HALF_DECADES, 80 - 8 * (HALF_DECADES + 2.3) ** 2))
     assert found.at == pytest.approx(-2.3, abs=0.025)
-    assert found.low < -2.3 < found.high
+    assert HALF_DECADES[0] < found.low < -2.3 < found.high < HALF_DECADES[-1]
     assert found.high - found.low < 0.3
     assert not found.note
+    assert found.error == pytest.approx(0.24 * max(found.high - found.at, found.at - found.low))
 
 
-def test_two_sides_may_bend_differently() -> None:
-    x = np.arange(-4, 0.1, 0.5)
-    found = optimum(curve(x, 80 - np.where(x < -2.2, 5, 20) * (x + 2.2) ** 2))
-    assert found.at == pytest.approx(-2.2, abs=0.02)
+def test_two_sides_may_bend_differently_and_a_cliff_is_not_fitted() -> None:
+    """The rate beyond the cliff would draw a parabola to the left; it only ends the interval."""
+    away = HALF_DECADES + 2.15
+    bent = optimum(curve(HALF_DECADES, 80 - np.where(away < 0, 5, 20) * away**2))
+    assert bent.at == pytest.approx(-2.15, abs=0.02)
+    cut_off = optimum(curve(HALF_DECADES, np.where(HALF_DECADES > -1, 10, 80 - 5 * away**2)))
+    assert cut_off.at == pytest.approx(-2.15, abs=0.05)
+    assert cut_off.high <= -1
 
 
 def test_values_at_the_edge_of_floating_point_have_an_optimum() -> None:
@@ -59,15 +66,6 @@ def test_the_unit_of_the_means_moves_no_optimum(unit: float, deviation: float) -
     assert other.note == one.note
 
 
-def test_a_cliff_is_not_fitted() -> None:
-    """The rate beyond the cliff would draw a parabola to the left; it only ends the interval."""
-    x = np.arange(-4, 0.1, 0.5)
-    y = 80 - 5 * (x + 2.1) ** 2
-    found = optimum(curve(x, np.where(x > -1, 10, y)))
-    assert found.at == pytest.approx(-2.1, abs=0.05)
-    assert found.high <= -1
-
-
 @pytest.mark.parametrize(
     ("means", "at"),
     [
@@ -80,11 +78,7 @@ def test_of_three_and_four_rates_the_parabola_through_three(means: list[float], 
     found = optimum(curve(np.arange(-3.0, -3.0 + len(means)), np.array(means)))
     assert found.at == pytest.approx(at)
     assert "too few" in found.note
-
-
-def test_three_rates_leave_all_between_the_worse_ones() -> None:
-    found = optimum(curve(np.arange(-3.0, 0.0), np.array([1, 3, 2])))
-    assert (found.low, found.high) == (-3, -1)
+    assert len(means) > 3 or (found.low, found.high) == (-3, -1)  # all between the worse ones
 
 
 @pytest.mark.parametrize(
@@ -111,13 +105,6 @@ def test_one_seed_has_an_interval_only_where_a_fit_can_miss() -> None:
     found = [optimum(curve(rates, 80 - 8 * (rates + 2.3) ** 2, seeds=1)) for rates in (x, x[2:6])]
     assert [math.isfinite(each.low) for each in found] == [True, False]
     assert [each.error for each in found] == pytest.approx([0.5 / math.sqrt(12)] * 2)  # of a place within a step
-
-
-def test_the_error_is_a_share_of_the_longer_side() -> None:
-    x = np.arange(-4, 0.1, 0.5)
-    found = optimum(curve(x, 80 - 8 * (x + 2.3) ** 2))
-    assert x[0] < found.low < found.high < x[-1]
-    assert found.error == pytest.approx(0.24 * max(found.high - found.at, found.at - found.low))
 
 
 def _powers(left: float, right: float, exponent: float = 2) -> Callable[[Floats], Floats]:

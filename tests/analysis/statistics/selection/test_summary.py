@@ -56,23 +56,13 @@ def test_a_run_that_diverged_counts_with_its_best_model_before(tmp_path: Path) -
     assert (cell["diverged"], cell["incomplete"]) == (1, False)
 
 
-def test_a_longer_run_reports_at_the_studys_budget(tmp_path: Path) -> None:
+def test_a_longer_run_reports_at_each_budget(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    curve = [(100, 0.5, 0.4), (300, 0.6, 0.5), (600, 0.9, 0.8)]
-    made.add(1e-3, 0, curve, trained=600, budget=300)
-    made.add(1e-3, 0, curve, trained=600, budget=600, task="cifar10")
-    found = summary_of(made.write())
-    assert only(found.cells, task="mnist")["test_mean"] == 0.5
-    assert only(found.cells, task="cifar10")["test_mean"] == 0.8
-
-
-def test_one_run_under_two_names_counts_at_each_budget(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-3, 0, [(100, 0.5, 0.4), (300, 0.6, 0.5)])
-    made.wanted.append(made.wanted[0] | {"model": "same", "num_steps": 100})
-    found = summary_of(made.write())
-    assert only(found.cells, model="gpt2")["test_mean"] == 0.5
-    assert only(found.cells, model="same")["test_mean"] == 0.4
+    made.add(1e-3, 0, [(100, 0.4, 0.3), (300, 0.6, 0.5), (600, 0.9, 0.8)], trained=600, budget=300)
+    for number in (100, 600):
+        made.wanted.append(made.wanted[0] | {"model": f"for-{number}", "num_steps": number})
+    cells = summary_of(made.write()).cells
+    assert dict(zip(cells["model"], cells["test_mean"], strict=True)) == {"gpt2": 0.5, "for-100": 0.3, "for-600": 0.8}
 
 
 def test_every_wanted_run_is_accounted_for_once(tmp_path: Path) -> None:
@@ -96,12 +86,14 @@ def test_every_wanted_run_is_accounted_for_once(tmp_path: Path) -> None:
     assert cell["num_values"] == 3  # failed and missing runs have evaluations, and do not count
 
 
-def test_runs_of_other_studies_are_left_out(tmp_path: Path) -> None:
+def test_runs_of_other_studies_are_left_out_and_the_studys_order_is_kept(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    made.add(1e-3, 0, [(300, 0.5, 0.5)])
-    made.add(1e-2, 0, [(300, 0.9, 0.9)])
+    ids = [made.add(rate, 0, [(300, rate, 0.5)]) for rate in (1e-2, 1e-5, 1e-3, 1e-1)]
     made.wanted.pop()
-    assert only(summary_of(made.write()).cells)["learning_rate"] == 1e-3
+    results = made.write()
+    assert only(summary_of(results).cells)["learning_rate"] == 1e-2
+    found = account(record.read_wanted(results, "small"), record.read_runs(results, ids[::-1]))
+    assert found["run_id"].tolist() == ids[:3]
 
 
 def test_a_complete_run_whose_curve_is_short_is_an_error(tmp_path: Path) -> None:
@@ -121,14 +113,6 @@ def test_mean_and_standard_error_agree_with_numpy(values: list[float]) -> None:
     for kind in ("validation", "test"):
         np.testing.assert_allclose(row[f"{kind}_mean"], np.mean(values), atol=1e-12)
         np.testing.assert_allclose(row[f"{kind}_sem"], want, atol=1e-9)
-
-
-def test_account_keeps_the_studys_order(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    ids = [made.add(rate, 0, [(300, 0.5, 0.5)]) for rate in (1e-2, 1e-5, 1e-3)]
-    results = made.write()
-    found = account(record.read_wanted(results, "small"), record.read_runs(results, ids[::-1]))
-    assert found["run_id"].tolist() == ids
 
 
 def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_path: Path) -> None:
