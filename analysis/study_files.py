@@ -45,8 +45,7 @@ from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals
 from lr_sweep.analysis.statistics.comparisons.verdicts import verdicts
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
-from lr_sweep.analysis.statistics.selection.ledger import ledger
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary, ledger
 from lr_sweep.common.text import failure_line
 
 MAX_FAILURES = 20

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.code_versions import Now
+from lr_sweep.analysis.record.contents import Now
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
@@ -50,7 +50,6 @@ def write_report(results: Path, study: str, code_now: Now | None = None) -> Repo
 
     The folder is replaced whole, and only once everything is written. The same record and code give the same files.
     `code_now` gives the version that a file of the code has now, to compare runs with; None: they are not compared.
-    `refresh_s`: seconds after which the page reads itself again; None: never.
     Raises RecordError if the record is missing, damaged, or of another format.
     """
     record.check_format(results)

@@ -13,7 +13,6 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell
 from lr_sweep.analysis.statistics.rates.further_rates import around, between, beyond, geometric_mean, three_digits
 from lr_sweep.analysis.statistics.rates.peak import MEASURED, Curve, fitted_gain
@@ -46,7 +45,7 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
     elif math.isnan(cell.row["learning_rate"]):  # nothing selects
         return
     elif cell.row["at_edge"]:
-        yield _edge(cell) if search is None else _searched_edge(cell, search)
+        yield _edge(cell)
     elif not is_flat(rates) and (search is None or not search.space):  # options of their own: neighbours show no peak
         best = _inner_best(cell)
         yield from _cliff(cell, best)
@@ -91,25 +90,17 @@ def _untuned(cell: SweptCell, tried: list[float], shown: list[Row]) -> CheckFind
 
 
 def _edge(cell: SweptCell) -> CheckFinding:
-    further = beyond([row["learning_rate"] for row in cell.rates], cell.row["at_edge"])
-    return cell.finding("edge", "problem", _best_is_last(cell), rates=further)
-
-
-def _best_is_last(cell: SweptCell) -> str:
-    which = "smallest" if cell.row["at_edge"] == "low" else "largest"
-    return f"the best learning rate, {rate_text(cell.row['learning_rate'])}, is the {which} tried"
-
-
-def _searched_edge(cell: SweptCell, search: SearchRange) -> CheckFinding:
-    """Report a best rate beyond which the search tried none: the range ends there, or it has room for more rates."""
-    end = cell.row["at_edge"]
+    """Report a best rate beyond which none was tried; the range of a search ends there, or has room for more rates."""
+    best, end, search = cell.row["learning_rate"], cell.row["at_edge"], cell.study.search
+    message = f"the best learning rate, {rate_text(best)}, is the {'smallest' if end == 'low' else 'largest'} tried"
+    if search is None:
+        return cell.finding("edge", "problem", message, rates=beyond([row["learning_rate"] for row in cell.rates], end))
     bound, outside = (search.low, search.low / 10) if end == "low" else (search.high, search.high * 10)
-    message = f"{_best_is_last(cell)}; the search's range ends at {rate_text(bound)}"
-    if abs(math.log(bound / cell.row["learning_rate"])) > math.log(WIDE_STEP):
+    if abs(math.log(bound / best)) > math.log(WIDE_STEP):
         fix = f"raise `rates`, now {search.rates}: the range has room"
     else:
         fix = f"set `{end}: {rate_text(three_digits(outside))}` and raise `rates`, now {search.rates}"
-    return cell.finding("edge", "problem", message, fix)
+    return cell.finding("edge", "problem", f"{message}; the search's range ends at {rate_text(bound)}", fix)
 
 
 def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
+from lr_sweep.analysis.record.contents import ENGINE, Now, files_text, versions_of
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.checks.late_rises import Rise, late_rises

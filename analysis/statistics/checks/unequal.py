@@ -6,7 +6,7 @@ Learning rates, step budgets and seeds of the runs that are wanted are compared,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ SAME_END = 1.5
 """Ends of two ranges of learning rates within this factor are equal, as those of random draws from one range are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
+class Tuning(NamedTuple):
     """What a variant was given."""
 
     variant: str
@@ -53,14 +52,8 @@ def unequal_tuning(summary: StudySummary) -> Iterator[CheckFinding]:
 def _tuning(variant: str, rates: Floats, num_steps: Ints) -> Tuning:
     tried, num_seeds = np.unique(rates, return_counts=True)
     most = int(num_steps.max())
-    return Tuning(
-        variant=variant,
-        rates=frozenset(tried.tolist()),
-        num_runs=len(rates),
-        num_seeds=int(num_seeds.max()),
-        num_steps=most,
-        num_short=int((num_steps < most).sum()),
-    )
+    short = int((num_steps < most).sum())
+    return Tuning(variant, frozenset(tried.tolist()), len(rates), int(num_seeds.max()), most, short)
 
 
 def _fewer_runs(cell: Row, mine: Tuning, tunings: list[Tuning]) -> Iterator[CheckFinding]:

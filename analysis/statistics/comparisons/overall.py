@@ -44,21 +44,15 @@ def overall(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _rated(values: list[list[Floats]], sign: int, rng: np.random.Generator) -> list[dict[str, float]]:
-    """Rate variants by their values, by task."""
-    drawn = [[rng.choice(each, (NUM_DRAWS, len(each))) for each in tasks] for tasks in values]
-    given = [[each[None] for each in tasks] for tasks in values]
-    (rank, iqm), (ranks, iqms) = (_ranks_and_iqm(each, sign) for each in (given, drawn))
-    return [
-        _with_ends("mean_rank", "rank", rank[i], ranks[i]) | _with_ends("iqm", "iqm", iqm[i], iqms[i])
-        for i in range(len(values))
-    ]
-
-
-def _ranks_and_iqm(drawn: list[list[Floats]], sign: int) -> tuple[Floats, Floats]:
-    """Return mean ranks and interquartile means, variants x draws; `drawn`: by variant and task draws x seeds."""
+    """Rate variants by their values, by task; the first row of each array is what was measured, the others are drawn."""
+    drawn = [[np.vstack([each, rng.choice(each, (NUM_DRAWS, len(each)))]) for each in tasks] for tasks in values]
     means = np.array([[each.mean(-1) for each in tasks] for tasks in drawn])
+    ranks = _ranks(-sign * means).mean(1)
     middles = [_middle(np.concatenate(tasks, axis=-1)) for tasks in drawn]
-    return _ranks(-sign * means).mean(1), np.array(middles)
+    return [
+        _with_ends("mean_rank", "rank", rank) | _with_ends("iqm", "iqm", middle)
+        for rank, middle in zip(ranks, middles, strict=True)
+    ]
 
 
 # Both are in scipy.stats, which takes longer to import than a small report to write.
@@ -74,6 +68,6 @@ def _middle(values: Floats) -> Floats:
     return middle
 
 
-def _with_ends(name: str, of: str, value: Floats, draws: Floats) -> dict[str, float]:
-    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return {name: float(value[0]), f"{of}_low": float(low), f"{of}_high": float(high)}
+def _with_ends(name: str, of: str, values: Floats) -> dict[str, float]:
+    low, high = np.quantile(values[1:], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return {name: float(values[0]), f"{of}_low": float(low), f"{of}_high": float(high)}
