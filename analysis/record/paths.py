@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from lr_sweep.analysis.record.access import RecordError
+
+
+def _study_file(name: str) -> Callable[[Paths, str], Path]:
+    """Return a method that returns the path of a file by the name of its study."""
+    return lambda paths, study: paths.study(study) / name.format(study=study)
 
 
 class Paths:
@@ -49,38 +55,21 @@ class Paths:
         """Return what is in the folder of studies, by name."""
         return sorted(self.studies.glob("*"))
 
-    def facts(self, study: str) -> Path:
-        """Return the file of a study's title, metric and search, which is written last."""
-        return self.study(study) / "study.json"
-
-    def options(self, study: str) -> Path:
-        """Return the file of a study with all its defaults."""
-        return self.study(study) / f"{study}.yaml"
-
-    def wanted(self, study: str) -> Path:
-        """Return the file of the runs that a study wants."""
-        return self.study(study) / "wanted.parquet"
-
-    def planned(self, study: str) -> Path:
-        """Return the file of the planned durations of a study's runs."""
-        return self.study(study) / "planned.parquet"
-
-    def proposals(self, study: str) -> Path:
-        """Return the file of the learning rates that a study's search has proposed."""
-        return self.study(study) / "proposals.parquet"
-
-    def rungs(self, study: str) -> Path:
-        """Return the file of what a study's early stopping decided."""
-        return self.study(study) / "rungs.parquet"
-
-    def progress(self, study: str) -> Path:
-        """Return the file that `status` reads while a sweep is running."""
-        return self.study(study) / "progress.json"
-
-    def started(self, study: str) -> Path:
-        """Return the file that says with what folders and CPUs a study was started; it stays on this machine."""
-        return self.study(study) / "started.json"
-
-    def report(self, study: str) -> Path:
-        """Return the folder of a study's report."""
-        return self.study(study) / "report"
+    facts = _study_file("study.json")
+    """A study's title, metric and search; written last."""
+    options = _study_file("{study}.yaml")
+    """A study with all its defaults."""
+    wanted = _study_file("wanted.parquet")
+    """The runs that a study wants."""
+    planned = _study_file("planned.parquet")
+    """How long a study's runs were planned to take."""
+    proposals = _study_file("proposals.parquet")
+    """The learning rates that a study's search has proposed."""
+    rungs = _study_file("rungs.parquet")
+    """What a study's early stopping decided."""
+    progress = _study_file("progress.json")
+    """What `status` reads while a sweep is running."""
+    started = _study_file("started.json")
+    """With what folders and CPUs a study was started; it stays on this machine."""
+    report = _study_file("report")
+    """The folder of a study's report."""

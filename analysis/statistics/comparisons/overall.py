@@ -44,7 +44,7 @@ def overall(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _rated(values: list[list[Floats]], sign: int, rng: np.random.Generator) -> list[dict[str, float]]:
-    """Rate variants by their values, by task; the first row of each array is what was measured, the others are drawn."""
+    """Rate variants by their values, by task; row 0 of each array is what was measured, the others are drawn."""
     drawn = [[np.vstack([each, rng.choice(each, (NUM_DRAWS, len(each)))]) for each in tasks] for tasks in values]
     means = np.array([[each.mean(-1) for each in tasks] for tasks in drawn])
     ranks = _ranks(-sign * means).mean(1)
