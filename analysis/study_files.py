@@ -93,20 +93,14 @@ def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
 
 
 def _status(study: Study) -> str:
-    """Count the runs of a record, or of a table."""
-    runs, every = study.summary.runs, study.candidates
+    """Count the runs of a record; or of a table, and the seeds that it lacks beside other learning rates."""
+    runs, every, rates = study.summary.runs, study.candidates, study.summary.learning_rates
     if not study.info.from_table:
         return status_line(runs)
     what = "in the table" if every is None else f"of {len(every)} in the table, at the best of the tuned settings"
-    return status_line(runs, what) + _absent(study.summary)
-
-
-def _absent(summary: StudySummary) -> str:
-    """Count the runs that a table lacks: those of seeds that a cell has at other learning rates."""
-    rates = summary.learning_rates
     absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
     text = f" Not in the table: {absent} runs with seeds that their cells have at other learning rates."
-    return text if absent else ""
+    return status_line(runs, what) + (text if absent else "")
 
 
 DIVERGED = {
@@ -219,15 +213,18 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
 
 
 def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Section]:
-    """Write what needs a chosen learning rate."""
-    info, summary = study.info, study.summary
+    """Write what needs a chosen learning rate; the table of orders is shown if there are variants to compare."""
+    info, summary, ordered = study.info, study.summary, orders(study.summary)
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
-    said = _conclusions(folder, summary)
+    order = tables.order_table(ordered, summary.metric)
+    order.write(folder, "orders", tables.order_texts(ordered))
+    write_csv(flips(summary), folder / "flips.csv")
+    said = Section("Conclusions over the learning rate", [replace(order, folded=True)])
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
         Section("How sure", _uncertainty(folder, study)),
-        *([Section("Conclusions over the learning rate", said)] if said else []),
+        *([said] if len(comparisons(summary)) else []),
         *([Section(of_paper, further)] if further else []),
     ]
 
@@ -255,14 +252,6 @@ def _uncertainty(folder: Path, study: Study) -> list[Block]:
     rated = laid_out("overall", tasks, metric=summary.metric, draws=NUM_DRAWS)
     pairs = differences if len(compared) else Paragraph("One variant: nothing to compare.")
     return [shown, pairs, *([rated.write(folder, "overall", tasks)] if len(tasks) else [])]
-
-
-def _conclusions(folder: Path, summary: StudySummary) -> list[Block]:
-    """Write the orders and the tested flips; return the table, if the study has variants to compare."""
-    ordered, metric = orders(summary), summary.metric
-    order = tables.order_table(ordered, metric).write(folder, "orders", tables.order_texts(ordered))
-    write_csv(flips(summary), folder / "flips.csv")
-    return [replace(order, folded=True)] if len(comparisons(summary)) else []
 
 
 def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:

@@ -43,12 +43,9 @@ def steps_to_target(summary: StudySummary, curves: pd.DataFrame, device_s: pd.Se
         first = points[short <= rounding].groupby("run_id")["step"].min()
         steps = first.reindex(runs["run_id"]).to_numpy(float, na_value=math.inf)
         seconds = steps * device_s.reindex(runs["run_id"]).to_numpy(float)
-        at: dict[str, Any] = {
-            "learning_rate": runs["learning_rate"].iloc[0],
-            "target": goal,
-            "num_steps": runs["num_steps"].max(),
-        }
-        found: dict[str, Any] = {"num_runs": len(steps), "num_reached": int(np.isfinite(steps).sum())}
+        found: dict[str, Any] = {"learning_rate": runs["learning_rate"].iloc[0], "target": goal}
+        found |= {"num_steps": runs["num_steps"].max(), "num_runs": len(steps)}
+        found |= {"num_reached": int(np.isfinite(steps).sum())}
         found |= {"steps": float(np.median(steps)), "device_s": float(np.median(seconds))}
-        rows.append(dict(zip(CELL, cell, strict=True)) | at | found)
+        rows.append(dict(zip(CELL, cell, strict=True)) | found)
     return pd.DataFrame(rows)
