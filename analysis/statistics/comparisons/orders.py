@@ -33,8 +33,6 @@ Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
 Kind = Literal["same", "order", "winner", "unknown"]
 """Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable with the tuned."""
-COLUMNS = ["learning_rate", "means", "order", "incomplete", "kind", "sure", "flips"]
-FLIP_COLUMNS = ["better", "worse", "learning_rate", "difference", "low", "high", "num_seeds", "p"]
 
 
 class Flip(NamedTuple):
@@ -74,7 +72,7 @@ def flips(summary: StudySummary) -> pd.DataFrame:
     )
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
     tested = [_at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric) for rate in rates]
-    found = pd.concat(tested, ignore_index=True) if tested else pairs.reindex(columns=[*GROUP, *FLIP_COLUMNS])
+    found = pd.concat(tested, ignore_index=True)
     return found.assign(flips=shaffer(found["p"].to_numpy(float), range(len(found))) < LEVEL)
 
 
@@ -126,9 +124,9 @@ def orders(summary: StudySummary) -> pd.DataFrame:
             means, incomplete = ranked_means(found, summary.metric), _incomplete(found[["variant", *counted]])
             order, turned = order_of(means), flipped.get((labels["task"], labels["model"], rate), ())
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
-            here = [rate, means, order, incomplete, kind, _is_sure(kind, order, tuned, turned), turned]
-            rows.append(labels | dict(zip(COLUMNS, here, strict=True)))
-    return pd.DataFrame(rows, columns=[*GROUP, *COLUMNS])
+            here = {"learning_rate": rate, "means": means, "order": order, "incomplete": incomplete, "kind": kind}
+            rows.append(labels | here | {"sure": _is_sure(kind, order, tuned, turned), "flips": turned})
+    return pd.DataFrame(rows)
 
 
 def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:

@@ -85,10 +85,9 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     open_ = ~(np.isnan(p) | (corrected < LEVEL) | equal)
     if open_.any():
         steps = most_equal(tuple(Counter(compress(of_pairs, ~np.isnan(p))).values()))
-        step = steps[min(int((corrected < LEVEL).sum()), len(steps) - 1)]  # the next one of the family
+        level = LEVEL / steps[(corrected < LEVEL).sum()] / choice[open_]  # of the next step of the family
         pairs = np.stack([first, second], axis=-1)[open_]
         noise = Noise(*(each[pairs] for each in found.noise))
-        level = LEVEL / step / choice[open_]
         frame.loc[open_, "further_seeds"] = further_seeds(difference[open_], noise, counts[pairs], level)
     return frame
 

@@ -60,7 +60,6 @@ def verdicts(summary: StudySummary) -> pd.DataFrame:
         - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates; None: there is none;
         - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
     """
-    columns = ["fixed_rate", "fixed_best", "fixed_difference", "flips", "strongest", "num_rates", "num_others"]
     rows_of = dict(list(orders(summary).dropna(subset=["learning_rate"]).groupby(GROUP, sort=False)))
     found = []
     for labels, _, best, leads in ranked(summary):
@@ -71,7 +70,7 @@ def verdicts(summary: StudySummary) -> pd.DataFrame:
         counts = {"num_rates": len(tried), "num_others": len(others), "num_sure": sum(others)}
         at_fixed = _at_fixed(tried, best) | {"strongest": strongest}
         found.append(labels | {"best": best, "leads": leads} | at_fixed | counts)
-    return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *columns, "num_sure"])
+    return pd.DataFrame(found)
 
 
 def ranked(

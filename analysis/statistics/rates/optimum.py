@@ -155,10 +155,10 @@ def optima(summary: StudySummary) -> pd.DataFrame:
     for cell, measured in arrays_by_cell(summary.learning_rates, *MEASURED).items():
         curve = Curve.of(summary.metric.sign, *measured)
         found = optimum(curve)
-        ends = dict(zip(("optimum", "low", "high"), np.power(10.0, found[:3]).tolist(), strict=True))
+        rates = np.power(10.0, [*found[:3], *_near(curve)]).tolist()
+        named = dict(zip(("optimum", "low", "high", "near_low", "near_high"), rates, strict=True))
         further = {"cost_3x": _cost(curve), "error": found.error, "note": found.note}
-        near = dict(zip(("near_low", "near_high"), np.power(10.0, _near(curve)).tolist(), strict=True))
-        rows.append(dict(zip(CELL, cell, strict=True)) | ends | near | further)
+        rows.append(dict(zip(CELL, cell, strict=True)) | named | further)
     return pd.DataFrame(rows)
 
 
