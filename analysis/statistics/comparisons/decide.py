@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import fdtr, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.families import most_equal, pairs_of, pairs_within
@@ -198,6 +197,7 @@ def _normal(values: Floats, variance: float) -> Floats:
 
 def _bound(places: Floats, density: Floats, step: float, error: float) -> float:
     """Find the bound beyond which a step from the density ends with probability `error`."""
+    from scipy.optimize import brentq  # imported late: it takes 0.2 s, and few studies have `decide`
 
     def excess(bound: float) -> float:
         return float(density @ (ndtr((places - bound) / step**0.5) + ndtr(-(places + bound) / step**0.5)) - error)
