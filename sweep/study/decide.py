@@ -58,7 +58,7 @@ class Decide(Strict):
         cells = list(cells)
         variants = list(dict.fromkeys(variant for _, _, variant in cells))
         with Mistakes() as mistakes:
-            for index, pair in enumerate(() if self.pairs == "all" else self.pairs):
+            for index, pair in enumerate(() if isinstance(self.pairs, str) else self.pairs):
                 for place, name in enumerate(pair):
                     if name not in variants:
                         mistakes.add(unknown("variant", name, variants), "decide", "pairs", index, place)
