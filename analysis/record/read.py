@@ -89,12 +89,12 @@ class Deciding:
 
     def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
         """Return which cells are compared with each other, by their indices: those of one task and model."""
-        found = []
+        found, named = [], None if isinstance(self.pairs, str) else self.pairs
         for first, second in combinations(range(len(cells)), 2):
             pair, alike = (cells[first][2], cells[second][2]), cells[first][:2] == cells[second][:2]
-            if alike and (isinstance(self.pairs, str) or pair in self.pairs):
+            if alike and (named is None or pair in named):
                 found.append((first, second))
-            elif alike and pair[::-1] in self.pairs:
+            elif alike and named and pair[::-1] in named:
                 found.append((second, first))
         return found
 
