@@ -118,10 +118,16 @@ class Decision:
         frame = pd.DataFrame([self.cells[index] for index in first], columns=CELL)
         return frame.assign(
             other=[self.cells[index][2] for index in second],
-            **{"learning_rate": rates[first], "other_rate": rates[second], "outcome": self.outcomes},
-            **{"num_seeds": found.num_seeds, "num_fresh": counts[first], "num_other_fresh": counts[second]},
-            **{"num_lost": lost[first] + lost[second], "difference": self.metric.sign * found.difference},
-            **{"low": low, "high": high},
+            learning_rate=rates[first],
+            other_rate=rates[second],
+            outcome=self.outcomes,
+            num_seeds=found.num_seeds,
+            num_fresh=counts[first],
+            num_other_fresh=counts[second],
+            num_lost=lost[first] + lost[second],
+            difference=self.metric.sign * found.difference,
+            low=low,
+            high=high,
         )
 
     def looks(self) -> pd.DataFrame:
@@ -156,10 +162,10 @@ class Decision:
         so_far = drawn[..., : self.values.shape[-1]]
         so_far[...] = np.where(np.isnan(self.values), so_far, self.values)
         ends = judge_pairs(drawn, self.pairs, self.settings, self.known).num_seeds
-        needed = np.zeros((NUM_SIMULATED, len(self.cells)))
+        needed = np.zeros((len(self.cells), NUM_SIMULATED))
         for cells in (self.pairs.first, self.pairs.second):
-            np.maximum.at(needed, (slice(None), cells), ends)
-        return float(np.maximum(needed - self.num_used, 0).sum(-1).mean())
+            np.maximum.at(needed, cells, ends.T)
+        return float(np.maximum(needed - self.num_used[:, None], 0).sum(0).mean())
 
     def _pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.pairs.first.tolist(), self.pairs.second.tolist(), strict=True))
