@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from lr_sweep.analysis.record.read import RecordError, check_format, recorded_studies
-from lr_sweep.analysis.record.working_copy import publish, refresh
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import local_path
+from lr_sweep.common.working_copy import publish, refresh
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,18 +7,15 @@ under; what has another stamp, or none, is read from its file. An index that can
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import RUNS, Column, Columns, schema
-from lr_sweep.analysis.record.parquet import RecordError, UnreadableError, parquet_bytes, read_each, read_table
+from lr_sweep.analysis.record.parquet import RecordError, UnreadableError, read_each, read_table
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.common.files import write_bytes
 
 INDEX_FROM = 2000
 """Rows from which an index is kept: fewer are read in a second or two without."""
@@ -91,7 +88,7 @@ def rows_of(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> p
     return _gather(ids, columns, index, current, read_each(Paths(results).runs, lacking, columns))
 
 
-def new_index(results: Path, now_ns: int) -> bytes | None:
+def new_index(results: Path, now_ns: int) -> pa.Table | None:
     """Return what the index should hold: the rows that are now; None: what it holds will do, or nothing.
 
     Damaged rows are left out: they are found when they are read. `now_ns` is the Unix time. Raises OSError if this user
@@ -108,14 +105,7 @@ def new_index(results: Path, now_ns: int) -> bytes | None:
     sound = ((run_id, rows) for run_id, rows in read if rows["run_id"].to_pylist() == [run_id])
     found = _gather(sorted(stamps), RUNS, index, current, sound)
     found_stamps = pa.array([stamps[run_id] for run_id in found["run_id"].to_pylist()], STAMP.type)
-    return parquet_bytes(found.append_column(schema((STAMP,)).field(0), found_stamps), compression="zstd")
-
-
-def write_index(results: Path) -> None:
-    """Bring the index up to date, if there are enough rows for one. The caller is the one writer."""
-    with suppress(OSError):  # what is recorded can be read without
-        if (content := new_index(results, time.time_ns())) is not None:
-            write_bytes(Paths(results).index, content)
+    return found.append_column(schema((STAMP,)).field(0), found_stamps)
 
 
 def _current(index: pa.Table | None, stamps: Mapping[str, str]) -> dict[str, int]:

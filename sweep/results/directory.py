@@ -11,14 +11,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from lr_sweep.analysis.record.columns import Columns, table
-from lr_sweep.analysis.record.index import write_index
+from lr_sweep.analysis.record.index import new_index
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format
@@ -101,11 +101,17 @@ class Results(Paths):
             self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
             shutil.rmtree(self.stop_requests, ignore_errors=True)
             yield
-            write_index(self.root)
+            self.write_index()
         finally:
             shutil.rmtree(self.stop_requests, ignore_errors=True)
             self.holder.unlink(missing_ok=True)
             lock.release()
+
+    def write_index(self) -> None:
+        """Bring the index of rows up to date, if there are enough rows for one."""
+        with suppress(OSError):  # what is recorded can be read without
+            if (rows := new_index(self.root, time.time_ns())) is not None:
+                write_bytes(self.index, parquet_bytes(rows, compression="zstd"))
 
     def written_folders(self) -> list[Path]:
         """Return the folders in which files are written by way of partial ones."""

@@ -14,9 +14,9 @@ import time
 import uuid
 from typing import Any
 
-from lr_sweep.analysis.record.working_copy import LOCK
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import ObjectStore
+from lr_sweep.common.working_copy import LOCK
 from lr_sweep.sweep.results.directory import described
 
 RENEW_EVERY_S = 20.0

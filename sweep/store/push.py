@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from lr_sweep.analysis.record.working_copy import FORMAT_FILE
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.object_store import ObjectStore
+from lr_sweep.common.working_copy import FORMAT_FILE
 from lr_sweep.sweep.store.lock import StoreLock
 
 EVERY_S = 5.0

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lr_sweep.analysis.record.working_copy import pull, refresh, working_copy
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_bytes, write_json
 from lr_sweep.common.object_store import PATIENCE_S as READING_PATIENCE_S
 from lr_sweep.common.object_store import ObjectStore, checked, local_path, reachable
 from lr_sweep.common.scratch import scratch_folder
+from lr_sweep.common.working_copy import pull, refresh, working_copy
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.store.lock import StoreLock, current_writer
 from lr_sweep.sweep.store.push import PushThread
@@ -39,7 +39,10 @@ class StoredResults(Results):
         refresh(self.uri, weights=weights, curves=curves, patience_s=patience_s)
         with reachable(self.uri):
             writer = current_writer(ObjectStore(self.uri, patience_s=patience_s))
-        self._written_elsewhere = bool(writer) and not super().being_written()
+        is_written_here = super().being_written()
+        if not is_written_here:
+            self.write_index()
+        self._written_elsewhere = bool(writer) and not is_written_here
         if self._written_elsewhere:
             write_json(self.holder, writer)
 

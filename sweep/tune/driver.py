@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from lr_sweep.analysis.record.index import INDEX_FROM, write_index
+from lr_sweep.analysis.record.index import INDEX_FROM
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.worker import MirrorThread
@@ -277,4 +277,4 @@ class Driver:
         self.ended[run_id] = status
         self._training.discard(run_id)
         if len(self.ended) % INDEX_FROM == 0:
-            write_index(self._results.root)
+            self._results.write_index()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from lr_sweep.analysis.record.index import write_index
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.plan.cost import check_disk
@@ -125,7 +124,7 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
         say(line)
     work.write_down()
     write_started(results, study, str(data_dir), options.placement.cpus)
-    write_index(results.root)  # the last writer may have died before it did
+    results.write_index()  # the last writer may have died before it did
     say(f"{study.study}: {len(work.wanted)} runs wanted, {state_counts(work.reconciled.counts())}")
     if work.reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _look_at_function(work, device.type, say)

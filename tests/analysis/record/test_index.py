@@ -48,7 +48,7 @@ def write(results: Path, now_ns: int | None = None) -> bool:
     """Write the index as a writer does; return whether there was anything to write."""
     content = new_index(results, time.time_ns() + LATER_NS if now_ns is None else now_ns)
     if content is not None:
-        Paths(results).index.write_bytes(content)
+        Paths(results).index.write_bytes(parquet_bytes(content))
     return content is not None
 
 

@@ -150,7 +150,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         patch.setattr("lr_sweep.analysis.record.index.read_each", read_each)
         content = new_index(record.results, time.time_ns() + 10**10)
     assert content is not None
-    Paths(record.results).index.write_bytes(content)
+    Paths(record.results).index.write_bytes(parquet_bytes(content))
     assert rows_not_indexed(record.results) == 0
     return commands
 

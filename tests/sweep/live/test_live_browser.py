@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lr_sweep.analysis.record.index import write_index
 from lr_sweep.common.files import write_json
 from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.results.directory import Results, read_state
@@ -137,7 +136,7 @@ def large(tmp_path: Path) -> Iterator[SyntheticRecord]:
         else:
             made.add(rate, seed, [(300, 0.5 + seed / 1000, 0.5)], variant=variant)
     made.write()
-    write_index(made.results)
+    Results(made.results).write_index()
     with Results(made.results).writing("small"):
         progress(made, 74_900)
         yield made

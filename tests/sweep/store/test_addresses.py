@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.__main__ import main as analysis
-from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
+from lr_sweep.common.working_copy import refresh
 from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
 from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.store.results import StoredResults

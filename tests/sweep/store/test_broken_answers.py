@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.record.working_copy import INCOMING, refresh
 from lr_sweep.common.object_store import ObjectStore, StoreError
+from lr_sweep.common.working_copy import INCOMING, refresh
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.servers.s3_server import Machines, faulty
@@ -60,7 +60,7 @@ def test_a_broken_download_is_resumed(machines: Machines, written: Path, monkeyp
 
     machines.be("second")
     with monkeypatch.context() as patched:
-        patched.setattr("lr_sweep.analysis.record.working_copy.THREADS", 1)
+        patched.setattr("lr_sweep.common.working_copy.THREADS", 1)
         patched.setattr(ObjectStore, "find", breaking)
         with pytest.raises(StoreError, match="the line is cut. Check"):
             refresh(URI)

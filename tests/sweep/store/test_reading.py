@@ -6,10 +6,10 @@ import pytest
 
 from lr_sweep.analysis.__main__ import main as analysis
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.working_copy import KEPT, refresh
 from lr_sweep.common.object_store import ObjectStore
+from lr_sweep.common.working_copy import KEPT, refresh
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.store.results import results_here
+from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.records import rows_not_indexed
 from lr_sweep.tests.support.servers.s3_server import Machines
@@ -72,16 +72,18 @@ def test_a_large_copy_gets_an_index_from_who_reads(machines: Machines, monkeypat
     written = filled()
     assert Paths(written.root).index.exists()
     machines.be("second")
-    copy = refresh(URI)
-    assert rows_not_indexed(copy) == 0
+    reader = StoredResults(URI)
+    reader.refresh()
+    assert rows_not_indexed(reader.root) == 0
     assert "index.parquet" not in ObjectStore(URI).names("")
     machines.be("first")
     with written.writing("small"):
         add_runs(written.root, (1e-3, 1e-2, 1e-1))
     machines.be("second")
-    assert rows_not_indexed(refresh(URI)) == 0
-    assert rows(copy) == rows(written.root)
-    assert len(rows(copy)) == 3
+    reader.refresh()
+    assert rows_not_indexed(reader.root) == 0
+    assert rows(reader.root) == rows(written.root)
+    assert len(rows(reader.root)) == 3
 
 
 def test_a_file_changed_in_a_cache_is_fetched_again(machines: Machines) -> None:

@@ -16,10 +16,10 @@ import pytest
 from lr_sweep.analysis.record.columns import CURVES, RUNS, table
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import read_rows
-from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.object_store import ObjectStore
+from lr_sweep.common.working_copy import refresh
 from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.push import PushThread
 from lr_sweep.sweep.store.results import StoredResults

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lr_sweep.analysis.record.index import write_index
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import cache_folder, is_locked, write_bytes
 from lr_sweep.common.object_store import PATIENCE_S, ObjectStore, StoreError, checked, reachable
@@ -30,7 +28,7 @@ KEPT = {
     "pretrained": re.compile(r"pretrained/(?!\.|[^/]*\.partial-)[^/]+/[^/.][^/]*"),
 }
 """What of each folder is copied. Reports are left out, which are made again, and checkpoints, which workers fetch."""
-FORMAT_FILE = "format.json"
+FORMAT_FILE, WRITER_LOCK = "format.json", "writer.lock"
 LOCK = "writer.json"
 """In the store: the process that writes there (`sweep.store.lock`), as a directory has it; `{}`: there is none."""
 
@@ -58,9 +56,8 @@ def refresh(uri: str, *, weights: bool = False, curves: bool = True, patience_s:
     copy = working_copy(uri)
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(copy / ".pull.lock"):
-        if not is_locked(Paths(copy).writer_lock):
+        if not is_locked(copy / WRITER_LOCK):
             pull(ObjectStore(uri, patience_s=patience_s), copy, weights=weights, curves=curves)
-            write_index(copy)
     return copy
 
 
