@@ -35,7 +35,7 @@ from lr_sweep.sweep.cli.parser import main
 sys.exit(main(sys.argv[3:]))
 """
 PACKAGES = ("common", "datasets", "trainables", "sweep", "analysis")
-NEEDS_RAY = {"lr_sweep.trainables.worker.ray_trainable"}
+NEEDS_RAY = {f"lr_sweep.trainables.worker.{name}" for name in ("ray_trainable", "tune_internals")}
 
 
 def test_no_module_imports_another_that_imports_it() -> None:
@@ -121,10 +121,13 @@ def test_ray_stays_in_few_modules() -> None:
     assert with_ray == NEEDS_RAY | training | clusters
 
 
-def test_what_ray_does_not_document_is_used_in_one_module() -> None:
-    internal = re.compile(r"\b(import|from) ray\S*\._|\bray\._|\bray\.(experimental|core|tune\.execution|widgets)\b")
+def test_what_ray_does_not_document_is_used_in_two_modules() -> None:
+    internal = re.compile(
+        r"\b(import|from) ray\S*\._|\bray\._|\bray\.(experimental|core|tune\.(execution|search)|widgets)\b"
+    )
     texts = {path.relative_to(ROOT).as_posix(): text for path, text in modules_of(ROOT).items()}
-    assert [name for name, text in texts.items() if internal.search(text)] == ["trainables/worker/ray_internals.py"]
+    ours = [f"trainables/worker/{name}_internals.py" for name in ("ray", "tune")]
+    assert [name for name, text in texts.items() if internal.search(text)] == ours
 
 
 @pytest.mark.parametrize(

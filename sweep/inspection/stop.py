@@ -20,6 +20,5 @@ def request_stop(results: Results, given: str) -> str:
     if not results.being_written():
         raise UserError(f"no sweep is running in {results.root}; the next `run` takes a part with --only")
     with storage_problems(results.root):
-        results.stop_requests.mkdir(exist_ok=True)
-        (results.stop_requests / run.run_id).touch()
+        results.request_stop(run.run_id)
     return f"run {run.run_id} ends at its next report, within seconds of training; one that waits ends when it starts"

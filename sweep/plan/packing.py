@@ -15,6 +15,7 @@ from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
 from lr_sweep.trainables.run import Precision, Run, engine_of
 from lr_sweep.trainables.worker.memory import part_sizes
+from lr_sweep.trainables.worker.ray_internals import KILLED
 
 Group = tuple[WantedRun, ...]
 """The runs of a cohort; all are of one cell, and have the same options."""
@@ -92,10 +93,6 @@ def multiplications(run: Run, task: TaskShape, *, on_gpu: bool) -> float:
         trained = part in run.trained
         work += sizes[part] * (tokens * (3 if trained else 2) + (traffic if trained and on_gpu else 0))
     return float(work)
-
-
-KILLED = "killed by Ray's memory monitor"
-"""In the reason of a trial whose machine had little memory left, to which other processes may have contributed."""
 
 
 class CohortSizes:

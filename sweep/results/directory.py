@@ -113,6 +113,11 @@ class Results(Paths):
             if (rows := new_index(self.root, time.time_ns())) is not None:
                 write_bytes(self.index, parquet_bytes(rows, compression="zstd"))
 
+    def request_stop(self, what: str) -> None:
+        """Leave a file for workers which ends a run, by its id; `sweep`: for the live page, which says so."""
+        self.stop_requests.mkdir(exist_ok=True)
+        (self.stop_requests / what).touch()
+
     def written_folders(self) -> list[Path]:
         """Return the folders in which files are written by way of partial ones."""
         return [self.root, self.runs, self.curves, self.pretrained, *self.study_folders()]

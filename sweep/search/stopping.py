@@ -80,8 +80,7 @@ class EarlyStopping(Sink):
         stopped = self._stopped()
         for run_id, run in self._runs.items():
             if _key(run) in stopped and run_id not in self._ended:
-                self._results.stop_requests.mkdir(exist_ok=True)
-                (self._results.stop_requests / run_id).touch()
+                self._results.request_stop(run_id)
 
     def explained(self, event: Event) -> Event:
         """Add the rung to the end of a run that a rule stopped."""

@@ -96,8 +96,7 @@ class Driver:
     def note_stop(self) -> None:
         """Answer a signal that asks for an end at once, from any thread: the step under way may take a while."""
         with suppress(OSError):  # the live page reads it; a full disk has no place for it
-            self._results.sweep_stop.parent.mkdir(exist_ok=True)
-            self._results.sweep_stop.touch()
+            self._results.request_stop(self._results.sweep_stop.name)
         what = f"saving {counted(len(self._training), 'run')}" if self._training else "stopping"
         self._display.note(f"{what}; press Ctrl-C again to leave at once")
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, failure_line
-from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, is_out_of_memory
+from lr_sweep.sweep.plan.packing import CohortSizes, is_out_of_memory
 from lr_sweep.sweep.results.run_state import run_title
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.tune.nodes import node_text
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.trainables.worker.ray_internals import free_memory
+from lr_sweep.trainables.worker.ray_internals import KILLED, free_memory
 
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""

@@ -1,17 +1,14 @@
-"""What runs inside Tune: the callback that forwards what trials report and stops Tune, and where Tune is changed."""
+"""What runs inside Tune: the trials that it starts, and the callback that forwards what they report and stops Tune."""
 
 from __future__ import annotations
 
-import copy
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 
-from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import lost_processes
@@ -28,10 +25,8 @@ from lr_sweep.trainables.own.code import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.cohort import Cohort
 from lr_sweep.trainables.worker.events import evaluations
-from lr_sweep.trainables.worker.ray_internals import in_notebook, tune_parts
-
-SAVING_S = 3600.0
-"""How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
+from lr_sweep.trainables.worker.ray_internals import in_notebook
+from lr_sweep.trainables.worker.tune_internals import cohort_of_trial, replace_parts_of_tune
 
 
 class SweepStoppedError(Exception):
@@ -46,7 +41,7 @@ def new_tuner(
     cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
 ) -> tune.Tuner:
     """Return a tuner that trains each cohort as one trial, in the order given; arguments as of `train_cohorts`."""
-    patch_tune()
+    replace_parts_of_tune()
     resources: Any = {"cpu": placement.trial["CPU"], "gpu": placement.trial["GPU"]}
     if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
         elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
@@ -100,7 +95,7 @@ class EventCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Remember the trial's machine."""
-        self.machines.started(trial, _cohort_of(trial).run_ids)
+        self.machines.started(trial, cohort_of_trial(trial).run_ids)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -115,7 +110,7 @@ class EventCallback(tune.Callback):
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
-            run_ids = _cohort_of(trial).run_ids
+            run_ids = cohort_of_trial(trial).run_ids
             node = self.machines.node_of(run_ids[0])
             self.put(TrialFailed(run_ids=run_ids, reason=result["failed"], node=node))
         if "outgrown" in result:
@@ -130,7 +125,7 @@ class EventCallback(tune.Callback):
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
         if self.leave.is_set() or lost_processes():
             return
-        run_ids = _cohort_of(trial).run_ids
+        run_ids = cohort_of_trial(trial).run_ids
         if self._only_lost_its_machine(trial):
             self.put(TrialInterrupted(run_ids=run_ids))
         else:
@@ -139,7 +134,7 @@ class EventCallback(tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
-        run_ids = _cohort_of(trial).run_ids
+        run_ids = cohort_of_trial(trial).run_ids
         if self._only_lost_its_machine(trial):
             trial.run_metadata.num_failures -= 1
             self.put(TrialInterrupted(run_ids=run_ids))
@@ -149,13 +144,7 @@ class EventCallback(tune.Callback):
             self.put(TrialInterrupted(run_ids=run_ids, reason=failure_of(text), node=node))
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
-        return self.machines.lost(trial) and self.machines.overlook_loss(_cohort_of(trial).run_ids)
-
-
-def _cohort_of(trial: Any) -> Cohort:
-    """Return what a trial of Tune trains."""
-    cohort: Cohort = trial.config["trial"]["cohort"]
-    return cohort
+        return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of_trial(trial).run_ids)
 
 
 def last_failure(error_file: str | None) -> str:
@@ -173,103 +162,3 @@ def failure_of(text: str) -> str:
     before, _, last_frame = text.rpartition('  File "')
     lines = [line for line in last_frame.splitlines()[bool(before) :] if line and not line[0].isspace()]
     return lines[0 if before else -1] if lines else "the worker died without a message"
-
-
-RayActorManager, TuneController, class_cache, variant_generator = tune_parts()
-_task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
-_task_resolved = RayActorManager._actor_task_resolved
-_keep_worker, _keep_state = TuneController._maybe_cache_trial_actor, TuneController._mark_trial_to_checkpoint
-_reuse_worker = TuneController._maybe_reuse_cached_actor
-_products = variant_generator._grid_search_generator
-
-
-def patch_tune() -> None:
-    """Change Tune (2.60) in this process; a second call changes nothing."""
-    # Tune would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker. An environment
-    # of its own would keep a trial out of the workers that Ray starts beforehand.
-    class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS = frozenset(), {}
-    # It would kill a trial 10 s after asking it to stop, in the middle of an evaluation for one.
-    TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
-    RayActorManager._actor_task_failed = _task_failed_of_any_death
-    RayActorManager._actor_task_resolved = _task_resolved_and_forgotten
-    TuneController._process_trial_failure = _trial_failed_out_of_memory
-    TuneController._maybe_cache_trial_actor = _keep_worker_unless_outgrown
-    TuneController._maybe_reuse_cached_actor = _reuse_worker_but_let_others_start
-    TuneController._mark_trial_to_checkpoint = _keep_state_unless_ours
-    variant_generator._grid_search_generator = _variants
-
-
-def _variants(spec: dict[str, Any], grids: Sequence[tuple[Sequence[str], list[Any]]]) -> Iterator[dict[str, Any]]:
-    """Yield the spec of each trial; Tune would copy the whole list for each, in a time that grows with its square."""
-    if len(grids) != 1:
-        yield from _products(spec, grids)
-        return
-    ((path, values),) = grids
-    variant_generator.assign_value(spec, path, None)
-    for value in values:
-        variant = copy.deepcopy(spec)
-        variant_generator.assign_value(variant, path, value)
-        yield variant
-
-
-def _keep_state_unless_ours(self: Any, trial: Any) -> None:
-    """Keep a trial's state for a restore, but not of ours: none is asked for, and it has the function's code."""
-    given = trial.config.get("trial")
-    if not (isinstance(given, dict) and "cohort" in given):
-        _keep_state(self, trial)
-
-
-def _task_resolved_and_forgotten(self: Any, tracked_actor_task: Any, result: Any) -> None:
-    """Let results go that were read: Tune would keep each of them until the actor ends."""
-    futures = self._tracked_actors_to_task_futures[tracked_actor_task._tracked_actor]
-    futures -= {future for future in futures if future not in self._actor_task_events._tracked_futures}
-    _task_resolved(self, tracked_actor_task, result)
-
-
-def _task_failed_of_any_death(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
-    """Take every death of a worker for the death of an actor: Tune would raise, and end every trial, for some."""
-    _task_failed(self, tracked_actor_task, _as_death(exception))
-
-
-def _trial_failed_out_of_memory(self: Any, trial: Any, exception: Exception) -> None:
-    """Let a trial of several runs at once fail the first time that its worker is killed: it resumes with fewer."""
-    exception = _as_death(exception)
-    if KILLED in str(exception) and _cohort_of(trial).runs_at_once > 1:
-        trial.run_metadata.num_failures = trial.max_failures
-    _trial_failed(self, trial, exception)
-
-
-def _keep_worker_unless_outgrown(self: Any, trial: Any) -> bool:
-    """Keep a trial's worker for another one, unless it keeps too much memory: it then ends."""
-    return "outgrown" not in trial.last_result and bool(_keep_worker(self, trial))
-
-
-def _reuse_worker_but_let_others_start(self: Any, trial: Any) -> bool:
-    """Give a free worker to the first trial that has none.
-
-    Tune would choose the trial whose own worker is starting, and end that one: after a failure among runs that are
-    shorter than the start of a worker, the slot of the failed trial would never train again.
-    """
-
-    def has_worker(each: Any) -> bool:
-        return bool(self._actor_manager.is_actor_started(self._trial_to_actor.get(each)))
-
-    if self._actor_cache.num_cached_objects and has_worker(trial):
-        waiting = (each for each in self._trials if each in self._pending_trials)
-        trial = next((each for each in waiting if not has_worker(each)), trial)
-    reused = bool(_reuse_worker(self, trial))
-    if reused and trial not in self._staged_trials:  # what Tune's own callers do for the trial of their choice
-        self._staged_trials.add(trial)
-        self._actor_cache.increase_max(trial.placement_group_factory)
-    return reused
-
-
-def _as_death(exception: Exception) -> Exception:
-    """Return another error of Ray's than a task's as the death of an actor, in one line.
-
-    Among them is that of a worker which Ray's memory monitor kills when a machine's memory is nearly full.
-    """
-    if isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError):
-        return exception
-    what = KILLED if isinstance(exception, OutOfMemoryError) else type(exception).__name__
-    return RayActorError(error_msg=f"{what}: {str(exception).strip().splitlines()[0]}")

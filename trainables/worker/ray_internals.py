@@ -1,4 +1,4 @@
-"""Every use of what Ray does not document, in one place: what to look at when Ray has a new version.
+"""Every use of what Ray does not document, beside `tune_internals`: what to look at when Ray has a new version.
 
 Written for Ray 2.60, tried with the versions that pyproject.toml allows. Ray is imported where it is used, since
 training itself needs none.
@@ -13,6 +13,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+KILLED = "killed by Ray's memory monitor"
+"""In the reason of a trial whose machine had little memory left, to which other processes may have contributed."""
 
 
 def leaving_nodes() -> set[str]:
@@ -206,13 +209,3 @@ def in_notebook() -> bool:
     from ray.widgets.util import in_notebook as found
 
     return bool(found())
-
-
-def tune_parts() -> tuple[Any, Any, Any, Any]:
-    """Return the parts of Tune that `sweep.tune.tuner` changes: two classes, and two modules."""
-    from ray.air.execution._internal.actor_manager import RayActorManager
-    from ray.tune.execution import class_cache
-    from ray.tune.execution.tune_controller import TuneController
-    from ray.tune.search import variant_generator
-
-    return RayActorManager, TuneController, class_cache, variant_generator

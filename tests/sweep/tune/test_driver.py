@@ -10,7 +10,6 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune import driver, trials
@@ -21,6 +20,7 @@ from lr_sweep.sweep.tune.trial_events import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, write_study
 from lr_sweep.trainables.worker.events import Started
+from lr_sweep.trainables.worker.ray_internals import KILLED
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan.packing import KILLED, CohortSizes
+from lr_sweep.sweep.plan.packing import CohortSizes
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.tune import failures as module
@@ -26,6 +26,7 @@ from lr_sweep.sweep.tune.failures import (
     load_here,
 )
 from lr_sweep.sweep.tune.ray_session import RayLostError
+from lr_sweep.trainables.worker.ray_internals import KILLED
 
 A, B = (Cell(task="digits", model="tiny", variant=variant) for variant in ("unfrozen-random", "frozen-random"))
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system."

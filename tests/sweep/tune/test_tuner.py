@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ray import tune
+from ray.tune.search import variant_generator as generator
 
 from lr_sweep.sweep.tune import nodes
 from lr_sweep.sweep.tune import tuner as module
@@ -24,6 +25,7 @@ from lr_sweep.sweep.tune.trial_events import (
 from lr_sweep.sweep.tune.tuner import EventCallback, failure_of
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.worker.events import Advanced, Started
+from lr_sweep.trainables.worker.tune_internals import variants
 
 STARTED = Started(run_id="a", step=0)
 
@@ -177,7 +179,7 @@ def test_trials_are_those_of_tunes_own_grids(monkeypatch: pytest.MonkeyPatch) ->
     listed = {"trial": tune.grid_search([{"name": str(n), "cohort": ("ref", n)} for n in range(5)]), "more": {"a": [1]}}
     crossed = {"a": tune.grid_search([1, 2]), "b": {"c": tune.grid_search([3, 4])}}
     specs = [{"run": "x", "config": config} for config in (listed, crossed, {"a": 1})]
-    expected = [list(module.variant_generator.generate_variants(spec)) for spec in specs]
+    expected = [list(generator.generate_variants(spec)) for spec in specs]
     assert [len(each) for each in expected] == [5, 4, 1]
-    monkeypatch.setattr(module.variant_generator, "_grid_search_generator", module._variants)
-    assert [list(module.variant_generator.generate_variants(spec)) for spec in specs] == expected
+    monkeypatch.setattr(generator, "_grid_search_generator", variants)
+    assert [list(generator.generate_variants(spec)) for spec in specs] == expected
