@@ -198,9 +198,9 @@ def _measure(plan: Plan, at_once: int) -> None:
 @command("report quickstart --strict")
 def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.Strict = False) -> int:
     """Write the tables, figures and checks of what is recorded so far."""
-    from lr_sweep.common.working_copy import publish
     from lr_sweep.analysis.study_report import write_report
     from lr_sweep.common.source_code import version_here
+    from lr_sweep.common.working_copy import publish
     from lr_sweep.sweep.results.directory import storage_problems
 
     recorded, num_problems = opt.open_results(results), 0

@@ -13,7 +13,7 @@ from lr_sweep.common.text import aligned, duration
 from lr_sweep.sweep.inspection.status import counts_lines
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import KnownRun, Row, State, counts_json
+from lr_sweep.sweep.results.run_state import RecordedRun, Row, State, counts_json
 
 TITLE_WIDTH = 48
 """Most letters of a study's title that are shown."""
@@ -27,7 +27,7 @@ class Listed(NamedTuple):
     studies: Mapping[str, StudyInfo]
     counts: Mapping[str, Counter[State]]
     """Number of runs in each state, by study."""
-    runs: Sequence[KnownRun]
+    runs: Sequence[RecordedRun]
 
 
 def listing(results: Results, names: Sequence[str]) -> str:
@@ -56,8 +56,8 @@ def _listed(results: Results, names: Sequence[str]) -> Listed:
         results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *SCORES.values()]
     )
     here = [run for run in runs if run.status != State.WAITING and (not names or run.budgets.keys() & studies.keys())]
-    ends = {run.run_id: run.end for run in runs if run.end}
-    counts = {name: Counter(run_state.study_states(results, name, wanted[name], ends)) for name in studies}
+    ends = {run.run_id: run.row for run in runs if run.row}
+    counts = {name: run_state.recorded_states(results, name, wanted[name], ends).counts() for name in studies}
     return Listed(studies, counts, here)
 
 
@@ -71,7 +71,7 @@ def _study_lines(found: Listed) -> list[str]:
     return counts_lines(("study", "title"), counts)
 
 
-def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:
+def _run_lines(runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:
     if not runs:
         return ["no runs yet"]
     head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *SCORES, "trained for", "studies")
@@ -79,7 +79,7 @@ def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], resul
     return aligned([head, *(_run_row(run, metrics[run.run_id], results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
 
 
-def _metrics(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> dict[str, Metric]:
+def _metrics(runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results) -> dict[str, Metric]:
     """Return what was measured of each run: of a study's runs that is in their ids, and the study has it."""
     by_study = {run.run_id: next((name for name in run.budgets if name in studies), None) for run in runs}
     others = [run_id for run_id, study in by_study.items() if study is None]
@@ -90,16 +90,16 @@ def _metrics(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results
     }
 
 
-def _run_json(run: KnownRun, results: Results) -> Row:
-    end, labels = run.end or {}, run.labels or {}
+def _run_json(run: RecordedRun, results: Results) -> Row:
+    end, labels = run.row or {}, run.labels or {}
     facts = {"run_id": run.run_id, **{name: labels.get(name) for name in run_state.LABELS}, "status": run.status}
     # The curve of a run that has not ended has its steps, too, and is not read.
-    step = run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
+    step = run.row["num_steps"] if run.row else run_state.checkpoint_step(results, run.run_id)
     values = {name: end.get(column) for name, column in SCORES.items()}
     return facts | {"num_steps": step} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
 
 
-def _run_row(run: KnownRun, metric: Metric, results: Results) -> tuple[str, ...]:
+def _run_row(run: RecordedRun, metric: Metric, results: Results) -> tuple[str, ...]:
     facts = _run_json(run, results)
     labels = [run_state.label(run.labels, name) for name in run_state.LABELS]
     scores = [None if facts[name] is None else metric.score_text(facts[name], digits=1) for name in SCORES]

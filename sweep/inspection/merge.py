@@ -26,9 +26,9 @@ from lr_sweep.common.files import hash_file, open_plain
 from lr_sweep.common.program import command
 from lr_sweep.common.text import counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
-from lr_sweep.sweep.results.agreement import RunRecord, contradiction, merge, read_run
+from lr_sweep.sweep.results.agreement import contradiction, merge
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems
-from lr_sweep.sweep.results.run_state import Row, recorded_ids, run_title
+from lr_sweep.sweep.results.run_state import RecordedRun, Row, read_run, recorded_ids, run_title
 from lr_sweep.sweep.store.results import fetched
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.pretraining.weights import WEIGHTS
@@ -227,17 +227,17 @@ class _Merger:
             return
         if theirs:
             self._plan_tables(ours, theirs)
-        may_continue = ours is None or (theirs and theirs.points)  # else nothing shows that it continues our curve
+        may_continue = ours is None or (theirs and theirs.curve)  # else nothing shows that it continues our curve
         if may_continue and (newer := _newer_checkpoint(self.theirs, self.ours, run_id)):
             self._taken.append(newer)
             self._counts["checkpoints"] += 1
 
-    def _plan_tables(self, ours: RunRecord | None, theirs: RunRecord) -> None:
+    def _plan_tables(self, ours: RecordedRun | None, theirs: RecordedRun) -> None:
         """Take a run that is not here, or the parts of it that are further than here."""
-        run_id, here = theirs.run_id, ours or RunRecord(run_id=theirs.run_id, row=None, points=[])
+        run_id, here = theirs.run_id, ours or RecordedRun(run_id=theirs.run_id, row=None)
         merged = merge(here, theirs)
         self._counts["added" if ours is None else "kept" if merged == ours else "replaced"] += 1
-        if merged.points is not here.points:
+        if merged.curve is not here.curve:
             self._taken.append(self.theirs.curve(run_id))
         if merged.row is not here.row:
             if merged.row:
@@ -297,7 +297,7 @@ class _Merger:
         return "\n".join([*lines, f"to show them in MLflow: {mlflow}"])
 
 
-def _title(run_id: str, *records: RunRecord | None) -> str:
+def _title(run_id: str, *records: RecordedRun | None) -> str:
     """Return a run's id, with its labels if it has ended somewhere."""
     row = next((run.row for run in records if run and run.row), None)
     return f"{run_id} ({run_title(row)})" if row else run_id

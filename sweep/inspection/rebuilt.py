@@ -13,7 +13,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import KnownRun
+from lr_sweep.sweep.results.run_state import RecordedRun
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
@@ -37,7 +37,7 @@ class Rebuilt:
     """Test accuracy at that step, a fraction."""
 
 
-def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
+def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
     """Find an ended run by its id or the first letters of it; return it and its content.
 
     Raises:
@@ -45,9 +45,9 @@ def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
         RecordError: damaged files.
     """
     known = find_run(results, given, ["content"])
-    if known.end is None:
+    if known.row is None:
         raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
-    content: dict[str, Any] = json.loads(known.end["content"])
+    content: dict[str, Any] = json.loads(known.row["content"])
     if (version := content.get("protocol_version")) != PROTOCOL_VERSION:
         raise UserError(
             f"run {known.run_id} is of protocol version {version}, this program trains by version {PROTOCOL_VERSION}: "
@@ -60,7 +60,7 @@ def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
     return known, Run.from_content(content, size_from(content["model"]))
 
 
-def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebuilt:
+def rebuild(results: Results, known: RecordedRun, run: Run, data_dir: Path) -> Rebuilt:
     """Build a run's model with the tensors of its best step.
 
     Raises:
@@ -86,7 +86,7 @@ def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebu
     return Rebuilt(data=data, model=model, step=best["step"], test_accuracy=best["test_accuracy"])
 
 
-def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:
+def _weights_of(results: Results, known: RecordedRun, run: Run) -> WeightsSource:
     """Return where a run's pretrained weights are: made here, else where a study that wants the run has them."""
     for path in sorted(results.pretrained.glob(f"[!.]*/{WEIGHTS}")):
         if weights_checksum(path.parent) == run.weights_checksum:

@@ -18,7 +18,7 @@ from lr_sweep.common.files import end_of
 from lr_sweep.common.text import aligned, failure_line, gigabytes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import KnownRun, Row
+from lr_sweep.sweep.results.run_state import RecordedRun, Row
 
 SHORTEST_PREFIX = 4
 """Fewest letters of an id that name a run."""
@@ -51,9 +51,9 @@ def run_text(results: Results, given: str) -> str:
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
 
 
-def _found(results: Results, given: str) -> tuple[KnownRun, Row | None]:
+def _found(results: Results, given: str) -> tuple[RecordedRun, Row | None]:
     run = find_run(results, given, [column.name for column in RUNS])
-    return run, run.end
+    return run, run.row
 
 
 def run_json(results: Results, given: str) -> Row:
@@ -83,7 +83,7 @@ def log_text(results: Results, given: str, most_bytes: int | None = None) -> str
         ) from None
 
 
-def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> KnownRun:
+def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> RecordedRun:
     """Return the run with an id, or the one whose id begins so, with these columns of its row.
 
     Raises UserError for none and for several, RecordError for a record that cannot be read.
@@ -110,7 +110,7 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Known
     raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 
 
-def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
+def _outcome(run: RecordedRun, end: Row | None) -> list[Fact]:
     facts = [("run", run.run_id), ("status", run.status)]
     if end is not None:
         if end["diverged_at_step"] is not None:
@@ -127,13 +127,13 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
     return facts + [(name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS]
 
 
-def _studies(run: KnownRun, end: Row | None, results: Results) -> list[Fact]:
+def _studies(run: RecordedRun, end: Row | None, results: Results) -> list[Fact]:
     return [
         (study, f"up to step {budget}: {_state_in(study, run, end, results)}") for study, budget in run.budgets.items()
     ] or [("no study", "that is recorded here")]
 
 
-def _state_in(study: str, run: KnownRun, end: Row | None, results: Results) -> run_state.State:
+def _state_in(study: str, run: RecordedRun, end: Row | None, results: Results) -> run_state.State:
     chooses = run.labels is not None and not run.labels.get("fresh")
     early = chooses and key_of(run.labels or {}) in stopped_of(results.root, study)
     return run_state.state_of(run.budgets[study], end, run.started, early)

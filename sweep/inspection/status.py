@@ -5,38 +5,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lr_sweep.analysis.record.read import StudyInfo, read_study, read_wanted_rows
-from lr_sweep.common.text import aligned, counted, duration, failure_line, study_heading
+from lr_sweep.common.text import aligned, counted, duration, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
     LABELS,
     Row,
+    RunStates,
     State,
     counts_json,
     read_ends,
+    recorded_states,
     run_title,
     shown_states,
-    study_states,
 )
 
 CELL = ("task", "model", "variant")
-
-
-class Status(NamedTuple):
-    """How far a recorded study is."""
-
-    info: StudyInfo
-    cells: dict[tuple[str, ...], Counter[State]]
-    """Number of runs in each state, by task, model and variant."""
-    failed: Sequence[tuple[Row, str]]
-    """Rows of `WANTED`, and why each run failed."""
-
-    @property
-    def all(self) -> Counter[State]:
-        """Number of runs in each state."""
-        return sum(self.cells.values(), Counter[State]())
 
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
@@ -44,10 +30,10 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     doing = activity(results, time.time() if now is None else now)
     if _pretrains_first(results, study):
         return "\n".join([f"{study}: no run yet", doing, f"results: {results.location}"])
-    found = _read(results, study)
-    lines = [study_heading(found.info.study, found.info.title), doing, *_decision_lines(results, found.info), ""]
-    lines += counts_lines(CELL, found.cells | {("all", "", ""): found.all})
-    lines += [f"failed: {run_title(row)}: {why}" for row, why in found.failed]
+    info, runs, cells = _read(results, study)
+    lines = [study_heading(info.study, info.title), doing, *_decision_lines(results, info), ""]
+    lines += counts_lines(CELL, cells | {("all", "", ""): runs.counts()})
+    lines += [f"failed: {run_title(row)}: {why}" for row, why in runs.failed()]
     return "\n".join([*lines, f"results: {results.location}"])
 
 
@@ -56,24 +42,21 @@ def status_json(results: Results, study: str) -> Row:
     facts = {"study": study, "results": results.location, "activity": activity(results, time.time())}
     if _pretrains_first(results, study):
         return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "decided": None}
-    found = _read(results, study)
-    cells = [dict(zip(CELL, cell, strict=True)) | {"runs": counts_json(each)} for cell, each in found.cells.items()]
-    failed = [{name: row[name] for name in ("run_id", *LABELS)} | {"failure": why} for row, why in found.failed]
-    decided = next(iter(_decision_lines(results, found.info)), None)
-    runs = counts_json(found.all)
-    return facts | {"title": found.info.title, "runs": runs, "cells": cells, "failed": failed, "decided": decided}
+    info, runs, found = _read(results, study)
+    cells = [dict(zip(CELL, cell, strict=True)) | {"runs": counts_json(each)} for cell, each in found.items()]
+    failed = [{name: row[name] for name in ("run_id", *LABELS)} | {"failure": why} for row, why in runs.failed()]
+    facts |= {"title": info.title, "runs": counts_json(runs.counts()), "cells": cells, "failed": failed}
+    return facts | {"decided": next(iter(_decision_lines(results, info)), None)}
 
 
-def _read(results: Results, study: str) -> Status:
-    info = read_study(results.root, study)
-    wanted = read_wanted_rows(results.root, study)
-    ends = read_ends(results, [row["run_id"] for row in wanted], ["failure"])
-    states = study_states(results, study, wanted, ends)
+def _read(results: Results, study: str) -> tuple[StudyInfo, RunStates[Row], dict[tuple[str, ...], Counter[State]]]:
+    """Return a study, its runs, and how many of each cell are in each state."""
+    info, wanted = read_study(results.root, study), read_wanted_rows(results.root, study)
+    runs = recorded_states(results, study, wanted, read_ends(results, [row["run_id"] for row in wanted], ["failure"]))
     cells: dict[tuple[str, ...], Counter[State]] = {}
-    for row, state in zip(wanted, states, strict=True):
-        cells.setdefault(tuple(row[name] for name in CELL), Counter())[state] += 1
-    failed = [row for row, state in zip(wanted, states, strict=True) if state is State.FAILED]
-    return Status(info, cells, [(row, failure_line(ends[row["run_id"]]["failure"])) for row in failed])
+    for row in wanted:
+        cells.setdefault(tuple(row[name] for name in CELL), Counter())[runs.states[row["run_id"]]] += 1
+    return info, runs, cells
 
 
 def _decision_lines(results: Results, info: StudyInfo) -> list[str]:

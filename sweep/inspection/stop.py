@@ -15,7 +15,7 @@ def request_stop(results: Results, given: str) -> str:
         UserError: no such run, it has ended, or nothing is running there.
     """
     run = find_run(results, given)
-    if all(run_state.state_of(budget, run.end, run.started).over for budget in run.budgets.values()):
+    if all(run_state.state_of(budget, run.row, run.started).over for budget in run.budgets.values()):
         raise UserError(f"run {run.run_id} is {run.status}: want one that has not ended; `ls` lists them")
     if not results.being_written():
         raise UserError(f"no sweep is running in {results.root}; the next `run` takes a part with --only")

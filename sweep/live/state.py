@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,11 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.index import row_stamps
 from lr_sweep.analysis.record.read import RecordError, StudyInfo
 from lr_sweep.common.program import command
-from lr_sweep.common.text import counted, duration, failure_line
+from lr_sweep.common.text import counted, duration
 from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import State, read_ends, run_title, shown_states, study_states
+from lr_sweep.sweep.results.run_state import State, read_ends, recorded_states, run_title, shown_states
 
 REFRESH_S = 2.0
 """Seconds for which what was read counts as new; a running sweep reports as often."""
@@ -160,11 +159,8 @@ class Live:
 
     def _study_view(self, found: _Recorded, holder: Mapping[str, Any]) -> StudyView:
         name = found.info.study
-        states = study_states(self.results, name, found.wanted, found.ends)
-        failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
-        counts = Counter(states)
-        is_left = any(not state.over and not state.on_request for state in states)
-        on_request = any(state.on_request for state in states)
+        runs = recorded_states(self.results, name, found.wanted, found.ends)
+        failed, counts = runs.failed(), runs.counts()
         progress = self.results.latest_progress(holder) if holder.get("study") == name else {}
         steps = progress.get("training", {})
         training = [row for row in found.wanted if row["run_id"] in steps]
@@ -172,21 +168,18 @@ class Live:
         return StudyView(
             name=name,
             title=found.info.title,
-            num_wanted=len(states),
-            num_ended=sum(state.over or state.on_request for state in states),
+            num_wanted=len(found.wanted),
+            num_ended=sum(number for state, number in counts.items() if state.over or state.on_request),
             counts=tuple((state, counts[state]) for state in shown_states(counts)),
-            cost=_cost(found, states),
+            cost=_cost(found, runs.states),
             decided=found.decided,
             num_training=len(training),
             training=shown,
             machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
-            failed=[
-                (row["run_id"], run_title(row), failure_line(found.ends[row["run_id"]]["failure"]))
-                for row in failed[:MOST_RUNS]
-            ],
-            resume=run_command(self.results, name) if is_left else "",
-            retry=run_command(self.results, name, "--retry-failed") if on_request else "",
+            failed=[(row["run_id"], run_title(row), why) for row, why in failed[:MOST_RUNS]],
+            resume=run_command(self.results, name) if not all(each.over or each.on_request for each in counts) else "",
+            retry=run_command(self.results, name, "--retry-failed") if any(each.on_request for each in counts) else "",
             spread=spread,
         )
 
@@ -248,9 +241,10 @@ def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _
     )
 
 
-def _cost(found: _Recorded, states: Sequence[State]) -> str:
+def _cost(found: _Recorded, states: Mapping[str, State]) -> str:
     used_s = sum(found.ends[row["run_id"]]["device_s"] for row in found.wanted if row["run_id"] in found.ends)
-    left = [row for row, state in zip(found.wanted, states, strict=True) if not state.over and not state.on_request]
+    ended = {run_id for run_id, state in states.items() if state.over or state.on_request}
+    left = [row for row in found.wanted if row["run_id"] not in ended]
     planned = [found.planned_s.get((row["run_id"], row["num_steps"]), math.nan) for row in left]
     known = [seconds for seconds in planned if math.isfinite(seconds)]
     text = f"device time {duration(used_s)} so far"

@@ -9,18 +9,16 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.columns import CURVES, RUNS, Row
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import StudyInfo, read_rows
+from lr_sweep.analysis.record.columns import CURVES, Row
+from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.text import NO_VALUE, rate_text
-from lr_sweep.sweep.results.run_state import LABELS, flattened
+from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
 """Columns of a curve that are mirrored, under the names that `metric_names` gives."""
@@ -50,31 +48,22 @@ _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
 _NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 
 
-@dataclass(frozen=True)
-class MirroredRun:
-    """What the record holds of one run, in MLflow's terms."""
+@dataclass(frozen=True, kw_only=True)
+class MirroredRun(RecordedRun):
+    """What the record holds of one run, in MLflow's terms; at most one study's row of `WANTED`."""
 
-    run_id: str
-    wanted: dict[str, Any]
-    """Its row in the study's `wanted.parquet`; empty if the study does not want it."""
-    row: dict[str, Any] | None
-    """Its row in `runs/`; None: it has not ended."""
-    curve: list[dict[str, Any]]
-    """Its evaluations, ordered by step."""
     metric: Metric
     """What its study measures."""
 
-    @classmethod
-    def read(cls, results: Path, run_id: str, wanted: dict[str, Any], metric: Metric) -> MirroredRun | None:
-        """Read a run; None if the record holds neither an evaluation nor an end of it."""
-        rows = read_rows(Paths(results).run(run_id), RUNS)
-        curve = read_rows(Paths(results).curve(run_id), CURVES) or []
-        return cls(run_id, wanted, rows[0] if rows else None, curve, metric) if rows or curve else None
+    @property
+    def asked(self) -> Row:
+        """Its row of `WANTED`; empty if the study does not want it."""
+        return next(iter(self.wanted.values()), {})
 
     @property
-    def labels(self) -> dict[str, Any]:
+    def labels(self) -> Row:
         """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
-        return {name: value for name, value in (self.row or self.wanted).items() if name in LABELS}
+        return {name: value for name, value in (self.row or self.asked).items() if name in LABELS}
 
     def name(self, labels: Sequence[str]) -> str:
         """Return the name shown, of these labels: `lr 1e-3, seed 0, frozen-random`."""
@@ -85,16 +74,21 @@ class MirroredRun:
         return ", ".join(texts[name] for name in labels)
 
     @property
-    def status(self) -> str:
-        """`complete`, `diverged`, `failed` or `training`; a run that went beyond its last end is training again."""
+    def status(self) -> State:
+        """How it ended; `STARTED`, too, if it went beyond its last end: it is training again."""
         if self.row is None or (self.curve and self.curve[-1]["step"] > self.row["num_steps"]):
-            return "training"
-        return str(self.row["status"])
+            return State.STARTED
+        return State(self.row["status"])
 
     @property
     def mlflow_status(self) -> str:
         """MLflow's word for the status; of a run that diverged it is FAILED, and `sweep.failure` says why."""
-        words = {"training": "RUNNING", "failed": "FAILED", "diverged": "FAILED", "stopped": "KILLED"}
+        words = {
+            State.STARTED: "RUNNING",
+            State.FAILED: "FAILED",
+            State.DIVERGED: "FAILED",
+            State.STOPPED: "KILLED",
+        }
         return words.get(self.status, "FINISHED")
 
     @property
@@ -108,7 +102,7 @@ class MirroredRun:
     @property
     def ended_ms(self) -> int | None:
         """Unix time of the end, in milliseconds; None while the run trains."""
-        return None if self.row is None or self.status == "training" else unix_ms(self.row["finished_at"])
+        return None if self.row is None or self.status is State.STARTED else unix_ms(self.row["finished_at"])
 
     def params(self) -> dict[str, str]:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
@@ -118,14 +112,15 @@ class MirroredRun:
 
     def tags(self) -> dict[str, str]:
         """Everything that is not part of a run's definition; what is missing gets no tag."""
-        fields = self.row or {name: value for name, value in self.wanted.items() if name != "num_steps"}
+        fields = self.row or {name: value for name, value in self.asked.items() if name != "num_steps"}
         values = {f"sweep.{name}": fields.get(name) for name in _TAGGED}
-        values["sweep.fresh"] = self.wanted.get("fresh") or None  # it compares variants, and chose nothing
-        values |= {"sweep.status": self.status, "mlflow.source.git.commit": fields.get("git_commit")}
-        if self.status == "diverged":
+        values["sweep.fresh"] = self.asked.get("fresh") or None  # it compares variants, and chose nothing
+        status = "training" if self.status is State.STARTED else self.status.value
+        values |= {"sweep.status": status, "mlflow.source.git.commit": fields.get("git_commit")}
+        if self.status is State.DIVERGED:
             step = fields["diverged_at_step"]
             values["sweep.failure"] = f"diverged: a loss or a gradient is not finite at step {step}"
-        if self.status == "training":
+        if self.status is State.STARTED:
             values |= dict.fromkeys(ENDING_TAGS)
         return {key: as_text(value)[:_MAX_TEXT_LENGTH] for key, value in values.items() if value is not None}
 
@@ -144,8 +139,8 @@ class MirroredRun:
         The rest are as far apart as a power of two: what is kept while a run trains is also kept once it has ended.
         """
         number = len(self.curve)
-        if is_training := self.status == "training":
-            number = max(number, self.wanted.get("num_steps", 0) // self.curve[0]["step"])
+        if is_training := self.status is State.STARTED:
+            number = max(number, self.asked.get("num_steps", 0) // self.curve[0]["step"])
         if number <= MOST_POINTS:
             return self.curve
         apart = 2 ** math.ceil(math.log2(number / (MOST_POINTS - 2)))

@@ -41,6 +41,7 @@ from lr_sweep.sweep.mirror.content import (
     study_params,
     view_key,
 )
+from lr_sweep.sweep.results.run_state import read_run
 from lr_sweep.sweep.results.validation import read_options
 
 _MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
@@ -154,7 +155,10 @@ class Mirror:
     def _read(self, run_id: str) -> MirroredRun | None:
         if run_id not in self._wanted:
             self._read_wanted()
-        return MirroredRun.read(self.results, run_id, self._wanted.get(run_id, {}), self._metric)
+        if (found := read_run(self.results, run_id)) is None:
+            return None
+        wanted = {self.study: self._wanted[run_id]} if run_id in self._wanted else {}
+        return MirroredRun(run_id=run_id, row=found.row, curve=found.curve, wanted=wanted, metric=self._metric)
 
     @contextmanager
     def _session(self) -> Iterator[_MlflowRun]:

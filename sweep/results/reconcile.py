@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import Row, State, read_ends, states_of
+from lr_sweep.sweep.results.run_state import RunStates, State, read_ends, states_of
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, select
 from lr_sweep.sweep.study.runs import WantedRun
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reconciled:
+class Reconciled(RunStates[WantedRun]):
     """Every wanted run with its state, and the runs to train now."""
 
-    wanted: Sequence[WantedRun]
-    states: dict[str, State]
-    """By run id, in the study's order."""
     left: tuple[WantedRun, ...]
     """The runs that are not over, also those that `only` leaves out."""
-    ends: dict[str, Row]
-    """The rows of runs that have ended, by run id; with `code` and `git_commit`, which say what code trained them."""
     only: Only
 
     @cached_property
@@ -35,15 +29,11 @@ class Reconciled:
         chosen = {run.run_id for run in select(self.wanted, self.only)}
         return tuple(run for run in self.left if run.run_id in chosen)
 
-    def counts(self) -> Counter[State]:
-        """Return how many runs are in each state."""
-        return Counter(self.states.values())
-
     def with_new(self, runs: Sequence[WantedRun]) -> Reconciled:
         """Return this with further runs, of which the record holds nothing."""
         if not runs:
             return self
-        states = self.states | {run.run_id: State.WAITING for run in runs}
+        states = {**self.states, **{run.run_id: State.WAITING for run in runs}}
         return replace(self, wanted=[*self.wanted, *runs], states=states, left=(*self.left, *runs))
 
 
@@ -62,8 +52,7 @@ def reconcile(
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
     early = {run.run_id for run in wanted if not run.fresh and (*run.cell, run.run.learning_rate) in stopped}
-    found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results, early)
-    states = {run.run_id: state for run, state in zip(wanted, found, strict=True)}
+    states = states_of({run.run_id: run.num_steps for run in wanted}, ends, results, early)
 
     def is_open(run_id: str) -> bool:
         if states[run_id].on_request:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import pyarrow.compute as pc
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
-from lr_sweep.analysis.record.columns import STATUSES, Row
-from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_table, recorded_studies
+from lr_sweep.analysis.record.columns import CURVES, RUNS, STATUSES, Row
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError, read_rows, read_run_rows, read_wanted_table, recorded_studies
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
-from lr_sweep.common.text import rate_text
+from lr_sweep.common.text import failure_line, rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
+
+W = TypeVar("W")
+"""A wanted run: what is to be trained, or its recorded row of `WANTED`."""
 
 
 class State(StrEnum):
@@ -85,22 +91,46 @@ def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool
     return State.STARTED if status is State.COMPLETE else status
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunStates(Generic[W]):
+    """The runs that a study wants, and what has become of each; for all that trains, plans or shows them."""
+
+    wanted: Sequence[W]
+    states: Mapping[str, State]
+    """By run id, in the order of `wanted`."""
+    ends: Mapping[str, Row]
+    """The rows of runs that have ended, by run id (`read_ends`)."""
+
+    def counts(self) -> Counter[State]:
+        """Return how many runs are in each state."""
+        return Counter(self.states.values())
+
+    def failed(self: RunStates[Row]) -> list[tuple[Row, str]]:
+        """Return the rows of `WANTED` of failed runs, each with its reason in a line."""
+        failed = [row for row in self.wanted if self.states[row["run_id"]] is State.FAILED]
+        return [(row, failure_line(self.ends[row["run_id"]]["failure"])) for row in failed]
+
+
 def states_of(
-    wanted: Sequence[tuple[str, int]], ends: Mapping[str, Row], results: Results, stopped_early: Collection[str] = ()
-) -> list[State]:
-    """Return the states of runs, given as (id, budget), in their order.
+    budgets: Mapping[str, int], ends: Mapping[str, Row], results: Results, stopped_early: Collection[str] = ()
+) -> dict[str, State]:
+    """Return the states of runs by id, given with their budgets; `stopped_early`: those that the study's rule stopped.
 
-    `ends` is what `read_ends` returned; `stopped_early` are ids of runs that the study's rule stopped.
+    `ends` is what `read_ends` returned.
     """
-    started = started_ids(results) if any(run_id not in ends for run_id, _ in wanted) else set()
-    return [state_of(steps, ends.get(each), each in started, each in stopped_early) for each, steps in wanted]
+    started = started_ids(results) if budgets.keys() - ends.keys() else set()
+    return {
+        run_id: state_of(num_steps, ends.get(run_id), run_id in started, run_id in stopped_early)
+        for run_id, num_steps in budgets.items()
+    }
 
 
-def study_states(results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]) -> list[State]:
-    """Return the states of the runs that a recorded study wants, rows of `WANTED`, in their order."""
+def recorded_states(results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]) -> RunStates[Row]:
+    """Return the states, as they are now, of the runs that a recorded study wants, rows of `WANTED`."""
     stopped = stopped_of(results.root, study)
     early = {row["run_id"] for row in wanted if not row["fresh"] and key_of(row) in stopped} if stopped else set()
-    return states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results, early)
+    states = states_of({row["run_id"]: row["num_steps"] for row in wanted}, ends, results, early)
+    return RunStates(wanted=wanted, states=states, ends=ends)
 
 
 def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable[str] = ()) -> dict[str, Row]:
@@ -138,24 +168,45 @@ def started_ids(results: Results) -> set[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownRun:
-    """What is known of a run without reading its curve."""
+class RecordedRun:
+    """What a results directory holds of a run."""
 
     run_id: str
-    labels: Row | None
-    """With `LABELS`; None: no study wants it, and it has no row."""
-    end: Row | None
-    """Its row of the record; None: it has not ended."""
-    budgets: Mapping[str, int]
-    """Gradient steps, by the studies that want the run."""
-    started: bool
+    row: Row | None
+    """Its row of `RUNS`, perhaps with some columns alone; None: it has not ended."""
+    curve: Sequence[Row] = ()
+    """Its evaluations, ordered by step; empty: it has none, or they were not read."""
+    wanted: Mapping[str, Row] = field(default_factory=dict)
+    """Its rows of `WANTED`, by the studies that want it."""
+    started: bool = False
+    """Whether it has a curve or a checkpoint; False: it was not looked for."""
+
+    @property
+    def labels(self) -> Row | None:
+        """A row with `LABELS`: those of the first study that wants it; None: no study does, and it has no row."""
+        return next(iter(self.wanted.values()), self.row)
+
+    @property
+    def budgets(self) -> dict[str, int]:
+        """Gradient steps, by the studies that want the run."""
+        return {study: row["num_steps"] for study, row in self.wanted.items()}
 
     @property
     def status(self) -> State:
         """Return how it ended, else `STARTED` or `WAITING`."""
-        if self.end is not None:
-            return State(self.end["status"])
+        if self.row is not None:
+            return State(self.row["status"])
         return State.STARTED if self.started else State.WAITING
+
+
+def read_run(results: Path, run_id: str) -> RecordedRun | None:
+    """Read a run's row and curve (None: there is neither); raises RecordError for a damaged file."""
+    rows, curve = read_rows(Paths(results).run(run_id), RUNS), read_rows(Paths(results).curve(run_id), CURVES)
+    if rows is None and not curve:
+        return None
+    if rows is not None and len(rows) != 1:
+        raise RecordError(f"{Paths(results).run(run_id)}: got {len(rows)} rows, want 1: delete it")
+    return RecordedRun(run_id=run_id, row=rows[0] if rows else None, curve=curve or [])
 
 
 def read_all_wanted(results: Results, run_id: str | None = None) -> dict[str, list[Row]]:
@@ -178,31 +229,22 @@ def known_ids(results: Results) -> set[str]:
 
 def known_runs(
     results: Results, wanted: Mapping[str, list[Row]], columns: Iterable[str] = (), run_id: str | None = None
-) -> list[KnownRun]:
-    """Return every run: those of studies in the order of `wanted`, then the others by their labels.
+) -> list[RecordedRun]:
+    """Return every run without its curve: those of studies in the order of `wanted`, then the others by their labels.
 
-    Labels are those of the first study that has the run. `columns` are read into `end` beside its status and steps.
-    `run_id`: read this run alone; None: all.
+    `columns` are read into `row` beside its status and steps. `run_id`: read this run alone; None: all.
     """
     ends = read_ends(results, None if run_id is None else [run_id], (*LABELS, *columns))
     started = started_ids(results) if run_id is None else started_ids(results) & {run_id}
-    labels: dict[str, Row] = {}
-    budgets: dict[str, dict[str, int]] = {}
+    asked: dict[str, dict[str, Row]] = {}
     for study, rows in wanted.items():
         for row in rows:
-            labels.setdefault(row["run_id"], row)
-            budgets.setdefault(row["run_id"], {})[study] = row["num_steps"]
-    others = sorted(ends.keys() - labels.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS])
-    unlabelled = sorted(started - labels.keys() - ends.keys())
+            asked.setdefault(row["run_id"], {})[study] = row
+    others = sorted(ends.keys() - asked.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS])
+    unlabelled = sorted(started - asked.keys() - ends.keys())
     return [
-        KnownRun(
-            run_id=run_id,
-            labels=labels.get(run_id, ends.get(run_id)),
-            end=ends.get(run_id),
-            budgets=budgets.get(run_id, {}),
-            started=run_id in started,
-        )
-        for run_id in [*labels, *others, *unlabelled]
+        RecordedRun(run_id=each, row=ends.get(each), wanted=asked.get(each, {}), started=each in started)
+        for each in [*asked, *others, *unlabelled]
     ]
 
 

@@ -74,10 +74,9 @@ def test_a_run_is_named_the_same_before_and_after_a_round_that_adds_seeds(result
 
 
 def test_a_fresh_run_is_tagged() -> None:
-    found = [
-        MirroredRun("aa", wanted_row("aa") | {"fresh": fresh}, None, [evaluation("aa", 100)], ACCURACY).tags()
-        for fresh in (True, False)
-    ]
+    curve = [evaluation("aa", 100)]
+    asked = [{"small": wanted_row("aa") | {"fresh": fresh}} for fresh in (True, False)]
+    found = [MirroredRun(run_id="aa", row=None, curve=curve, wanted=each, metric=ACCURACY).tags() for each in asked]
     assert [tags.get("sweep.fresh") for tags in found] == ["true", None]
 
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.sweep.results.agreement import RunRecord, contradiction, merge
+from lr_sweep.sweep.results.agreement import contradiction, last_step, merge
+from lr_sweep.sweep.results.run_state import RecordedRun
+from lr_sweep.sweep.results.validation import curve_problems, row_problems
 from lr_sweep.tests.support.records import Trained, points, row, run_id_of
 
 SEED = 3
@@ -16,27 +18,27 @@ RUN_ID = run_id_of(SEED)
 OURS, THEIRS, NEITHER = "ours", "theirs", "neither"
 
 
-def recorded(trained: Trained) -> RunRecord:
-    return RunRecord(
+def recorded(trained: Trained) -> RecordedRun:
+    return RecordedRun(
         run_id=RUN_ID,
         row=None if trained.status is None else row(SEED, trained),
-        points=points(RUN_ID, trained),
+        curve=points(RUN_ID, trained),
     )
 
 
-def complete(evaluations: int) -> RunRecord:
+def complete(evaluations: int) -> RecordedRun:
     return recorded(Trained(evaluations=evaluations))
 
 
-def started(evaluations: int) -> RunRecord:
+def started(evaluations: int) -> RecordedRun:
     return recorded(Trained(evaluations=evaluations, status=None))
 
 
-def failed(evaluations: int) -> RunRecord:
+def failed(evaluations: int) -> RecordedRun:
     return recorded(Trained(evaluations=evaluations, status="failed"))
 
 
-def diverged(at: int, evaluations: int) -> RunRecord:
+def diverged(at: int, evaluations: int) -> RecordedRun:
     return recorded(Trained(evaluations=evaluations, status="diverged", diverged_at=at))
 
 
@@ -63,11 +65,11 @@ def diverged(at: int, evaluations: int) -> RunRecord:
         (diverged(5, 0), started(0), OURS, OURS),
     ],
 )
-def test_the_further_one_is_kept(ours: RunRecord, theirs: RunRecord, row: str, curve: str) -> None:
+def test_the_further_one_is_kept(ours: RecordedRun, theirs: RecordedRun, row: str, curve: str) -> None:
     assert contradiction(ours, theirs) is None
     merged = merge(ours, theirs)
     assert merged.row is {OURS: ours.row, THEIRS: theirs.row, NEITHER: None}[row]
-    assert merged.points is {OURS: ours.points, THEIRS: theirs.points}[curve]
+    assert merged.curve is {OURS: ours.curve, THEIRS: theirs.curve}[curve]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_the_further_one_is_kept(ours: RunRecord, theirs: RunRecord, row: str, c
         (diverged(13, 1), failed(2), "diverged_at_step", "13", "trained to step 20"),
     ],
 )
-def test_a_divergence_contradicts(ours: RunRecord, theirs: RunRecord, where: str, here: str, there: str) -> None:
+def test_a_divergence_contradicts(ours: RecordedRun, theirs: RecordedRun, where: str, here: str, there: str) -> None:
     assert contradiction(ours, theirs) == f"{where}: {here} here, {there} there"
 
 
@@ -94,16 +96,16 @@ def test_the_first_number_that_differs_is_reported() -> None:
 def test_the_last_bit_counts_and_times_do_not() -> None:
     ours, theirs = complete(2), recorded(Trained(evaluations=2, time_ms=77))
     assert contradiction(ours, theirs) is None
-    for other in (theirs.points[1]["train_loss"] * (1 + 3e-16), -theirs.points[1]["train_loss"]):
-        changed = [theirs.points[0], {**theirs.points[1], "train_loss": other}]
-        found = contradiction(ours, replace(theirs, points=changed))
-        assert found == f"train_loss at step 20: {ours.points[1]['train_loss']} here, {other} there"
-        assert other != ours.points[1]["train_loss"]
+    for other in (theirs.curve[1]["train_loss"] * (1 + 3e-16), -theirs.curve[1]["train_loss"]):
+        changed = [theirs.curve[0], {**theirs.curve[1], "train_loss": other}]
+        found = contradiction(ours, replace(theirs, curve=changed))
+        assert found == f"train_loss at step 20: {ours.curve[1]['train_loss']} here, {other} there"
+        assert other != ours.curve[1]["train_loss"]
 
 
 def test_an_evaluation_that_only_one_has_differs() -> None:
     ours = complete(3)
-    theirs = replace(ours, points=[ours.points[0], ours.points[2]])
+    theirs = replace(ours, curve=[ours.curve[0], ours.curve[2]])
     assert contradiction(ours, theirs) == "step 20: an evaluation here, no evaluation there"
 
 
@@ -117,12 +119,12 @@ def test_another_content_differs() -> None:
 
 
 @st.composite
-def truths(draw: st.DrawFn) -> tuple[RunRecord, RunRecord]:
+def truths(draw: st.DrawFn) -> tuple[RecordedRun, RecordedRun]:
     """Two records of one run that diverges at some step, or never."""
     diverges = draw(st.none() | st.integers(1, 45))
     most = 4 if diverges is None else (diverges - 1) // 10
 
-    def one() -> RunRecord:
+    def one() -> RecordedRun:
         evaluations = draw(st.integers(0, most))
         choices: list[str | None] = [None, "failed"] + (["complete"] if evaluations else [])
         if diverges is not None and evaluations == most:
@@ -134,20 +136,21 @@ def truths(draw: st.DrawFn) -> tuple[RunRecord, RunRecord]:
     return one(), one()
 
 
-def content_of(run: RunRecord) -> tuple[object, ...]:
+def content_of(run: RecordedRun) -> tuple[object, ...]:
     kept = ("status", "num_steps", "diverged_at_step", "failure")
-    return run.last_step, run.row and tuple(run.row[name] for name in kept)
+    return last_step(run), run.row and tuple(run.row[name] for name in kept)
 
 
 @given(truths())
-def test_records_of_one_truth_merge_to_the_same_either_way(pair: tuple[RunRecord, RunRecord]) -> None:
+def test_records_of_one_truth_merge_to_the_same_either_way(pair: tuple[RecordedRun, RecordedRun]) -> None:
     ours, theirs = pair
     assert contradiction(ours, theirs) is None
     merged = merge(ours, theirs)
     assert content_of(merged) == content_of(merge(theirs, ours))
-    assert merged.problems() == []
+    assert not merged.row or row_problems(RUN_ID, [merged.row]) == []
+    assert curve_problems(RUN_ID, merged.curve or None, merged.row) == []
     assert merge(merged, theirs) == merged
     assert merge(merged, ours) == merged
-    assert merged.last_step == max(ours.last_step, theirs.last_step)
+    assert last_step(merged) == max(last_step(ours), last_step(theirs))
     results = [run for run in pair if run.row and run.row["status"] in ("complete", "diverged")]
     assert all(merged.row and merged.row["num_steps"] >= run.row["num_steps"] for run in results if run.row)
