@@ -1,18 +1,17 @@
-"""What the runs to train cost: device time and wall time with a range, what fewer seeds would save, and disk."""
+"""What the runs to train cost: device time and wall time with a range, and disk."""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import aligned, counted, duration, gigabytes, rate_text
+from lr_sweep.common.text import aligned, counted, duration, gigabytes
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing, is_busy
+from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
@@ -115,7 +114,7 @@ def cost_lines(cost: Cost) -> list[str]:
     if cost.price is not None:
         low, middle, high = (_three_digits(cost.price * seconds / 3600) for seconds in total)
         lines.append(f"price      {middle} ({low} to {high}) at {cost.price:g} for each of the {unit}")
-    return [*lines, *_savings(cost, unit), *_range_lines(cost)]
+    return [*lines, *_range_lines(cost)]
 
 
 def fresh_lines(cost: Cost, expected: float) -> list[str]:
@@ -129,35 +128,11 @@ def fresh_lines(cost: Cost, expected: float) -> list[str]:
 
 
 def _range_lines(cost: Cost) -> list[str]:
-    """Say where the range comes from: what was timed, and how."""
     timed = sorted({timing.device for timing in cost.timings.values()})
     lines = [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
-    shares = [timing.others_share for timing in cost.timings.values() if timing.others_share is not None]
-    if shares and not is_busy(max(shares)):
-        lines += ["measured alone on this machine; beside other trials and Ray, runs are slower"]
-    elif shares:
-        lines += [
-            f"other processes used up to {max(shares):.0%} of the CPUs during the measurement;",
-            "`plan --measure` on an idle machine narrows the range",
-        ]
+    if any(timing.is_measured for timing in cost.timings.values()):
+        lines.append("measured alone on this machine; beside other trials and Ray, runs are slower")
     return [f"{'' if index else 'range':11}{line}" for index, line in enumerate(lines)]
-
-
-def _savings(cost: Cost, unit: str) -> list[str]:
-    """Return what the most expensive seed and the most expensive learning rate cost, where there are several."""
-    axes: dict[str, tuple[Callable[[WantedRun], float], Callable[[float], str]]] = {
-        "seed": (lambda run: run.run.seed, str),
-        "learning rate": (lambda run: run.run.learning_rate, rate_text),
-    }
-    lines: list[str] = []
-    for axis, (value_of, text_of) in axes.items():
-        runs = groupby(sorted(cost.to_train, key=value_of, reverse=True), key=value_of)
-        costs = {value: cost.of(some).middle for value, some in runs}
-        if len(costs) > 1:
-            dearest = max(costs, key=lambda value: costs[value])
-            head = "" if lines else "savings"
-            lines.append(f"{head:11}{_hours(costs[dearest])} {unit} without {axis} {text_of(dearest)}")
-    return lines
 
 
 def _range(device_s: Span) -> str:

@@ -1,12 +1,9 @@
-"""`plan --measure`: times a few steps and evaluations of each cell here, and how busy other processes keep the CPUs."""
+"""`plan --measure`: times a few steps and evaluations of each cell on this machine."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +14,7 @@ from lr_sweep.common.text import counted
 from lr_sweep.datasets.task import DataError, TaskData
 from lr_sweep.sweep.plan.packing import CohortSizes, Group, largest_groups
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.timings import busy_text, keep_measured
+from lr_sweep.sweep.plan.timings import keep_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.models import load_family
@@ -30,10 +27,6 @@ from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.worker.memory import largest_stack, share_memory
 from lr_sweep.trainables.worker.session import device_name, task_data
 from lr_sweep.trainables.worker.timing import time_engine
-
-PROC_STAT = Path("/proc/stat")
-MAX_SHARE = 0.9
-"""Largest share of the CPUs that counts as used by others; beyond it the estimate is no measure any more."""
 
 
 def measure_cells(
@@ -54,7 +47,6 @@ def measure_cells(
         except (DataError, TrainingFunctionError, MemoryError, torch.OutOfMemoryError) as error:
             say(f"{name}: not measured: {error}")
             continue
-        share = others_share(timed.before, Moment.now(), wants_a_cpu=placement.device == "cpu")
         entry = {
             "content": group[0].run.content(),
             "device": device_name(placement.device),
@@ -63,17 +55,14 @@ def measure_cells(
             "step_s": list(timed.step_s),
             "evaluation_s": list(timed.evaluation_s),
             "measured_at": time.time(),
-            "others_share": share,
         }
         keep_measured(results, entry)
-        say(f"{name}: measured, {counted(timed.together, 'run')} together{busy_text(share)}{timed.note}")
+        say(f"{name}: measured, {counted(timed.together, 'run')} together{timed.note}")
 
 
 class _Timed(NamedTuple):
     """What was timed of a cell: seconds for all runs together."""
 
-    before: Moment
-    """When the timing began."""
     together: int
     step_s: tuple[float, ...]
     evaluation_s: tuple[float, ...]
@@ -88,19 +77,17 @@ def _time(group: Sequence[WantedRun], placement: Placement, results: Results, da
     data = task_data(runs[0], data_dir, placement.device)
     together = _together(group, data, placement, results)
     engine, device = engine_of(runs[0], placement.resources.engine), torch.device(placement.device)
-    weights, before = _weights(group[0], runs[0]), Moment.now()
     try:
-        timed = time_engine(runs[:together], data, weights, device, plain=engine == "plain")
+        timed = time_engine(runs[:together], data, _weights(group[0], runs[0]), device, plain=engine == "plain")
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise MemoryError(f"{counted(together, 'run')} together: {error}; fewer with --runs-per-trial") from error
-    return _Timed(before, together, *timed)
+    return _Timed(together, *timed)
 
 
 def _time_own(run: OwnRun, placement: Placement) -> _Timed:
     """Time a run of the user's own function, and say whether it can be repeated and resumed."""
-    before = Moment.now()
     found = probe(run, placement.device)
-    return _Timed(before, 1, found.step_s, found.evaluation_s, note=f"; {found.text()}")
+    return _Timed(1, found.step_s, found.evaluation_s, note=f"; {found.text()}")
 
 
 def _together(group: Sequence[WantedRun], data: TaskData, placement: Placement, results: Results) -> int:
@@ -128,40 +115,3 @@ def _weights(wanted: WantedRun, run: Run) -> dict[str, Tensor] | None:
         name: torch.empty_like(tensor).normal_(0, 0.02, generator=generator)
         for name, tensor in load_family(run.model.family).build(run.model, 0).state_dict().items()
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """Clocks at one moment, in seconds."""
-
-    wall_s: float
-    own_s: float
-    """CPU time of this process, and of those that it started and that have ended."""
-    all_s: float | None
-    """CPU time of all processes, and of other virtual machines on the same CPUs; None: the system counts none."""
-    cpus: int
-
-    @classmethod
-    def now(cls, proc_stat: Path = PROC_STAT) -> Moment:
-        """Read the clocks; `all_s` and `cpus` from Linux's counters."""
-        all_s, cpus = None, os.cpu_count() or 1
-        with suppress(OSError):
-            lines = [line.split() for line in proc_stat.read_text().splitlines() if line.startswith("cpu")]
-            user, nice, system, _idle, _waiting, irq, softirq, steal = map(int, lines[0][1:9])
-            all_s = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-            cpus = len(lines) - 1
-        return cls(wall_s=time.monotonic(), own_s=sum(os.times()[:4]), all_s=all_s, cpus=cpus)
-
-
-def others_share(before: Moment, after: Moment, *, wants_a_cpu: bool) -> float:
-    """Return the share of the CPUs that other processes used between two moments, at most `MAX_SHARE`.
-
-    If this process wanted a CPU all the time, the CPU time that it did not get counts as others', too.
-    """
-    wall_s = max(after.wall_s - before.wall_s, 1e-9)
-    own_s = after.own_s - before.own_s
-    missed = 1 - own_s / wall_s if wants_a_cpu else 0.0
-    used = 0.0
-    if before.all_s is not None and after.all_s is not None:
-        used = (after.all_s - before.all_s - own_s) / (wall_s * after.cpus)
-    return min(MAX_SHARE, max(0.0, used, missed))

@@ -55,7 +55,7 @@ class Plan:
         """Return what fresh seeds have decided; None without `decide`, or while rates are still being chosen."""
         if self.study.decide is None:
             return None
-        from lr_sweep.sweep.search.fresh import decision_of  # imported late: other studies do not wait for pandas
+        from lr_sweep.sweep.search.rounds import decision_of  # imported late: other studies do not wait for pandas
 
         if len(self.state.expected({}).wanted) > len(self.state.wanted) or not self.results.exists():
             return None
@@ -85,7 +85,7 @@ def cost_on(plan: Plan, machine: dict[str, float], price: float | None = None) -
     """Return what a plan costs on a machine; arguments as of `plan_on`."""
     reconciled, placement, results = plan.reconciled, plan.placement, plan.results
     at_once = placement.trials_at_once([machine])
-    timings = find_timings(plan.wanted, reconciled, results, placement)
+    timings = find_timings(reconciled, results, placement)
     return replace(estimate_cost(reconciled, timings, placement, at_once, results), price=price)
 
 
@@ -129,7 +129,6 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:
-    """Yield what has changed since the study was last run."""
     study, wanted, results = plan.study, plan.wanted, plan.results
     yield from change_lines(plan.reconciled, results)
     if (text := replaced_by(study, wanted, results).text) is not None:
@@ -138,7 +137,6 @@ def _changed_lines(plan: Plan) -> Iterator[str]:
 
 
 def _grid_lines(plan: Plan) -> list[str]:
-    """Return what the study asks for: its grid or search, and what becomes of that."""
     study, seeds, num_cells = plan.study, plan.study.seed_list(), len(by_cell(plan.wanted))
     proposed = sum(len(each.rates) for each in plan.state.proposed.values())
     unknown = "proposed so far; the others are counted, and not known yet"
@@ -176,7 +174,6 @@ def _grid_lines(plan: Plan) -> list[str]:
 
 
 def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
-    """Return what fresh seeds are for, how many runs that takes, and what has been decided."""
     cells, of_cell = fresh_allowed(plan.study), f"2 to {decide.max_seeds} fresh seeds in each of"
     pairs = len(decide.recorded.pairs_among(list(grids_of(plan.study))))
     lines = [
@@ -193,7 +190,6 @@ def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
 
 
 def _cells_json(plan: Plan) -> list[dict[str, Any]]:
-    """Return what each cell is to train, and what is done of it."""
     to_train, found = Counter(run.cell for run in plan.reconciled.to_train), []
     for cell, runs in by_cell(plan.wanted).items():
         done = sum(plan.reconciled.states[run.run_id].over for run in runs)

@@ -51,7 +51,6 @@ def suggestion_lines(plan: Plan) -> list[str]:
 
 
 def _by_law(name: str, made_of: dict[str, object], known: Known) -> Iterator[str]:
-    """Yield two lines for the first law that holds a cell."""
     for study, found, axes in known:
         mine = len(axes)
         every = pd.concat([axes.reset_index(drop=True), pd.DataFrame([made_of])], ignore_index=True)
@@ -73,7 +72,6 @@ def _by_law(name: str, made_of: dict[str, object], known: Known) -> Iterator[str
 
 
 def _by_other_tasks(cell: Cell, known: Known) -> Iterator[str]:
-    """Yield two lines for the best rates of a cell's model and variant on other tasks."""
     if not known:
         return
     found = pd.concat([each for _, each, _ in known]).dropna(subset=["optimum"])
@@ -86,7 +84,6 @@ def _by_other_tasks(cell: Cell, known: Known) -> Iterator[str]:
 
 
 def _grid(middle: float, reach: float) -> str:
-    """Write a grid around a log10 rate as a line of YAML."""
     rates = [rate_text(three_digits(10 ** (middle + step))) for step in np.linspace(-reach, reach, NUM_RATES)]
     return f"learning_rates: [{', '.join(rates)}]"
 
@@ -99,5 +96,4 @@ def _is_alike(series: pd.DataFrame, mine: int) -> bool:
 
 
 def _about(log_rate: float) -> str:
-    """Write an estimated learning rate with two digits."""
     return rate_text(float(f"{10**log_rate:.2g}"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import read_rows, read_run_rows
@@ -22,7 +22,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.files import write_planned, write_timings
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import Row, State
-from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.sweep.study.runs import Cell, by_cell
 from lr_sweep.trainables.run import needs_plain
 
 MAX_RUNS_OF_A_CELL = 20
@@ -31,8 +31,6 @@ MAX_OTHER_RUNS = 300
 """Latest runs of other studies that are read for cells that have no complete run."""
 UNTIMED_FIELDS = ("learning_rate", "seed", "weights_checksum", "data_checksum", "protocol_version")
 """Fields of a run's content that do not change how long it takes."""
-BUSY = 0.1
-"""Share of the machine's CPUs; where other processes use more, the range of what was measured is widened."""
 COLUMNS = ("run_id", "status", "num_steps", "content", "device", "engine", "wall_s")
 """Without times of day: pyarrow imports pandas to convert them to Python values."""
 
@@ -71,8 +69,8 @@ class Timing:
     """What was timed, for the reader."""
     written_at: float
     """Unix time at which the timing was written."""
-    others_share: float | None = None
-    """Share of the CPUs that other processes used while `--measure` timed; None: recorded, or unknown."""
+    is_measured: bool = False
+    """Whether `--measure` timed it, alone on a machine."""
 
 
 class _Known(NamedTuple):
@@ -83,9 +81,7 @@ class _Known(NamedTuple):
     timing: Timing
 
 
-def find_timings(
-    wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, placement: Placement
-) -> dict[Cell, Timing]:
+def find_timings(reconciled: Reconciled, results: Results, placement: Placement) -> dict[Cell, Timing]:
     """Return the timings of cells that have runs to train, where they are known.
 
     A timing of the same cell is preferred to one of another task of the same shape, then a later one to an earlier one.
@@ -97,27 +93,23 @@ def find_timings(
     one_of_each = {run.cell: run.run for run in reconciled.to_train}
     examples = {cell: _keys(run.content()) for cell, run in one_of_each.items()}
 
-    def choose(known: Iterable[_Known]) -> dict[Cell, Timing]:
-        usable = [each for each in known if each.timing.device.lower().startswith("cpu") == on_cpu]
-        found = {}
-        for cell, (cell_key, kind_key) in examples.items():
-            if fitting := [each for each in usable if each.kind == kind_key]:
-                found[cell] = max(fitting, key=lambda each: (each.cell == cell_key, each.timing.written_at)).timing
-        return found
-
-    complete = [run for run in wanted if reconciled.states[run.run_id] is State.COMPLETE and run.cell in examples]
+    states = reconciled.states
+    complete = [run for run in reconciled.wanted if states[run.run_id] is State.COMPLETE and run.cell in examples]
     done = [[run.run_id for run in runs] for runs in by_cell(complete).values()]
-    own = [run_id for ids in done for run_id in _latest(results, ids, MAX_RUNS_OF_A_CELL)]
-    known = [*_measured(results, engine), *_recorded(results, own, engine)]
-    found = choose(known)
-    if len(found) < len(examples):
+    read = [run_id for ids in done for run_id in _latest(results, ids, MAX_RUNS_OF_A_CELL)]
+    if len(done) < len(examples):
         others = {path.stem for path in results.runs.glob("[!.]*.parquet")}.difference(*done)
-        found = choose([*known, *_recorded(results, _latest(results, others, MAX_OTHER_RUNS), engine)])
+        read += _latest(results, others, MAX_OTHER_RUNS)
+    known = [*_measured(results, engine), *_recorded(results, read, engine)]
+    usable = [each for each in known if each.timing.device.lower().startswith("cpu") == on_cpu]
+    found = {}
+    for cell, (cell_key, kind_key) in examples.items():
+        if fitting := [each for each in usable if each.kind == kind_key]:
+            found[cell] = max(fitting, key=lambda each: (each.cell == cell_key, each.timing.written_at)).timing
     return found
 
 
 def _latest(results: Results, run_ids: Iterable[str], number: int) -> list[str]:
-    """Return the runs whose rows were written last, latest first."""
     return sorted(run_ids, key=lambda run_id: _written_at(results.run(run_id)), reverse=True)[:number]
 
 
@@ -146,7 +138,6 @@ def _without(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> Iterator[_Known]:
-    """Yield one timing for each cell and device, over the runs that are complete."""
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in read_run_rows(results.root, run_ids, COLUMNS):
         if row["status"] == "complete" and row["wall_s"]:
@@ -170,34 +161,21 @@ def _engine(content: Mapping[str, Any], wanted: str) -> str:
 
 
 def _measured(results: Results, engine: str) -> Iterator[_Known]:
-    """Yield what `plan --measure` timed."""
     for entry in read_measured(results):
-        content, share = entry["content"], entry.get("others_share")  # earlier versions did not write the second
+        content = entry["content"]
         if entry["engine"] != _engine(content, engine):
             continue
         together, every = entry["runs_together"], content["protocol"]["evaluate_every"]
         step_s = (Span.of(entry["step_s"]) + Span.of(entry["evaluation_s"]) * (1 / every)) * (1 / together)
-        if is_busy(share):  # from a machine without the others to one where they use as much again
-            step_s = Span(step_s.low * (1 - share), step_s.middle, step_s.high / (1 - share))
         timing = Timing(
             step_s=step_s,
             device=entry["device"],
-            source=f"measured, {together} together{busy_text(share)}",
-            others_share=share,
+            source=f"measured, {together} together",
+            is_measured=True,
             written_at=entry["measured_at"],
         )
         with suppress(KeyError, TypeError):  # as of recorded runs
             yield _Known(*_keys(content), timing)
-
-
-def busy_text(others_share: float | None) -> str:
-    """Return how busy the machine was, after a comma; nothing if it was not."""
-    return f", other processes used {others_share:.0%} of the CPUs" if is_busy(others_share) else ""
-
-
-def is_busy(others_share: float | None) -> TypeGuard[float]:
-    """Return whether other processes used so much of the CPUs that a measured range is widened."""
-    return others_share is not None and others_share >= BUSY
 
 
 def read_measured(results: Results) -> list[dict[str, Any]]:
@@ -221,7 +199,7 @@ def keep_measured(results: Results, entry: Mapping[str, Any]) -> None:
     """Add a timing, or replace an earlier one of the same cell, device, engine and number of runs.
 
     An entry has `content` (of a run of the cell), `device`, `engine`, `runs_together`, `step_s` and `evaluation_s`
-    (lists of seconds for all runs together), `measured_at` (Unix time) and `others_share` (as of `Timing`).
+    (lists of seconds for all runs together) and `measured_at` (Unix time).
     """
     timed = _without(entry["content"], *UNTIMED_FIELDS)
     entry = {**entry, "content": timed}
@@ -233,16 +211,14 @@ def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return _cell_key(entry["content"]), entry["device"], entry["engine"], entry["runs_together"]
 
 
-def keep_planned(
-    study: str, wanted: Sequence[WantedRun], reconciled: Reconciled, placement: Placement, results: Results
-) -> dict[Cell, Timing]:
+def keep_planned(study: str, reconciled: Reconciled, placement: Placement, results: Results) -> dict[Cell, Timing]:
     """Write down, for the report's ledger, how long runs that are about to train will take; return the timings.
 
     The first plan of a run for a step budget is kept: a later one would know how training went.
     """
     before = read_rows(results.planned(study), PLANNED) or []
     known = {(row["run_id"], row["num_steps"]) for row in before}
-    timings = find_timings(wanted, reconciled, results, placement)
+    timings = find_timings(reconciled, results, placement)
     new: dict[str, dict[str, Any]] = {}
     for run in reconciled.to_train:
         if run.cell in timings and (run.run_id, run.num_steps) not in known:

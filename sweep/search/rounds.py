@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.analysis.record.read import StudyInfo, read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, Observation, observations, refined_rates
 from lr_sweep.analysis.statistics.selection.best import comparable
-from lr_sweep.sweep.search.proposals import REFINE, WINNER, Proposal
-from lr_sweep.sweep.search.state import StudyState
+from lr_sweep.analysis.study_summary import summarised
+from lr_sweep.sweep.search.state import FRESH, REFINE, WINNER, Proposal, StudyState, present_seeds
 from lr_sweep.sweep.study.only import Only
-from lr_sweep.sweep.study.runs import Cell, grids_of, num_proposals, options_text
+from lr_sweep.sweep.study.runs import Cell, further_seeds, grids_of, num_proposals, options_text
 from lr_sweep.sweep.study.search import Point
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
@@ -27,26 +29,28 @@ def next_proposals(state: StudyState) -> list[Proposal]:
 
     Cells wait for their failed runs that were started fewer times than the state's `max_attempts`.
     """
-    return _next_rates(state) or _next_fresh(state)
+    if not (num_proposals(state.study) or state.study.winners):
+        return _next_fresh(state)
+    return _next_rates(state) or _next_winners(state) or _next_fresh(state)
+
+
+def _round(
+    cell: Cell, sampler: str, number: int, earlier: Sequence[Proposal], *chosen: dict[str, Any]
+) -> list[Proposal]:
+    """Return proposals of one round, numbered from `number`, after `earlier` ones of the cell."""
+    of_round = cell._asdict() | {"sampler": sampler, "round": earlier[-1].round + 1 if earlier else 1}
+    return [Proposal(**of_round, number=number + index, **each) for index, each in enumerate(chosen)]
 
 
 def _next_rates(state: StudyState) -> list[Proposal]:
     if not (cells := _open_cells(state)):
-        return _next_winners(state)
-    search, found = state.study.search, _observed(state)
-    new = [
-        Proposal(
-            **cell._asdict(),
-            number=len(earlier) + index,
-            round=earlier[-1].round + 1 if earlier else 1,
-            learning_rate=point.learning_rate,
-            sampler=REFINE if search is None else search.sampler,
-            options=options_text(point.options),
-        )
-        for cell, earlier in cells.items()
-        for index, point in enumerate(_next_points(state, cell, earlier, found.get(cell, {})))
-    ]
-    return new or _next_winners(state)  # a cell whose runs were all lost is not refined
+        return []
+    search, found, new = state.study.search, _observed(state), list[Proposal]()
+    for cell, earlier in cells.items():
+        points = _next_points(state, cell, earlier, found.get(cell, {}))
+        chosen = [{"learning_rate": rate, "options": options_text(options)} for rate, options in points]
+        new += _round(cell, search.sampler if search else REFINE, len(earlier), earlier, *chosen)
+    return new
 
 
 def _open_cells(state: StudyState) -> dict[Cell, Sequence[Proposal]]:
@@ -55,13 +59,11 @@ def _open_cells(state: StudyState) -> dict[Cell, Sequence[Proposal]]:
     A cell of a search gets its first round at once. Each further one, and every one of a refinement, waits until no
     run of the cell is left to train. Cells that `--only` leaves out wait.
     """
-    if not (number := num_proposals(state.study)):
-        return {}
     at_once, ready = state.study.search is not None, _ended_cells(state)
     return {
         cell: earlier
         for cell in grids_of(state.study)
-        if len(earlier := state.stored.rates.get(cell, [])) < number
+        if len(earlier := state.stored.rates.get(cell, [])) < num_proposals(state.study)
         and ((at_once and not earlier) or (cell in ready and _is_in(cell, state.only)))
     }
 
@@ -69,7 +71,6 @@ def _open_cells(state: StudyState) -> dict[Cell, Sequence[Proposal]]:
 def _next_points(
     state: StudyState, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation]
 ) -> list[Point]:
-    """Return the points of a cell's next round, by those observed so far."""
     left, maximise = num_proposals(state.study) - len(earlier), state.study.measured.higher_is_better
     if (search := state.study.search) is None:
         return list(map(Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)))
@@ -81,22 +82,17 @@ def _next_points(
 
 def _next_winners(state: StudyState) -> list[Proposal]:
     """Return the best rates of each cell whose rates have all ended: those that get all seeds now."""
-    study, proposals = state.study, state.stored.rates
+    study, new = state.study, list[Proposal]()
     if study.winners is None:
         return []
     found, ready = _observed(state), _ended_cells(state)
-    new: list[Proposal] = []
     for cell in grids_of(study):
-        earlier, before = proposals.get(cell, []), state.stored.winners.get(cell, [])
+        earlier, before = state.stored.rates.get(cell, []), state.stored.winners.get(cell, [])
         if len(earlier) < num_proposals(study) or cell not in ready or not _is_in(cell, state.only):
             continue
-        known = {each.learning_rate for each in before}
-        best = [rate for rate in _ranked(found[cell], study.measured.sign)[: study.winners] if rate not in known]
-        last = earlier[-1].round if earlier else 0
-        new += [
-            Proposal(**cell._asdict(), number=len(before) + index, round=last + 1, learning_rate=rate, sampler=WINNER)
-            for index, rate in enumerate(best)
-        ]
+        known, best = {each.learning_rate for each in before}, _ranked(found[cell], study.measured.sign)
+        rates = [{"learning_rate": rate} for rate in best[: study.winners] if rate not in known]
+        new += _round(cell, WINNER, len(before), earlier, *rates)
     return new
 
 
@@ -106,17 +102,38 @@ def _ranked(observed: Mapping[float, Observation], sign: int) -> list[float]:
     return sorted(known, key=lambda rate: (-comparable(sign * known[rate]), rate))
 
 
-def _next_fresh(state: StudyState) -> list[Proposal]:
-    """Return a further round of fresh seeds, once no run of the study is left to train."""
-    if state.study.decide is None or state.reconciled.left:
-        return []
-    from lr_sweep.sweep.search.fresh import next_fresh  # imported late: other studies do not wait for it
+def decision_of(state: StudyState) -> Decision:
+    """Return what the record says of the pairs of a study, from the runs that it wants so far."""
+    study = state.study
+    assert study.decide, "else there is nothing to decide"
+    metric = replace(study.measured, model=study.selection)
+    info = StudyInfo(study=study.study, title=study.title, metric=metric, decide=study.decide.recorded)
+    rows = pd.DataFrame([run.row() for run in state.wanted])
+    found = summarised(state.results.root, info, rows, state.stopped).decision
+    assert found, "the study has `decide`"
+    return found
 
-    return next_fresh(state)
+
+def _next_fresh(state: StudyState) -> list[Proposal]:
+    """Return fresh seeds, one or two for each cell of an undecided pair, at its chosen rate.
+
+    All wanted runs have ended: so a round depends on values alone, and not on which runs ended first.
+    """
+    study, new = state.study, list[Proposal]()
+    if study.decide is None or state.reconciled.left:
+        return []
+    decision = decision_of(state)
+    rates = dict(zip(decision.cells, decision.rates, strict=True))
+    for cell, number in decision.next_seeds().items():
+        earlier, rate = state.stored.fresh.get(Cell(*cell), []), rates[cell]
+        known = present_seeds(study, earlier).get(rate, ())
+        number = min(number, decision.settings.max_seeds - len(known))  # runs that the user stopped count here
+        seeds = [{"learning_rate": rate, "seed": seed} for seed in further_seeds(study, known, number)]
+        new += _round(Cell(*cell), FRESH, len(earlier), earlier, *seeds)
+    return new
 
 
 def _ended_cells(state: StudyState) -> set[Cell]:
-    """Return the cells of which no run that chooses is left to train."""
     left = {run.cell for run in state.reconciled.left if not run.fresh}
     return {run.cell for run in state.wanted if not run.fresh} - left
 
@@ -141,5 +158,4 @@ def _observed(state: StudyState) -> dict[Cell, dict[float, Observation]]:
 
 
 def _is_in(cell: Cell, only: Only) -> bool:
-    """Return whether `--only` names some runs of a cell."""
     return all(value in only.get(axis, (value,)) for axis, value in cell._asdict().items())

@@ -109,7 +109,6 @@ def _sampler(search: Search, seed: int) -> optuna.samplers.BaseSampler:
 
 
 def _key(seed: int, cell: Sequence[str], number: int) -> int:
-    """Return a sampler's seed for the proposals of a cell from a number on."""
     digest = hashlib.sha256(json.dumps([seed, *cell, number]).encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
@@ -139,7 +138,6 @@ def _trials(
 
 
 def _is_inside(params: Mapping[str, Any], axes: Mapping[str, BaseDistribution]) -> bool:
-    """Return whether Optuna's distributions have these values."""
     if params.keys() != axes.keys():
         return False
     for name, axis in axes.items():

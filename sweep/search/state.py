@@ -1,26 +1,150 @@
-"""What a study wants and what the record holds of it, computed once a round: `run`, `plan` and proposals read it."""
+"""What a study wants, what was proposed for it, and what the record holds of it: computed once a round."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lr_sweep.analysis.record.columns import PROPOSALS
+from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_proposals
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
-from lr_sweep.sweep.search.proposals import proposed_of, read_stored
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.runs import stand_in_runs, stopped_rates, wanted_runs
+from lr_sweep.sweep.study.runs import (
+    Cell,
+    Proposed,
+    first_fresh_seed,
+    fresh_allowed,
+    grids_of,
+    num_proposals,
+    stand_in_runs,
+    stopped_rates,
+    wanted_runs,
+)
+from lr_sweep.sweep.study.search import NO_OPTIONS, Point
 from lr_sweep.sweep.study.study import Study
+
+REFINE = "refine"
+"""The `sampler` of proposals that refine a grid."""
+WINNER = "winner"
+"""The `sampler` of proposals that give a rate all seeds."""
+FRESH = "fresh"
+"""The `sampler` of proposals that give a cell's chosen rate one more seed, which compares variants."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A learning rate that a cell is to try; a row of `proposals.parquet`."""
+
+    task: str
+    model: str
+    variant: str
+    number: int
+    """From 0, in the cell; proposals of a search, its winners, a refinement and fresh seeds are numbered apart."""
+    round: int
+    """From 1, in the cell."""
+    learning_rate: float
+    sampler: str
+    options: str | None = None
+    """JSON of what was chosen with it; None: nothing."""
+    seed: int | None = None
+    """The fresh seed; None: the study's own."""
+
+    @property
+    def cell(self) -> Cell:
+        """Task, model and variant."""
+        return Cell(self.task, self.model, self.variant)
+
+    @property
+    def point(self) -> Point:
+        """Learning rate and options."""
+        return Point(self.learning_rate, json.loads(self.options) if self.options else NO_OPTIONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What was proposed for the cells of a study so far, in its order."""
+
+    rates: Mapping[Cell, list[Proposal]]
+    """Learning rates of its search or refinement, as many as the study asks for."""
+    winners: Mapping[Cell, list[Proposal]]
+    """Rates that were given all seeds; none where every rate has them."""
+    fresh: Mapping[Cell, list[Proposal]]
+    """Fresh seeds, at the present rate and at former ones."""
+
+
+def read_stored(results: Results, study: Study) -> Stored:
+    """Return what was proposed for a study; nothing for a plain grid.
+
+    A study that was searched before it had a grid keeps both kinds; those of its present kind count.
+
+    Raises RecordError if the file is damaged.
+    """
+    number, kind = num_proposals(study), "" if study.search else REFINE
+    stored = _stored(results, study.study) if number or study.winners or study.decide else {}
+
+    def of(wanted: str) -> dict[Cell, list[Proposal]]:
+        return {cell: of_cell for (cell, kind), of_cell in stored.items() if kind == wanted}
+
+    return Stored(
+        rates={cell: of_cell[:number] for cell, of_cell in of(kind).items()} if number else {},
+        winners=of(WINNER) if study.winners else {},
+        fresh=of(FRESH) if study.decide else {},
+    )
+
+
+def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[int, ...]]:
+    """Return a cell's fresh seeds at the rate of the latest one; a rate that was chosen twice has those of both times.
+
+    Seeds that have become the study's own since choose now, and are not fresh.
+    """
+    if not given:
+        return {}
+    rate, first = given[-1].learning_rate, first_fresh_seed(study)
+    seeds = {each.seed for each in given if each.learning_rate == rate and each.seed is not None}
+    assert study.decide, "only then seeds are given"
+    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.decide.max_seeds])}
+
+
+def proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
+    """Return what was proposed for each cell, as its runs are written out by."""
+    proposals, winners, fresh, compared = stored.rates, stored.winners, stored.fresh, fresh_allowed(study)
+    return {
+        cell: Proposed(
+            rates=tuple(sorted(each.learning_rate for each in proposals.get(cell, ()))),
+            options={each.learning_rate: each.point.options for each in proposals.get(cell, ()) if each.options},
+            winners=None if study.winners is None else frozenset(each.learning_rate for each in winners.get(cell, ())),
+            fresh=present_seeds(study, fresh.get(cell, ())) if cell in compared else {},
+        )
+        for cell in grids_of(study)
+    }
+
+
+def _key(proposal: Proposal) -> tuple[Cell, str]:
+    return proposal.cell, proposal.sampler if proposal.sampler in (REFINE, WINNER, FRESH) else ""
+
+
+def _stored(results: Results, study: str) -> dict[tuple[Cell, str], list[Proposal]]:
+    """Return all proposals by cell and kind: `REFINE`, `WINNER`, `FRESH`, or empty for those of a search."""
+    found: dict[tuple[Cell, str], list[Proposal]] = {}
+    for row in read_rows(results.proposals(study), PROPOSALS) or []:
+        proposal = Proposal(**row)
+        found.setdefault(_key(proposal), []).append(proposal)
+    return found
 
 
 class StudyState:
     """A study at one moment: what was proposed for it, the runs that it wants, and what has become of them.
 
-    A state does not change: once runs have ended or more was proposed, `again` reads the next one. `only` and
-    `max_attempts` say which runs are to be trained (`reconcile`). Raises RecordError for damaged files, and DataError
-    if data files are there but cannot be identified.
+    A state does not change: its methods return the next one. `only` and `max_attempts` say which runs
+    are to be trained (`reconcile`). Raises RecordError for damaged files, and DataError if data files are there but
+    cannot be identified.
     """
 
     def __init__(
@@ -52,8 +176,25 @@ class StudyState:
         found = stand_in_runs(self.study, self.backbones, self.data_dir, self.proposed, self.wanted, most_fresh)
         return self.reconciled.with_new(found)
 
-    def again(self, max_attempts: int) -> StudyState:
-        """Return the study's state as it is now."""
-        return StudyState(
-            self.study, self.backbones, self.results, self.data_dir, only=self.only, max_attempts=max_attempts
-        )
+    def with_proposals(self, new: Iterable[Proposal]) -> StudyState:
+        """Store proposals, all or none of them, beside the earlier ones, which stay; return the state with them."""
+        stored = _stored(self.results, self.study.study)
+        for proposal in new:
+            of_cell = stored.setdefault(_key(proposal), [])
+            assert proposal.number == len(of_cell), "a cell's proposals are numbered in their order"
+            of_cell.append(proposal)
+        rows = [asdict(proposal) for key in sorted(stored) for proposal in stored[key]]
+        write_proposals(self.results, self.study.study, rows)
+        return self.again()
+
+    def again(self) -> StudyState:
+        """Return the state as the record has it now."""
+        given = self.study, self.backbones, self.results, self.data_dir
+        return StudyState(*given, only=self.only, max_attempts=self.max_attempts)
+
+    def after_training(self) -> StudyState:
+        """Return the state of the same runs once they have ended; failed ones are not to be trained again."""
+        later = copy(self)
+        vars(later).pop("reconciled", None)
+        later.max_attempts, later.stopped = 0, stopped_rates(self.study, self.results.root)
+        return later

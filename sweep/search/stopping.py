@@ -92,7 +92,6 @@ class EarlyStopping(Sink):
         return {each.key: each.step for each in self._judgements if not each.kept}
 
     def _judged(self, cell: Cell) -> list[Judgement]:
-        """Judge the learning rates of a cell at each rung where they are and were not judged."""
         assert self._rule is not None, "nothing changes without a rule"
         first = self._cells[cell][0]
         before = {(each.key, each.step) for each in self._judgements}

@@ -56,7 +56,7 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
     Returns the statuses of the runs that ended, by id, and whether the user stopped it before the end. Raises UserError
     if Ray keeps dying, the cluster lacks what trials need, or a worker cannot write.
     """
-    runs, total_runs = work.reconciled.to_train, len(select(work.wanted, work.options.only))
+    runs, total_runs = work.state.reconciled.to_train, len(select(work.state.wanted, work.options.only))
     # The time of a step includes its share of the evaluations.
     expected_s = {cell: timing.step_s.middle for cell, timing in work.timings.items()}
     progress = StudyProgress(runs, total_runs, expected_s)
@@ -74,10 +74,10 @@ class Driver:
     def __init__(self, work: Work, progress: StudyProgress, display: Display, mirror: MirrorThread) -> None:
         self._work, self._progress, self._display, self._mirror = work, progress, display, mirror
         self._results, self._placement = work.options.results, work.options.placement
-        runs = work.reconciled.to_train
+        runs = work.state.reconciled.to_train
         self._runs = {run.run_id: run for run in runs}
-        self._code = code_of_tasks(work.study, work.examples)
-        self._status = self._results.progress(work.study.study)
+        self._code = code_of_tasks(work.state.study, work.examples)
+        self._status = self._results.progress(work.state.study.study)
         reached = read_state(self._status).get("training")  # of a driver that was killed
         self._status.unlink(missing_ok=True)
         self._status_due = 0.0
@@ -134,9 +134,9 @@ class Driver:
                 raise RuntimeError("a pass over all runs changed nothing: please report this, with Ray's log")
 
     def _next_round(self) -> Sequence[WantedRun]:
-        num_before = len(self._work.wanted)
+        num_before = len(self._work.state.wanted)
         runs = self._work.next_round()
-        if len(self._work.wanted) > num_before:
+        if len(self._work.state.wanted) > num_before:
             self._mirror.changed(*self._work.held_ids())
         self._runs |= {run.run_id: run for run in runs}
         for sink in self._sinks:
@@ -144,7 +144,6 @@ class Driver:
         return runs
 
     def _useful_trials(self) -> int:
-        """Return how many trials at once can divide the runs that are left among them."""
         return math.ceil(len(self.left()) / (self._placement.resources.runs_per_trial or 1))
 
     def _train_pass(self, runs: Sequence[WantedRun], share: Share, stop: Stop) -> None:
@@ -187,7 +186,7 @@ class Driver:
         if (began := time.monotonic()) >= self._status_due:
             training = self._progress.training()
             more = {"training": training, "machines": self._machines.described(training), "updated_at": time.time()}
-            write_progress(self._results, self._work.study.study, self._progress.summary().as_dict() | more)
+            write_progress(self._results, self._work.state.study.study, self._progress.summary().as_dict() | more)
             ended = time.monotonic()
             self._status_due = ended + max(STATUS_EVERY_S, (ended - began) / STATUS_SHARE)
 
@@ -241,14 +240,12 @@ class Driver:
         return [run for run in left if run.run_id in self._training] or left
 
     def _obey(self, setback: Setback, leave: Leave) -> None:
-        """Print what the failure policy says of a failed attempt, and leave the node if it says so."""
         for note in setback.notes:
             self._display.note(note)
         if setback.leaves_node:
             leave.set()
 
     def _on_failure(self, event: TrialFailed, leave: Leave) -> None:
-        """Do what the failure policy answers."""
         if not (runs := self._at_fault(event)):
             return
         together = len(self._training & {run.run_id for run in runs}) > 1
@@ -266,7 +263,6 @@ class Driver:
             sink.interrupted(run_ids, text)
 
     def _count(self, failures: Iterable[Failure]) -> None:
-        """Record failed runs."""
         for run_id, reason in [(run_id, failure.reason) for failure in failures for run_id in failure.run_ids]:
             for sink in self._sinks:
                 sink.failed(run_id, reason)

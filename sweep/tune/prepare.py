@@ -14,10 +14,8 @@ from lr_sweep.sweep.plan.plan import state_counts
 from lr_sweep.sweep.plan.timings import Timing, keep_planned
 from lr_sweep.sweep.results.changes import change_lines, own_examples, renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.files import write_started, write_wanted
-from lr_sweep.sweep.results.reconcile import Reconciled
-from lr_sweep.sweep.search.proposals import FRESH, Proposal, add_proposals
 from lr_sweep.sweep.search.rounds import next_proposals
-from lr_sweep.sweep.search.state import StudyState
+from lr_sweep.sweep.search.state import FRESH, Proposal, StudyState
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.runs import Cell, WantedRun
@@ -29,10 +27,10 @@ from lr_sweep.trainables.own.run import OwnRun
 
 
 class Work:
-    """The state of a study that is being trained, round by round.
+    """A study that is being trained, round by round.
 
     Of a search or a refinement, the first state is that of the first round in which there is something to train.
-    `examples`: versions of data files, as of `own_examples`.
+    `examples`: versions of data files (`own_examples`).
     """
 
     def __init__(self, state: StudyState, options: Options, examples: Mapping[str, str]) -> None:
@@ -41,55 +39,38 @@ class Work:
         """Messages for the user, perhaps from other threads."""
         self.timings: dict[Cell, Timing] = {}
         """How long runs of a cell take, as far as it is known."""
-        while self._propose() and not self.reconciled.to_train:
+        while self._propose() and not self.state.reconciled.to_train:
             pass
-        self.stopping = EarlyStopping(state.study, options.results, self.wanted)
-
-    @property
-    def study(self) -> Study:
-        """The study."""
-        return self.state.study
-
-    @property
-    def wanted(self) -> list[WantedRun]:
-        """The runs that the study wants so far."""
-        return self.state.wanted
-
-    @property
-    def reconciled(self) -> Reconciled:
-        """These runs with their states, and those to train."""
-        return self.state.reconciled
+        self.stopping = EarlyStopping(state.study, options.results, self.state.wanted)
 
     def next_round(self) -> tuple[WantedRun, ...]:
         """Propose until there is something to train; return these runs, none at the end."""
-        self.state = self.state.again(max_attempts=0)
+        self.state = self.state.after_training()
         while added := self._propose():
-            self.stopping.add(self.wanted)
+            self.stopping.add(self.state.wanted)
             self.write_down()
             what = "fresh seed" if added[0].sampler == FRESH else "learning rate"
             proposed = f"next round, {counted(len(added), what)} proposed"
-            self.news.put(f"{self.study.study}: {proposed}; {len(self.wanted)} runs wanted so far")
-            if self.reconciled.to_train:
-                break
-        return self.reconciled.to_train
+            self.news.put(f"{self.state.study.study}: {proposed}; {len(self.state.wanted)} runs wanted so far")
+            if to_train := self.state.reconciled.to_train:
+                return to_train
+        return ()
 
     def has_next_round(self) -> bool:
         """Return whether some cell gets a further round now."""
-        return bool(next_proposals(self.state.again(max_attempts=0)))
+        return bool(next_proposals(self.state.after_training()))
 
     def _propose(self) -> list[Proposal]:
-        """Propose and store the next learning rates or fresh seeds; return them."""
         if added := next_proposals(self.state):
-            add_proposals(self.options.results, self.study.study, added)
-            self.state = self.state.again(self.state.max_attempts)
+            self.state = self.state.with_proposals(added)
         return added
 
     def write_down(self) -> None:
         """Write down what is wanted, and how long it is expected to take."""
-        results, placement = self.options.results, self.options.placement
-        write_wanted(results, self.study, self.wanted)
+        state, results = self.state, self.options.results
+        write_wanted(results, state.study, state.wanted)
         results.settle()
-        self.timings = keep_planned(self.study.study, self.wanted, self.reconciled, placement, results)
+        self.timings = keep_planned(state.study.study, state.reconciled, self.options.placement, results)
 
     def take_news(self) -> list[str]:
         """Return the messages since the last call."""
@@ -97,7 +78,7 @@ class Work:
 
     def held_ids(self) -> list[str]:
         """Return the ids of wanted runs of which the record holds something."""
-        return [run.run_id for run in self.wanted if self.options.results.holds(run.run_id)]
+        return [run.run_id for run in self.state.wanted if self.options.results.holds(run.run_id)]
 
 
 def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
@@ -116,17 +97,17 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
         raise UserError("nothing was changed")
     if replaced.cells:
         restart_cells(results, study.study, replaced.cells)
-        state = state.again(options.max_attempts)
+        state = state.again()
 
     work = Work(state, options, examples)
-    changed = change_lines(work.reconciled, results, examples)
-    for line in [*changed, *renamed_lines(study, work.wanted, results)]:
+    wanted, reconciled = work.state.wanted, work.state.reconciled
+    for line in [*change_lines(reconciled, results, examples), *renamed_lines(study, wanted, results)]:
         say(line)
     work.write_down()
     write_started(results, study, str(data_dir), options.placement.cpus)
     results.write_index()  # the last writer may have died before it did
-    say(f"{study.study}: {len(work.wanted)} runs wanted, {state_counts(work.reconciled.counts())}")
-    if work.reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
+    say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+    if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _look_at_function(work, device.type, say)
     return work
 
@@ -143,7 +124,7 @@ def _check_disk_first(study: Study, options: Options) -> None:
 
 def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> None:
     """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
-    study, run = work.study.study, work.reconciled.to_train[0].run
+    study, run = work.state.study.study, work.state.reconciled.to_train[0].run
     if not isinstance(run, OwnRun):
         return
     function = run.files.trainable

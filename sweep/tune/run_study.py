@@ -63,7 +63,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
     with storage_problems(results.root), results.writing(study.study):
         shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died
         work = prepare(study, options, say)
-        before, stopped = work.reconciled, False
+        before, stopped = work.state.reconciled, False
         mirror = MirrorThread(Mirror(results.root, study.study, tracking_uri(results.root), results.uri), work.news.put)
         mirror.changed(*work.held_ids())
         ended: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _finish(
     report = None
     if ended or not stopped:
         mirror.close(0)  # which mirrors the rest beside the report, without rests
-        report = write_report(work.options.results.root, work.study.study, partial(version_now, work.examples))
+        report = write_report(work.options.results.root, work.state.study.study, partial(version_now, work.examples))
         patience_s = IMPATIENCE_S if stopped else MIRROR_PATIENCE_S
         for line in [*work.take_news(), *mirror.finish(report.folder, patience_s)]:
             say(line)
@@ -119,9 +119,9 @@ def _finish(
 
 
 def _failure_lines(work: Work, failed: set[str], given_up: set[str]) -> list[str]:
-    """Return what to print about failed runs; `given_up`: those that were not tried again."""
     ends = read_ends(work.options.results, failed, ["failure"])
-    reasons = {run_title(run.row()): ends[run.run_id]["failure"] or "" for run in work.wanted if run.run_id in ends}
+    runs = [run for run in work.state.wanted if run.run_id in ends]
+    reasons = {run_title(run.row()): ends[run.run_id]["failure"] or "" for run in runs}
     lines = [f"{counted(len(failed), 'run')} failed; `status` lists all, `run --retry-failed` trains them again"]
     lines += failure_lines(reasons)
     if given_up and (max_attempts := work.options.max_attempts):

@@ -13,7 +13,6 @@ import pytest
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan import measure
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, estimate_cost, wall_time
 from lr_sweep.sweep.plan.placement import Placement, devices_here
 from lr_sweep.sweep.plan.timings import (
@@ -55,17 +54,11 @@ def end(record: SyntheticRecord, run: WantedRun, wall_s: float, status: str = "c
 def timings(runs: list[WantedRun], record: SyntheticRecord, device: str = "cpu", engine: str = "stacked") -> dict:
     results = Results(record.results)
     resources = Resources.model_validate({"gpus_per_trial": float(device == "cuda"), "engine": engine})
-    return find_timings(runs, reconcile(runs, results), results, Placement(resources=resources))
+    return find_timings(reconcile(runs, results), results, Placement(resources=resources))
 
 
 def timing(low: float, middle: float, high: float) -> Timing:
-    return Timing(
-        step_s=Span(low=low, middle=middle, high=high),
-        device="CPU",
-        source="made up",
-        others_share=None,
-        written_at=0.0,
-    )
+    return Timing(step_s=Span(low=low, middle=middle, high=high), device="CPU", source="made up", written_at=0.0)
 
 
 def cost_of(
@@ -127,23 +120,6 @@ def test_a_measured_stack_is_shared_out_with_its_evaluations(runs: list[WantedRu
     assert found[FROZEN].source == "measured, 4 together"
 
 
-def test_what_was_measured_on_a_busy_machine_has_a_wide_range(runs: list[WantedRun], record: SyntheticRecord) -> None:
-    """Others used three of four CPUs: a quarter of the quickest to four times the slowest."""
-    results = Results(record.results)
-    keep_measured(results, measured(runs[0], others_share=0.75))
-    keep_measured(results, measured(runs[-1], others_share=0.05))
-    found = timings(runs, record)
-    assert found[FROZEN].step_s == Span(low=0.125 / 4, middle=0.25, high=0.5 * 4)
-    assert found[FROZEN].source == "measured, 4 together, other processes used 75% of the CPUs"
-    assert found[UNFROZEN].step_s == Span(low=0.125, middle=0.25, high=0.5)
-    assert found[UNFROZEN].source == "measured, 4 together"
-    text = "\n".join(cost_lines(cost_of(runs, record.results, found)))
-    assert "other processes used up to 75% of the CPUs during the measurement" in text
-    assert "measured alone" not in text
-    quiet = {FROZEN: found[UNFROZEN], UNFROZEN: found[UNFROZEN]}
-    assert "measured alone on this machine" in "\n".join(cost_lines(cost_of(runs, record.results, quiet)))
-
-
 def test_of_several_timings_the_latest_counts(runs: list[WantedRun], record: SyntheticRecord) -> None:
     results = Results(record.results)
     end(record, runs[0], 2.0)
@@ -177,10 +153,7 @@ def test_cost_of_everything(runs: list[WantedRun], tmp_path: Path) -> None:
     assert lines[2].split() == [*FROZEN, "4", "4", "2", "to", "8", "made", "up"]
     assert lines[3].split() == [*UNFROZEN, "4", "8", "4", "to", "16", "made", "up"]
     assert lines[4] == "wall time  4:00:00 (2:00:00 to 8:00:00) with 2 trials at once; starting Ray is not in it"
-    assert lines[5] == "savings    6 core-hours without seed 1"
-    assert lines[6] == "           6 core-hours without learning rate 1e-2"
-    assert lines[-1] == lines[7]
-    assert lines[7].endswith("timed on CPU")
+    assert lines[5:] == ["range      from the fastest to the slowest of the steps that were timed; timed on CPU"]
     cheap = replace(cost_of(runs, tmp_path / "results", known, cpus_per_trial=2, at_once=500), price=0.001)
     assert cost_lines(cheap)[4].endswith("with 8 trials at once; starting Ray is not in it")  # one a run
     assert cost_lines(cheap)[5] == "price      0.012 (0.006 to 0.024) at 0.001 for each of the core-hours"
@@ -200,8 +173,6 @@ def test_cost_of_what_is_left(runs: list[WantedRun], record: SyntheticRecord) ->
     assert lines[3].split() == [*UNFROZEN, "4", "unknown"]
     assert lines[4].startswith("           1 cell not timed yet; `plan --measure`")
     assert lines[5].startswith("wall time  at least 2:15:00 (1:07:30 to 4:30:00) with 1 trial at once")
-    assert lines[6] == "savings    1 GPU-hours without seed 1"
-    assert lines[7] == "           0.625 GPU-hours without learning rate 1e-2"
 
 
 def test_nothing_left_costs_nothing(runs: list[WantedRun], record: SyntheticRecord) -> None:
@@ -220,7 +191,7 @@ def test_the_first_plan_of_a_budget_is_kept(runs: list[WantedRun], record: Synth
     results, placement = Results(record.results), Placement(resources=Resources(cpus_per_trial=2))
 
     def planned(wanted: list[WantedRun]) -> dict[str, tuple[int, float, str]]:
-        keep_planned("tiny", wanted, reconcile(wanted, results), placement, results)
+        keep_planned("tiny", reconcile(wanted, results), placement, results)
         rows = read_rows(results.planned("tiny"), PLANNED) or []
         return {row["run_id"]: (row["num_steps"], row["device_s"], row["timed_by"]) for row in rows}
 
@@ -235,17 +206,16 @@ def test_the_first_plan_of_a_budget_is_kept(runs: list[WantedRun], record: Synth
     assert [steps for steps, *_ in planned(longer).values()] == [30] * 4
 
 
-def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "others_share", lambda before, after, wants_a_cpu: 0.5)
+def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     given = ["plan", study, "--results", tmp_path / "results", "--cpus", "1"]
     code, text = in_process(*given)
     assert (code, "cost       not known" in text) == (0, True)
     assert not (tmp_path / "results").exists()
     text = succeeds(*given, "--measure")
-    assert "digits tiny frozen-pretrained: measured, 1 run together, other processes used 50% of the CPUs" in text
+    assert "digits tiny frozen-pretrained: measured, 1 run together" in text
     assert "with 1 trial at once" in text
-    assert "other processes used up to 50% of the CPUs during the measurement" in text
+    assert "measured alone on this machine" in text
     assert {entry["content"]["task"] for entry in read_measured(Results(tmp_path / "results"))} == {"digits"}
     assert in_process(*given)[1] == text[text.index("tiny: A tiny study") :]
 

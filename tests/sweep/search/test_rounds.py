@@ -9,8 +9,8 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.search.proposals import read_stored
 from lr_sweep.sweep.search.samplers import next_points
+from lr_sweep.sweep.search.state import read_stored
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.scripted_trials import Bench

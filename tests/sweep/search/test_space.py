@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.sweep.search.samplers import next_points
-from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.search import Point, Range, Search
 from lr_sweep.tests.support.scripted_trials import Bench
 from lr_sweep.tests.support.searches import Landscape, planned, proposed, search_bench, searched, with_search
@@ -84,13 +83,6 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
     }
 
 
-def test_a_space_in_a_study_file(tmp_path: Path) -> None:
-    study = load_study(searched(tmp_path, SEARCH))
-    assert study.search is not None
-    assert study.search.space["batch_size"] == (4, 8)
-    assert study.search.text().endswith("2 at once, with batch_size, weight_decay, dropout")
-
-
 @pytest.mark.parametrize(
     ("space", "message"),
     [
@@ -147,19 +139,3 @@ def value_of(point: Point) -> Observation:
     """A value that is best at 1e-3, without dropout."""
     value = 0.9 - 0.1 * abs(math.log10(point.learning_rate / 1e-3)) - point.options["dropout"]
     return Observation(point.learning_rate, "measured", value)
-
-
-@pytest.mark.slow
-def test_a_gaussian_process_comes_closer_in_both_directions() -> None:
-    search = Search.model_validate(
-        {
-            **{"sampler": "gp", "low": 1e-5, "high": 1e-1, "rates": 16},
-            "space": {"dropout": {"low": 0.0, "high": 0.3, "scale": "linear"}},
-        }
-    )
-    tried: list[tuple[Point, Observation]] = []
-    while len(tried) < search.rates:
-        tried += [(each, value_of(each)) for each in next_points(search, CELL, tried, 4, maximise=True)]
-    first, last = ([each.value or 0.0 for _, each in part] for part in (tried[:4], tried[-4:]))
-    assert max(last) > max(first)
-    assert sum(last) > sum(first)
