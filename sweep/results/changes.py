@@ -140,7 +140,6 @@ def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> 
 
 
 def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
-    """Return the rows of what the study wanted when it was last run, and does not want now."""
     if not results.exists() or study not in recorded_studies(results.root):
         return []
     try:
@@ -212,7 +211,6 @@ def _difference(lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[
 
 
 def _option(name: str) -> str:
-    """Return how a line calls what differs in a run's content."""
     kind, _, file = name.partition(".")
     if kind in ("code", "data") and file:  # files of the user's own training function
         return f"version of {file}"

@@ -1,19 +1,20 @@
-"""Events of trials -> the record. The one writer of runs and curves."""
+"""Events of trials -> the record and the runs' logs. The one writer of runs and curves."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, best_of
 from lr_sweep.analysis.record.read import RecordError, read_curves, read_rows, read_run_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.provenance import git_state, package_versions
-from lr_sweep.sweep.results.run_log import starts_in
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.curve import Evaluation
@@ -59,8 +60,8 @@ class Recorder(Sink):
         self._reached = dict(reached or {})
         self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
         self.wanted = {run.run_id: run for run in wanted}
-        self.git_commit, self.git_dirty = git_state()
-        self.versions = package_versions()
+        commit, is_dirty = git_state()
+        self.provenance = {"git_commit": commit, "git_dirty": is_dirty, "versions": package_versions()}
         self._open: dict[str, _Open] = {}
 
     def add(self, runs: Iterable[WantedRun]) -> None:
@@ -139,46 +140,93 @@ class Recorder(Sink):
 
     def _write_row(self, run: _Open, facts: Mapping[str, Any]) -> None:
         wanted = self.wanted[facts["run_id"]]
+        of_end = ("failure", "diverged_at_step", "stopped_at_step", "engine")
+        of_study = ("run_id", "task", "model", "variant", "learning_rate", "seed", "pretrained_on", "data_origin")
+        labels = wanted.row()
         row = {
-            "run_id": wanted.run_id,
+            **{name: labels[name] for name in of_study},
+            **{name: facts.get(name) for name in of_end},
             "protocol_version": PROTOCOL_VERSION,
             "status": facts["status"],
             "num_steps": facts.get("diverged_at_step") or run.step,
-            "diverged_at_step": facts.get("diverged_at_step"),
-            "failure": facts.get("failure"),
-            "task": wanted.run.task,
-            "model": wanted.model,
-            "variant": wanted.variant,
-            "learning_rate": wanted.run.learning_rate,
-            "seed": wanted.run.seed,
             "content": wanted.run.canonical_json(),
-            "pretrained_on": wanted.pretrained_on,
             "weights_checksum": wanted.run.weights_checksum,
             "data_checksum": wanted.run.data_checksum,
-            "data_origin": wanted.data_origin,
             "device": facts.get("device", "unknown"),
             "wall_s": facts["elapsed_s"],
             "device_s": facts["elapsed_s"] * self.devices_per_trial,
             "started_at": datetime.fromtimestamp(run.started_at, UTC),
             "finished_at": datetime.fromtimestamp(self.clock(), UTC),
             "attempts": run.attempts,
-            "git_commit": self.git_commit,
-            "git_dirty": self.git_dirty,
-            "versions": self.versions,
             "lost_steps": run.lost_steps,
-            "engine": facts.get("engine"),
-            "stopped_at_step": facts.get("stopped_at_step"),
             "code": run.code,
+            **self.provenance,
             **best_of(self._whole_curve(wanted.run_id, run), wanted.metric),
         }
         write_parquet(self.results.run(wanted.run_id), [row], RUNS)
         del self._open[wanted.run_id]
 
     def _whole_curve(self, run_id: str, run: _Open) -> Iterable[Mapping[str, Any]]:
-        """Return the evaluations that the record holds of a run."""
         if run.recorded_step <= max(run.curve, default=0):
             return [vars(evaluation) for evaluation in run.curve.values()]
         try:  # it failed before it was as far again as an earlier process got it
             return read_rows(self.results.curve(run_id), CURVES) or []
         except RecordError:
             return []
+
+
+class RunLogs(Sink):
+    """Appends what is reported of a run to the file `log_of(run_id)`, in the driver's process alone."""
+
+    def __init__(self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time) -> None:
+        self.log_of, self.clock = log_of, clock
+
+    def event(self, event: Report) -> None:
+        """Append what is reported; raises OSError if the disk is full or not writable."""
+        self.write(event.run_id, _lines(event))
+
+    def write(self, run_id: str, lines: Iterable[str]) -> None:
+        """Append lines with the time of now, in UTC."""
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.clock()))
+        text = "".join(f"{now}  {line}\n" for line in lines)
+        if text:
+            path = self.log_of(run_id)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8", errors="replace") as log:
+                log.write(text)
+
+    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
+        """Append the lines of the reason to the logs of several runs."""
+        for run_id in run_ids:
+            self.write(run_id, text.splitlines())
+
+
+def starts_in(log: Path) -> int:
+    """Return how often a run was started, by its log; 0 where there is none."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return len(re.findall(r"^\S+ \S+  (?:started|resumed from step \d+)$", text, re.MULTILINE))
+
+
+def _lines(event: Report) -> list[str]:
+    match event:
+        case Started():
+            damaged = [f"{path} is damaged (its checksum differs)" for path in event.damaged]
+            return [*damaged, f"resumed from step {event.step}" if event.step else "started"]
+        case Advanced(evaluation=Evaluation() as evaluation):
+            return [_evaluated(evaluation)]
+        case Printed():
+            return [f"| {line}" for line in event.text.splitlines()]
+        case Finished():
+            return [f"{event.status} at step {event.step}, {event.elapsed_s:.1f} s of training, on {event.device}"]
+        case _:
+            return []
+
+
+def _evaluated(evaluation: Evaluation) -> str:
+    names = ("train_loss", "train_accuracy", "validation_accuracy", "test_accuracy")
+    numbers = {name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name) for name in names}
+    shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
+    return f"step {evaluation.step}: {shown}"

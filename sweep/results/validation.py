@@ -130,7 +130,6 @@ def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -
 
 
 def _evaluate_every(row: Row | None) -> int | None:
-    """Return the gradient steps between a run's evaluations; None if they are not known."""
     every = _protocol(row).get("evaluate_every")
     return every if isinstance(every, int) and every > 0 else None
 

@@ -17,14 +17,13 @@ from lr_sweep.sweep.plan.packing import CohortSizes, cohorts
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import read_state
 from lr_sweep.sweep.results.files import write_progress
-from lr_sweep.sweep.results.recorder import Recorder
-from lr_sweep.sweep.results.run_log import RunLogs
+from lr_sweep.sweep.results.recorder import Recorder, RunLogs
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
 from lr_sweep.sweep.tune.display import Display
-from lr_sweep.sweep.tune.failures import Failure, Failures, Setback, advice_on, load_here
+from lr_sweep.sweep.tune.failures import Failure, Failures, Setback, advice_on
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.prepare import Work
 from lr_sweep.sweep.tune.progress import StudyProgress
@@ -120,7 +119,7 @@ class Driver:
                 deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
                 if deaths_in_a_row >= MAX_DEATHS:
                     raise UserError(
-                        f"{loss}, {deaths_in_a_row} times before any run ended. {advice_on(loss, load_here())} Ray's "
+                        f"{loss}, {deaths_in_a_row} times before any run ended. {advice_on(loss)} Ray's "
                         f"log: {log_file}. The same command resumes from the runs' checkpoints."
                     ) from loss
                 self._display.note(f"{loss}; starting it again, runs resume from their checkpoints")

@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, failure_line
@@ -218,7 +217,6 @@ class Failures:
         return False
 
     def _is_elsewhere(self, node: str | None) -> bool:
-        """Return whether trials can be on another node, too."""
         return node is not None and bool(self._usable() - {node})
 
     def killed(self, run_ids: Sequence[str]) -> bool:
@@ -279,28 +277,14 @@ def failure_lines(reasons: Mapping[str, str]) -> list[str]:
     return [*lines, f"  {MEMORY_ADVICE}"] if any(KILLED in reason for reason in reasons.values()) else lines
 
 
-class Load(NamedTuple):
-    """How busy this machine is."""
-
-    free_memory: float
-    """As a share of all that this process may use."""
-    processes: float
-    """That compute or wait to, in the last minute."""
-    cpus: int
-
-
-def load_here() -> Load:
-    """Look at this machine, within the limits of a container."""
-    return Load(free_memory(), os.getloadavg()[0], os.cpu_count() or 1)
-
-
-def advice_on(loss: RayLostError, load: Load) -> str:
+def advice_on(loss: RayLostError) -> str:
     """Return why a Ray that was started here may have died, or may not have started, and what to do about it."""
-    if load.free_memory < SHORT_OF_MEMORY:
-        return f"Memory is short here: {load.free_memory:.0%} of it is free. {MEMORY_ADVICE}"
+    processes, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    if (free := free_memory()) < SHORT_OF_MEMORY:
+        return f"Memory is short here: {free:.0%} of it is free. {MEMORY_ADVICE}"
     if loss.killed:
         return "It was killed, as the system does when memory runs out: `dmesg` says whether it did."
-    if load.processes >= BUSY * load.cpus:
-        busy = f"{load.processes:.0f} processes compute on {load.cpus} CPUs"
+    if processes >= BUSY * cpus:
+        busy = f"{processes:.0f} processes compute on {cpus} CPUs"
         return f"This machine is busy: {busy}, and Ray did not start in time. Try again when it is less so."
     return ""

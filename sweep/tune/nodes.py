@@ -148,7 +148,6 @@ def machines_text(number: int, cluster_file: Path = CLUSTER_FILE) -> str:
 
 
 def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
-    """Return the settings of Ray's autoscaler; empty where there is none."""
     path = cluster_file.expanduser()
     return dict(load_yaml(path)) if path.is_file() else {}
 

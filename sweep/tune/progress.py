@@ -70,8 +70,6 @@ class Summary:
 
 @dataclass(kw_only=True)
 class _Run:
-    """A run, as far as it has reported."""
-
     wanted: WantedRun
     status: str = "waiting"
     step: int = 0
@@ -226,7 +224,6 @@ class _Trial:
         return left - min(self.silent_s, self._seconds_to_evaluation() + evaluation_s, left)
 
     def _seconds_to_evaluation(self) -> float:
-        """Return how long the steps take from the last report to the next evaluation."""
         return sum(run.pace_by(self._paces).step_s * (run.every - run.step % run.every) for run in self.running)
 
     def evaluates(self) -> bool:

@@ -140,7 +140,6 @@ def _nothing_freed() -> Iterator[None]:
 
 
 def _processes(folder: Path) -> list[psutil.Process]:
-    """Return the processes of the Ray that this process started in a folder, and theirs."""
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):
@@ -234,7 +233,6 @@ def _ours() -> Path:
 
 @contextmanager
 def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables, or unset (None), until the block ends."""
     before = {name: os.environ.pop(name, None) for name in changes}
     os.environ.update({name: value for name, value in changes.items() if value is not None})
     try:

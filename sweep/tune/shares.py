@@ -107,7 +107,6 @@ class Share:
         return news
 
     def _now(self, wants: int) -> tuple[int, bool]:
-        """Return this sweep's share, and whether it is alone."""
         num_slots = self._placement.trials_at_once(self._nodes())
         if self._exchange is None:
             return num_slots, True

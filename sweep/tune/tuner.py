@@ -125,31 +125,27 @@ class EventCallback(tune.Callback):
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
         if self.leave.is_set() or lost_processes():
             return
-        run_ids = cohort_of_trial(trial).run_ids
         if self._only_lost_its_machine(trial):
-            self.put(TrialInterrupted(run_ids=run_ids))
+            self.put(TrialInterrupted(run_ids=cohort_of_trial(trial).run_ids))
         else:
-            text = last_failure(trial.error_file)
-            self.put(TrialFailed(run_ids=run_ids, reason=failure_of(text), node=self.machines.failed_on(trial, text)))
+            self.put(TrialFailed(**self._failure(trial)))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
-        run_ids = cohort_of_trial(trial).run_ids
         if self._only_lost_its_machine(trial):
             trial.run_metadata.num_failures -= 1
-            self.put(TrialInterrupted(run_ids=run_ids))
+            self.put(TrialInterrupted(run_ids=cohort_of_trial(trial).run_ids))
         else:
-            text = last_failure(trial.error_file)
-            node = self.machines.failed_on(trial, text)
-            self.put(TrialInterrupted(run_ids=run_ids, reason=failure_of(text), node=node))
+            self.put(TrialInterrupted(**self._failure(trial)))
+
+    def _failure(self, trial: Any) -> dict[str, Any]:
+        # Each failed attempt adds a traceback to Ray's file.
+        text = Path(trial.error_file).read_text().rpartition("\nFailure # ")[2] if trial.error_file else ""
+        node = self.machines.failed_on(trial, text)
+        return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text), "node": node}
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of_trial(trial).run_ids)
-
-
-def last_failure(error_file: str | None) -> str:
-    """Return the last traceback of Ray's file of a trial, to which each failed attempt adds one."""
-    return Path(error_file).read_text().rpartition("\nFailure # ")[2] if error_file is not None else ""
 
 
 def failure_of(text: str) -> str:

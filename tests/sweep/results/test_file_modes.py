@@ -122,7 +122,8 @@ def test_what_another_user_may_not_read_is_not_called_damaged(copy: Results, wha
     assert "delete" not in problem
 
 
-OF_RECORD = [(what, command) for what in RECORD for command in (*READING, "verify", "show", "gc", "export")]
+OF_RECORD = [*((what, "ls") for what in RECORD), *(("runs", command) for command in READING[1:])]
+OF_RECORD += [("all", command) for command in ("verify", "show", "gc", "export")]
 OF_FILE = [(what, command) for what in ("row", "wanted", "all checkpoints") for command in READING]
 OF_FILE.remove(("all checkpoints", "report"))  # a report does without
 

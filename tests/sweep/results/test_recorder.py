@@ -13,8 +13,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.recorder import Recorder
-from lr_sweep.sweep.results.run_log import RunLogs
+from lr_sweep.sweep.results.recorder import Recorder, RunLogs
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.curve import Evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from lr_sweep.sweep.results.run_log import RunLogs
+from lr_sweep.sweep.results.recorder import RunLogs
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Started
 
