@@ -39,7 +39,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
 
 def status_json(results: Results, study: str) -> Row:
     """Return what `status_text` shows as content for JSON."""
-    facts = {"study": study, "results": results.location, "activity": activity(results, time.time())}
+    facts: dict[str, Any] = {"study": study, "results": results.location, "activity": activity(results, time.time())}
     if _pretrains_first(results, study):
         return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "decided": None}
     info, runs, found = _read(results, study)

@@ -61,7 +61,7 @@ class MirroredRun(RecordedRun):
         return next(iter(self.wanted.values()), {})
 
     @property
-    def labels(self) -> Row:
+    def labels(self) -> dict[str, Any]:
         """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
         return {name: value for name, value in (self.row or self.asked).items() if name in LABELS}
 
@@ -133,7 +133,7 @@ class MirroredRun(RecordedRun):
         values |= {name: self.row[name] for name in ("best_step", "validation_at_best", "test_at_best")}
         return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
-    def thinned(self) -> list[dict[str, Any]]:
+    def thinned(self) -> Sequence[Row]:
         """Return at most `MOST_POINTS` evaluations: the first and, once the run has ended, the best and the last.
 
         The rest are as far apart as a power of two: what is kept while a run trains is also kept once it has ended.

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray import tune
-from ray.tune.search import variant_generator as generator
 
 from lr_sweep.sweep.tune import nodes
 from lr_sweep.sweep.tune import tuner as module
@@ -25,7 +23,6 @@ from lr_sweep.sweep.tune.trial_events import (
 from lr_sweep.sweep.tune.tuner import EventCallback, failure_of
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.worker.events import Advanced, Started
-from lr_sweep.trainables.worker.tune_internals import variants
 
 STARTED = Started(run_id="a", step=0)
 
@@ -173,13 +170,3 @@ def test_a_trial_that_keeps_losing_machines_fails_unless_its_runs_get_further() 
     lost = trial()
     tune.on_trial_recover(1, [], lost)
     assert lost.run_metadata.num_failures == 1
-
-
-def test_trials_are_those_of_tunes_own_grids(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = {"trial": tune.grid_search([{"name": str(n), "cohort": ("ref", n)} for n in range(5)]), "more": {"a": [1]}}
-    crossed = {"a": tune.grid_search([1, 2]), "b": {"c": tune.grid_search([3, 4])}}
-    specs = [{"run": "x", "config": config} for config in (listed, crossed, {"a": 1})]
-    expected = [list(generator.generate_variants(spec)) for spec in specs]
-    assert [len(each) for each in expected] == [5, 4, 1]
-    monkeypatch.setattr(generator, "_grid_search_generator", variants)
-    assert [list(generator.generate_variants(spec)) for spec in specs] == expected
