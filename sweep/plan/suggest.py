@@ -18,12 +18,12 @@ from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.study.runs import Cell, by_cell
 
 Known = list[tuple[str, pd.DataFrame, pd.DataFrame]]
-"""Of each recorded study: its name, the optima of its cells, and their settings."""
+"""Each recorded study's name, the optima of its cells, and their settings."""
 
 HALF_WIDTH = (0.5, 1.5)
 """Decades that a suggested grid reaches to each side of a law's rate, at least and at most."""
 OTHER_TASK = 1.0
-"""The same around the best rates of other tasks: of 70 pairs of tasks none were further apart (docs/laws.md)."""
+"""Decades that a grid reaches around the best rates of other tasks: none of 70 pairs were further apart (laws.md)."""
 NUM_RATES = 5
 
 

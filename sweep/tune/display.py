@@ -15,7 +15,7 @@ from lr_sweep.trainables.worker.events import Report, Started
 REFRESH_S = 0.5
 """Shortest time between two drawings of the live display."""
 PLAIN_EVERY_S = 30.0
-"""Between plain lines, where the console is no terminal."""
+"""Seconds between two plain lines where the console is no terminal."""
 LONG_SILENCE_S = 30.0
 """Time without a report after which the display says so, whatever the reason."""
 _TABLE_FRAME_LINES = 7

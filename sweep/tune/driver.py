@@ -44,9 +44,9 @@ from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Printed
 MAX_DEATHS = 5
 """Deaths of Ray in a row, before any run ends, after which it is not started again."""
 STATUS_EVERY_S = 2.0
-"""Between writings of the file that `status` reads, or longer:"""
+"""Seconds between two writes of the progress file, at least."""
 STATUS_SHARE = 0.05
-"""of the driver's time, which they take at most; thousands of runs are summed up each time."""
+"""Largest part of the driver's time that these writes take: each sums up thousands of runs."""
 
 
 def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, str], bool]:

@@ -80,9 +80,9 @@ class Setback:
     """What follows from the failure of a trial, beside the interruption of its runs."""
 
     log: str
-    """For the logs of its runs."""
+    """Text for the logs of its runs."""
     notes: Sequence[str] = ()
-    """For the user."""
+    """Lines for the user."""
     is_blamed: bool = False
     """Whether it counts as a failure, of its runs or of its node."""
     failed: Sequence[Failure] = ()

@@ -61,7 +61,7 @@ class Summary:
     evaluating: int
     """Running runs that, at their pace, have taken the steps to their next evaluation, and have not reported it."""
     silent_s: float
-    """Since a running run last reported; 0: none runs."""
+    """Seconds since a running run last reported; 0: none runs."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `status` reads, as JSON values."""

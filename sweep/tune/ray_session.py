@@ -44,7 +44,7 @@ VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot run without."""
 
 _LONGEST_PATH = "/r-99/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
-"""Below our folder, of Ray's sockets."""
+"""Longest path of one of Ray's sockets below our folder."""
 _MAX_FOLDER_BYTES = 103 - len(_LONGEST_PATH)
 """The path of a socket has at most 103 bytes on macOS, 107 on Linux."""
 

@@ -29,9 +29,9 @@ from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.prepare import Work, prepare
 
 MIRROR_PATIENCE_S = 60.0
-"""How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
+"""Seconds that the end of a sweep waits for MLflow; the next `run` mirrors what is missing then."""
 IMPATIENCE_S = 1.0
-"""The same, of a sweep that was asked to stop."""
+"""Seconds that a sweep waits for MLflow after it was asked to stop."""
 
 
 @dataclass(frozen=True, kw_only=True)

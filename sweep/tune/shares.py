@@ -16,7 +16,7 @@ CHECK_EVERY_S = 5.0
 SETTLE_S = 15.0
 """How long a changed share must last before runs are saved and packed anew, which costs about as much."""
 WORTH_IT = 1.5
-"""By what factor a share must have grown for that. A smaller share is always taken: other sweeps wait for the rest."""
+"""Factor by which a share must have grown for that. A smaller share is always taken: other sweeps wait for the rest."""
 PATIENCE_S = 600.0
 """Seconds to wait while no machine, present or to come, can hold a trial: workers start, or are repaired, by then."""
 

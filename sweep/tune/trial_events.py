@@ -1,4 +1,4 @@
-"""What happens to trials, as the driver reads it: reports of runs, by workers, and these of whole trials."""
+"""What happens to trials, as the driver reads it: workers report runs, and the events here are of whole trials."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrialInterrupted:
     reason: str | None = None
     """Why it crashed; None: it lost its machine."""
     node: str | None = None
-    """As of `TrialFailed`."""
+    """Ray's id of the node where it crashed; None: not known, or this machine alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,15 +21,15 @@ from lr_sweep.trainables.run import engine_of
 from lr_sweep.trainables.worker.cohort import Cohort
 
 REPORT_EVERY_S = 2.0
-"""A trial's report to the driver, between evaluations, while trials are few."""
+"""Seconds between two reports of a trial to the driver, while trials are few."""
 REPORTS_PER_S = 100
-"""Of all trials, beside evaluations: each costs the driver up to 8 ms (benchmarks.driver_events)."""
+"""Reports a second of all trials, beside evaluations: each costs the driver up to 8 ms (benchmarks.driver_events)."""
 TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
 LEAVING_S = 20.0
-"""How long Tune may take to stop after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
+"""Seconds that Tune may take to stop after Ray has died. Without its GCS, Ray (2.60) ends this process after 60 s."""
 LEAVING_AT_ONCE_S = 1.0
-"""The same, where no run trains and the user waits for the prompt; Tune looks about every 0.1 s."""
+"""Seconds that Tune may take to stop where no run trains and the user waits; Tune looks about every 0.1 s."""
 
 
 def report_every_s(num_trials: int) -> float:

@@ -19,7 +19,7 @@ from lr_sweep.trainables.worker.cohort import Cohort
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
 SAVING_S = 3600.0
-"""How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
+"""Seconds that a trial which is asked to stop may take to end the step or evaluation under way, and to save."""
 
 _products = variant_generator._grid_search_generator
 
