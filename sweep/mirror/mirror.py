@@ -155,10 +155,9 @@ class Mirror:
     def _read(self, run_id: str) -> MirroredRun | None:
         if run_id not in self._wanted:
             self._read_wanted()
-        if (found := read_run(self.results, run_id)) is None:
-            return None
         wanted = {self.study: self._wanted[run_id]} if run_id in self._wanted else {}
-        return MirroredRun(run_id=run_id, row=found.row, curve=found.curve, wanted=wanted, metric=self._metric)
+        found = read_run(self.results, run_id)
+        return MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._metric}) if found else None
 
     @contextmanager
     def _session(self) -> Iterator[_MlflowRun]:
