@@ -5,7 +5,7 @@
 Counts the program's packages in this checkout, or in another commit's. A code line is a line that is not blank, comment
 or docstring, of a constant or field either. A token is a name, keyword, operator, bracket, number or string of the code
 lines, as Python 3.11 splits them: an f-string is one token. An arrow is a module that imports another; imports in
-functions count. CHANGELOG.md is no page of docs.
+functions count. CHANGELOG.md is no page of docs. Generated pages are counted apart.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from statistics import median
 from lr_sweep.common.source_code import code_of
 
 PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
+GENERATED = ("docs/commands.md", "docs/study-file.md")
+"""Pages that a benchmark writes from the program."""
 
 
 def main() -> None:
@@ -41,7 +43,10 @@ def main() -> None:
     lengths = sorted(length for text in modules.values() for length in function_lines(text))
     longest = max(modules, key=lambda path: len(modules[path].splitlines()))
     print(f"\nlines of tests           {sum(len(text.splitlines()) for text in tests)}")
-    print(f"words of docs            {sum(words(root).values())}, of which README.md {words(root)['README.md']}")
+    pages = words(root)
+    generated = sum(pages.get(page, 0) for page in GENERATED)
+    print(f"words of docs            {sum(pages.values()) - generated}, of which README.md {pages['README.md']}")
+    print(f"words of generated pages {generated}")
     tenth = lengths[len(lengths) * 9 // 10]
     print(f"functions                {len(lengths)}, median {median(lengths)} lines, nine of ten within {tenth}")
     print(f"longest module           {longest.relative_to(root)}, {len(modules[longest].splitlines())} lines")
