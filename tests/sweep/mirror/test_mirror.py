@@ -312,6 +312,6 @@ def test_names_in_a_note_are_text() -> None:
 def test_no_curve_has_more_points_than_a_hundred(number: int) -> None:
     curve = [evaluation("aa", step) for step in range(1, number + 1)]
     row = ended_row(wanted_row("aa"), [], "complete", trained=number) | {"best_step": max(1, number - 1)}
-    kept = [each["step"] for each in MirroredRun("aa", {}, row, curve, ACCURACY).thinned()]
+    kept = [each["step"] for each in MirroredRun(run_id="aa", row=row, curve=curve, metric=ACCURACY).thinned()]
     assert min(number, 51) <= len(kept) <= 100
     assert {1, max(1, number - 1), number} <= {*kept}
