@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from lr_sweep.common.program import PROGRAM
+from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli.app import EXAMPLE, PANELS, Group
 from lr_sweep.sweep.cli.parser import app
 

@@ -16,7 +16,7 @@ import torch
 from lr_sweep.benchmarks.engine_cases import TINY, Cell, run_of
 from lr_sweep.datasets import digits
 from lr_sweep.datasets.task import TaskData
-from lr_sweep.tests.support.engine_runs import plain_of, stacked
+from lr_sweep.tests.support.small_runs import plain_of, stacked
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.run import Run
 

@@ -19,7 +19,7 @@ from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
 from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.analysis.statistics.selection.best import CELL, MEAN_DIGITS
 from lr_sweep.analysis.statistics.selection.summary import per_learning_rate, summarise
-from lr_sweep.sweep.study.search import StopEarly
+from lr_sweep.sweep.study.settings import StopEarly
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
 from lr_sweep.sweep.search.samplers import next_points
-from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search, StopEarly
+from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search
+from lr_sweep.sweep.study.settings import StopEarly
 
 WAYS = ("grid subset", "random", "quasi-random", "tpe", "gp", "refine")
 RULES: dict[str, StopEarly | None] = {"-": None, "halving": StopEarly(), "median": StopEarly(rule="median")}

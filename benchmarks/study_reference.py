@@ -22,14 +22,12 @@ from pydantic import BaseModel
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.built_in import BuiltInStudy
-from lr_sweep.sweep.study.cells import Cells
-from lr_sweep.sweep.study.decide import Decide
+from lr_sweep.sweep.study.cells import Cells, StudyVariant
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
 from lr_sweep.sweep.study.own import FunctionStudy, StudyMetric
-from lr_sweep.sweep.study.resources import Resources
-from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search, StopEarly
+from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
+from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.study.variants import StudyVariant
 from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import Protocol

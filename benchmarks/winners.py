@@ -22,7 +22,7 @@ from lr_sweep.analysis.record.read import read_wanted, recorded_studies
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
 from lr_sweep.benchmarks.search import RULES, scores
-from lr_sweep.sweep.study.search import StopEarly
+from lr_sweep.sweep.study.settings import StopEarly
 
 NUMBERS = (1, 2, 3)
 

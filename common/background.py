@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 MOST_REST_S = 2.0
-"""Longest rest after one action."""
 
 
 class BackgroundWorker(Generic[K]):

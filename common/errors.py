@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MOST_NAMES = 100
-"""Valid names that a message lists."""
 _ADVICE = {
     "Free some space, or name a path on another disk": (errno.ENOSPC, errno.EDQUOT),
     "Raise the limit of the size of files (`ulimit -f`), or name a path on another disk": (errno.EFBIG,),
@@ -65,7 +64,6 @@ def path_problem(error: OSError, given: Iterable[str]) -> str | None:
 
 
 def _spellings(path: str) -> set[Path]:
-    """Return a path as it is, and with its links resolved."""
     return {Path.cwd() / path, Path(os.path.realpath(path))}
 
 

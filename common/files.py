@@ -1,4 +1,4 @@
-"""Files on a disk: written whole or not at all, hashed, with the user's permissions."""
+"""Files on a disk: written whole or not at all, hashed, with the user's permissions; and the YAML in them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from filelock import FileLock, Timeout
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors of a file that takes no more."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
+_YAML_VERSION = re.compile(r"^(\ufeff?%YAML +)1\.[01](?=\s)", re.MULTILINE)
+"""By the rules of 1.1 `1:30` is 90, `010` is 8, `on` is true, and 1e-3 a text."""
 _CHECKSUM = "checksum"
-"""The key of JSON that has a checksum of itself."""
 _MARK = b"# sha256 of the lines below: "
 """Begins a text that has a checksum of itself."""
 
@@ -251,3 +252,16 @@ def follow_umask(path: Path) -> None:
 def cache_folder() -> Path:
     """Return `lr-sweep` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "lr-sweep"
+
+
+def as_version_1_2(text: str) -> str:
+    """Return a document that says it is of an earlier version as one of 1.2, as which that version wants it read."""
+    return _YAML_VERSION.sub(r"\g<1>1.2", text)
+
+
+def load_yaml(source: str | Path) -> Any:
+    """Read a text, or a file, as plain values; raises YAMLError, OSError."""
+    from ruamel.yaml import YAML  # late: most commands read none
+
+    text = source if isinstance(source, str) else source.read_text(encoding="utf-8", errors="replace")
+    return YAML(typ="safe").load(as_version_1_2(text))

@@ -12,7 +12,6 @@ Steps = Annotated[int, Interval(ge=1, le=10**12)]
 Seed = Annotated[int, Interval(ge=0, lt=2**63)]
 """Records hold seeds as int64."""
 Dimension = Annotated[int, Interval(ge=1, le=1_000_000)]
-"""A size of a model."""
 Fraction = Annotated[float, Interval(ge=0, lt=1)]
 Positive = Annotated[float, Interval(gt=0, le=1e30)]
 """Computations are in float32, which ends at 3e38."""

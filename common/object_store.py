@@ -239,7 +239,6 @@ def reachable(uri: str) -> AbstractContextManager[None]:
 
 
 def _problems() -> AbstractContextManager[None]:
-    """Turn what boto3 raises into an OSError."""
     from boto3.exceptions import Boto3Error, RetriesExceededError
     from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 

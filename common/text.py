@@ -1,9 +1,10 @@
-"""Numbers and tables as text: the one way in which reports, figures and the command line write them."""
+"""Numbers, tables and commands as text: the one way in which reports, figures and the command line write them."""
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from datetime import timedelta
@@ -135,3 +136,11 @@ def percent(fraction: float | None) -> str:
 def duration(seconds: float) -> str:
     """Return a duration for reading: `0:01:00` is a minute; a negative one, between two machines' clocks, is 0."""
     return str(timedelta(seconds=max(0, round(seconds))))
+
+
+PROGRAM = "lr-sweep"
+
+
+def command(*words: str) -> str:
+    """Return a command of the program, quoted for a shell."""
+    return f"{PROGRAM} {shlex.join(words)}"

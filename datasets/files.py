@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.common.files import cache_folder, hash_file
-from lr_sweep.common.program import command
+from lr_sweep.common.text import command
 from lr_sweep.datasets.task import DataError
 
 CONNECTION_TIMEOUT_S = 10.0

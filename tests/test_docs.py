@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.columns import markdown
 from lr_sweep.sweep.study.file import load_study, shipped_studies
-from lr_sweep.tests.support.command_lines import arguments_of
+from lr_sweep.tests.support.tiny_study import arguments_of
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")

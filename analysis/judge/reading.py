@@ -16,8 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
 from lr_sweep.common.errors import UserError, reason, translated, unknown
-from lr_sweep.common.files import read_plain, write_bytes
-from lr_sweep.common.yaml_text import load_yaml
+from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 
 KEPT = (".yaml", ".yml")
 """Ends the name of a file that keeps a reading."""

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lr_sweep.common.errors import UserError, path_problem, unknown
-from lr_sweep.common.program import PROGRAM
+from lr_sweep.common.text import PROGRAM
 
 EXAMPLE = "Example:\n  "
 F = TypeVar("F", bound=Callable[..., int | None])

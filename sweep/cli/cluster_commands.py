@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.program import command as program_command
 from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
+from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, RESTARTED, STOP_WAIT_S, ClusterJobs, Job

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.program import PROGRAM
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import PROGRAM, counted
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command

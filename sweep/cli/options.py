@@ -198,7 +198,7 @@ def load_studies(
     from pydantic import ValidationError
 
     from lr_sweep.sweep.study.file import load_study
-    from lr_sweep.sweep.study.resources import Resources
+    from lr_sweep.sweep.study.settings import Resources
 
     resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     given = {name: value for name, value in resources.items() if value is not None}

@@ -13,7 +13,7 @@ import typer
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import lead_nowhere
-from lr_sweep.common.program import PROGRAM
+from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli import (  # noqa: F401 - their commands
     cluster_commands,
     judge_command,

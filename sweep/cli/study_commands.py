@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_bytes
-from lr_sweep.common.program import PROGRAM
-from lr_sweep.common.program import command as program_command
+from lr_sweep.common.text import PROGRAM
+from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command

@@ -14,7 +14,7 @@ from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job, driver_command
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.own.code import write_code
+from lr_sweep.trainables.own.run import write_code
 
 
 def submit(

@@ -13,8 +13,8 @@ from typing import Any
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import load_yaml
 from lr_sweep.common.network import check_answers, check_listening
-from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.cluster.mlflow_server import head_token
 from lr_sweep.sweep.live.guard import LOOPBACK, link

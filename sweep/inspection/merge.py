@@ -23,8 +23,7 @@ from lr_sweep.analysis.record.parquet import MAX_DECODED
 from lr_sweep.analysis.record.read import RecordError, check_format, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, open_plain
-from lr_sweep.common.program import command
-from lr_sweep.common.text import counted, gigabytes
+from lr_sweep.common.text import command, counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
 from lr_sweep.sweep.results.agreement import contradiction, merge
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems

@@ -9,9 +9,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement, check_beforehand
 from lr_sweep.sweep.study.runs import by_cell, expected_runs
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import own_run
+from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
 
 def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int:

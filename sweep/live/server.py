@@ -24,8 +24,8 @@ from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.report.page import web_text
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.program import command
 from lr_sweep.common.source_code import version_here
+from lr_sweep.common.text import command
 from lr_sweep.sweep.inspection.show import find_run, log_text
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
 from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live, rows_stamp, study_stamp

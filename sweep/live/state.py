@@ -15,8 +15,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.index import row_stamps
 from lr_sweep.analysis.record.read import RecordError, StudyInfo
-from lr_sweep.common.program import command
-from lr_sweep.common.text import counted, duration
+from lr_sweep.common.text import command, counted, duration
 from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state

@@ -19,9 +19,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.models import load_family
 from lr_sweep.trainables.models.initialise import load_weights
-from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 from lr_sweep.trainables.pretraining.weights import find_weights
 from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.worker.memory import largest_stack, share_memory

@@ -11,8 +11,8 @@ from lr_sweep.common.text import rate_text
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.files import write_cohort_sizes
-from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.trainables.run import Precision, Run, engine_of
 from lr_sweep.trainables.worker.memory import part_sizes
 from lr_sweep.trainables.worker.ray_internals import KILLED

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_answers, check_loopback
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 
 GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
 """Device files of GPUs on Linux: NVIDIA's, its boards', those below Windows, AMD's."""

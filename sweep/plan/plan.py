@@ -20,7 +20,6 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
-from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import (
     NOT_PROPOSED,
@@ -28,6 +27,7 @@ from lr_sweep.sweep.study.runs import (
     fresh_allowed,
     grids_of,
 )
+from lr_sweep.sweep.study.settings import Decide
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
 

@@ -36,7 +36,6 @@ UNKNOWN_WEIGHTS = "not known yet"
 """Checksum of weights that are not here; ids of runs that start from them are provisional."""
 
 SAY_EVERY_S = 10.0
-"""Seconds between lines about a pretraining."""
 STATUS_EVERY_S = 2.0
 """Seconds between writes of the file that `status` reads."""
 
@@ -44,7 +43,6 @@ GIVE_TEXT = (
     "Put a text file there, or name yours in a copy of the study (`text: [FILE]`); other text gives other weights, and "
     "so other runs"
 )
-"""What to do where the text of a recipe is missing."""
 
 Say = Callable[[str], None]
 
@@ -54,13 +52,10 @@ class Backbone:
     """What is known of the pretrained weights of a model."""
 
     source: WeightsSource
-    """Where the weights are or will be."""
     checksum: str
     """sha256 of the weights; `UNKNOWN_WEIGHTS` and where from, if they are not here and the study names none."""
     description: str
-    """Name of the weights in tables."""
     here: bool = False
-    """Whether the weights are on this machine."""
     missing_text: Path | None = None
     """The first file of text that is missing here, to pretrain the weights on; their folder is not known without it."""
 
@@ -77,7 +72,7 @@ def find_backbones(study: Study, pretrained_root: Path, data_dir: Path | None = 
     damaged or other weights, all in one message, and UserError for a text that cannot be read.
     """
     found, problems = {}, []
-    for name, model in study.with_weights().items():
+    for name, model in _with_weights(study).items():
         try:
             found[name] = find_backbone(model, pretrained_root, data_dir)
         except WeightsError as error:
@@ -85,6 +80,12 @@ def find_backbones(study: Study, pretrained_root: Path, data_dir: Path | None = 
     if problems:
         raise WeightsError("\n".join(problems))
     return found
+
+
+def _with_weights(study: Study) -> dict[str, StudyModel]:
+    """Return the models of which some cell starts from pretrained weights, by name."""
+    needed = {cell.model for cell in study.cell_list() if study.starts_from_weights(cell.variant)}
+    return {name: model for name, model in study.bodies.items() if name in needed}
 
 
 def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -> Backbone:
@@ -116,7 +117,7 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
 
 def hub_sources(study: Study) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
-    models = study.with_weights().items()
+    models = _with_weights(study).items()
     return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
 
 

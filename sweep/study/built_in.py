@@ -26,12 +26,21 @@ from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import TaskShape, missing_names, options_content
-from lr_sweep.sweep.study.cells import MAX_CELLS, Cells, StudyCell, changed
+from lr_sweep.sweep.study.cells import (
+    MAX_CELLS,
+    Cells,
+    StudyCell,
+    changed,
+    check_option,
+    checked_axes,
+    own_budget,
+    own_protocol,
+    variants_of,
+)
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
-from lr_sweep.sweep.study.variants import check_option, checked_axes, own_budget, own_protocol, variants_of
 from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.plain.schedules import depends_on_budget
@@ -56,9 +65,7 @@ READ_WITH = {
     "base_heads": ("parametrization", ("mup",)),
     "decay_fraction": ("schedule", ("warmup-stable-decay",)),
 }
-"""Options that have an effect only with some values of another."""
 MATRICES = {"attention", "feedforward", "last_attention"}
-"""Parts with matrices for Muon."""
 NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
 MAX_COMBINATIONS = 500
@@ -130,7 +137,7 @@ class BuiltInStudy(Study):
     @model_validator(mode="after")
     def _check_protocols(self) -> BuiltInStudy:
         cells = list(self.cell_list())
-        check_protocols(self, cells)
+        _check_options(self, cells)
         if self.selection == "final" and any(cell.protocol.test_evaluated == "best" for cell in cells):
             raise mistake(
                 "final: got it with test_evaluated: best, which leaves out the test split at a budget's last step; "
@@ -138,7 +145,7 @@ class BuiltInStudy(Study):
                 "selection",
             )
         if self.search is not None and self.search.space:
-            check_space(self, self.search.space)
+            _check_space(self, self.search.space)
         return self
 
     # --- what its runs are
@@ -207,7 +214,7 @@ class BuiltInStudy(Study):
         return content
 
 
-def check_protocols(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
+def _check_options(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
     """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
     found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
     for task, model, name, _, protocol, num_steps in cells:
@@ -271,7 +278,7 @@ def _of_mup(protocol: Protocol, family: str) -> Iterator[str]:
         yield "weight_decay: mup has no rule for that of adam, which is in the gradient; want 0, or optimizer: adamw"
 
 
-def check_space(study: BuiltInStudy, space: Space) -> None:
+def _check_space(study: BuiltInStudy, space: Space) -> None:
     """Raise what is wrong with the options that a study's search chooses."""
     own = {name for entry in study.cells or () for name in entry.protocol}
     own |= {name for variant in study.variants.values() for name in own_protocol(variant)}
@@ -318,6 +325,6 @@ def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
     for values in product(*ends):
         options = dict(zip(space, values, strict=True))
         try:
-            check_protocols(study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells])
+            _check_options(study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells])
         except ValidationError as error:
             yield from (detail["msg"] for detail in error.errors())

@@ -15,8 +15,7 @@ from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import read_plain
-from lr_sweep.common.yaml_text import as_version_1_2
+from lr_sweep.common.files import as_version_1_2, read_plain
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
@@ -92,7 +91,7 @@ def _with_tuples(value: Any) -> Any:
 
 def read_yaml(text: str) -> Any:
     """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
-    reader = _Reader()
+    reader, text = _Reader(), as_version_1_2(text)
     try:
         if _too_deep(text):  # first: the reader takes long for a thousand levels
             raise UserError(f"nested deeper than {MAX_LEVELS} levels")
@@ -133,7 +132,7 @@ def study_to_yaml(study: Study) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return read_plain(path, MAX_BYTES).decode("utf-8")
+        return as_version_1_2(read_plain(path, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"{path}: {reason}; shipped studies: {', '.join(listed_studies())}") from error
@@ -162,7 +161,6 @@ def _parse(text: str, path: Path) -> Study:
 
 
 def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
-    """Return the line of a syntax error and what it is."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
         context = f" {error.context}:" if error.context else ""
         hint = "; indent with spaces" if "\\t" in str(error.problem) else ""
@@ -190,7 +188,7 @@ class _Reader:
     def read_text(self, text: str) -> Any:
         """Read a document; raise `YAMLError` if it is none."""
         try:
-            root = self._yaml.compose(as_version_1_2(text))
+            root = self._yaml.compose(text)
             if root is None:
                 return self._skip((), "the file is empty, want a mapping of keys to values")
             return self._read(root, ())

@@ -29,8 +29,7 @@ from lr_sweep.common.source_code import imported_names
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import NAME, Mistakes, Strict, each_entry, mistake, read_record, shown
-from lr_sweep.trainables.own.code import data_file, module_name
-from lr_sweep.trainables.own.run import OwnFiles, OwnRun
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun, data_file, module_name
 
 FUNCTION = "train"
 """Label of the model and the variant of a study that names none."""
@@ -42,7 +41,6 @@ _RECORDED = (
     *("refine", "winners", "stop_early", "decide", "seeds", "selection", "paired", "equal_within", "target", "mirror"),
     *("code", "metric", "tasks", "resources"),
 )
-"""Order of fields in recorded studies."""
 
 
 class StudyMetric(Strict):
@@ -98,7 +96,7 @@ def _named_options(value: Any) -> Any:
     return each_entry(value, _options)
 
 
-def code_files(value: Any, info: ValidationInfo) -> OwnFiles:
+def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
     """Read the code files that a study names, by default the trainable's alone, or raise all mistakes in them."""
     trainable = info.data.get("trainable")
     if trainable is None:  # it is a mistake itself
@@ -115,7 +113,7 @@ def code_files(value: Any, info: ValidationInfo) -> OwnFiles:
     return files
 
 
-def data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
+def _data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
     """Return the sha256 of the data files that a study names, or raise all mistakes in them.
 
     A mapping of names to sha256, as `run` writes it, may name files that are not beside the study.
@@ -190,14 +188,12 @@ def _check_modules(files: OwnFiles, folder: Path) -> None:
 
 
 def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]:
-    """Yield the files below a folder that the code in a file imports, anywhere in it."""
     for name in imported_names(tree, PurePosixPath(file).parent.as_posix().strip(".").replace("/", ".")):
         stem = name.replace(".", "/")
         yield from (each for each in (f"{stem}.py", f"{stem}/__init__.py") if (folder / each).is_file())
 
 
-def trainable_text(value: str) -> str:
-    """Check the form `train.py:train`."""
+def _trainable_text(value: str) -> str:
     file, _, name = value.partition(":")
     parts = PurePosixPath(file).with_suffix("").parts
     if not file.endswith(".py") or not name.isidentifier() or not all(part.isidentifier() for part in parts):
@@ -222,11 +218,11 @@ class FunctionStudy(Study):
     """Tasks by name, with `num_steps` and options for the function; default: one, named as the study."""
     models: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options for the function; default: one."""
-    trainable: Annotated[str, AfterValidator(trainable_text)]
+    trainable: Annotated[str, AfterValidator(_trainable_text)]
     """File and function, such as `train.py:train`; the file is beside the study."""
-    code: Annotated[OwnFiles, PlainValidator(code_files)] = Field(default=None, validate_default=True)
+    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(default=None, validate_default=True)
     """Files that the function's numbers come from, or patterns; default: the trainable's."""
-    data: Annotated[dict[str, str], PlainValidator(data_files)] = Field(default_factory=dict)
+    data: Annotated[dict[str, str], PlainValidator(_data_files)] = Field(default_factory=dict)
     """Data files, or patterns; a recorded study has their sha256."""
     metric: Annotated[Metric, PlainValidator(_metric)] = ACCURACY
     """What the function reports of each split; default: an accuracy."""

@@ -42,7 +42,6 @@ class WantedRun:
     model: str
     variant: str
     num_steps: int
-    """The step budget."""
     shape: TaskShape | None
     """Shape of the task's examples; None: a function of the user's own reads them."""
     weights: WeightsSource | None = None
@@ -50,9 +49,7 @@ class WantedRun:
     pretrained_on: str | None = None
     """Name of the weights in tables; None for random initialisation."""
     data_origin: str
-    """Where the task's data come from."""
     metric: Metric = ACCURACY
-    """What is measured on validation and test data."""
     options: str | None = None
     """JSON of the options that a search chose for it; None: none."""
     fresh: bool = False
@@ -206,8 +203,6 @@ def _guesses(study: Study, grid: Sequence[float], proposed: Proposed, most_fresh
 
 
 class _Place(NamedTuple):
-    """A learning rate of a cell."""
-
     first: WantedRun
     run_id: Callable[[float, int], str]
     """By learning rate and seed."""
@@ -216,7 +211,6 @@ class _Place(NamedTuple):
 
 
 def _places(study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals) -> Iterator[_Place]:
-    """Yield each learning rate of each cell."""
     for task, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
         examples = study.examples(task, data_dir)
         for cell in cells:

@@ -23,7 +23,6 @@ from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_distinct
 
 Options = Mapping[str, Any]
-"""Values of some options by name."""
 NO_OPTIONS: Options = MappingProxyType({})
 """All options are the study's."""
 SMALLEST = 1e-20
@@ -31,7 +30,6 @@ SMALLEST = 1e-20
 NUM_FIRST = 4
 """Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
 ADAPTIVE = ("tpe", "gp")
-"""Samplers that look at the values of earlier rounds."""
 ADAPTIVE_AT_ONCE = 2
 
 
@@ -49,7 +47,6 @@ def _of_three_digits(value: float) -> float:
 
 ThreeDigits = AfterValidator(_of_three_digits)
 Rate = Annotated[LearningRate, AfterValidator(_large_enough)]
-"""A learning rate of a study's runs."""
 
 
 class LearningRateGrid(Strict):
@@ -64,10 +61,10 @@ class LearningRateGrid(Strict):
 
     @model_validator(mode="after")
     def _check_ends(self) -> LearningRateGrid:
-        low, high = rate_text(self.low), rate_text(self.high)
         if self.low > self.high:
-            raise mistake(f"{low} is above high = {high}", "low")
+            raise mistake(f"{rate_text(self.low)} is above high = {rate_text(self.high)}", "low")
         if self.values()[-1] != self.high:
+            low, high = rate_text(self.low), rate_text(self.high)
             nearest = {self._value(math.floor(self._steps())), self._value(math.ceil(self._steps()))}
             fitting = " or ".join(map(rate_text, sorted(nearest)))
             raise mistake(f"{high} is no whole number of grid steps above low = {low}; {fitting} is", "high")
@@ -115,11 +112,6 @@ LearningRates = Annotated[
 ]
 
 
-def ascending(rates: LearningRateGrid | tuple[float, ...]) -> tuple[float, ...]:
-    """Return the learning rates of either form in ascending order."""
-    return rates.values() if isinstance(rates, LearningRateGrid) else tuple(sorted(rates))
-
-
 class Range(Strict):
     """Numbers from `low` to `high`."""
 
@@ -152,7 +144,6 @@ class Range(Strict):
 
 
 Values = Annotated[tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)]
-"""A list of values without an order."""
 Axis = Annotated[
     Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(list)")],
     or_list((dict, Range), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
@@ -161,8 +152,7 @@ Space = dict[str, Axis]
 """What a search chooses beside the learning rate, by the option's name."""
 
 
-def value_at(axis: Range | Sequence[Any], position: float) -> Any:
-    """Return the value of an axis at a position, 0 to 1."""
+def _value_at(axis: Range | Sequence[Any], position: float) -> Any:
     if isinstance(axis, Range):
         return axis.at(position)
     return axis[min(int(position * len(axis)), len(axis) - 1)]
@@ -227,7 +217,7 @@ class Search(Strict):
     def point_at(self, positions: Sequence[float]) -> Point:
         """Return the point at positions of the range and of the space's axes, each 0 to 1."""
         options = zip(self.space.items(), positions[1:], strict=True)
-        return Point(self.rate_at(positions[0]), {name: value_at(axis, at) for (name, axis), at in options})
+        return Point(self.rate_at(positions[0]), {name: _value_at(axis, at) for (name, axis), at in options})
 
     def rate_at(self, position: float) -> float:
         """Return the learning rate at a position of the range, 0 to 1 on the logarithmic scale."""
@@ -270,33 +260,3 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
 
 RatesOrSearch = Annotated[LearningRates | None, BeforeValidator(_rates_or_search)]
 """A grid or a list; None where the study has a `search`. For a field after `search`."""
-
-
-class StopEarly(Strict):
-    """Stops the runs of learning rates that are behind the others of their cell; off unless a study asks for it."""
-
-    rule: Literal["halving", "median"] = "halving"
-    """`halving`: asynchronous successive halving; `median`: median stopping."""
-    eta: Annotated[int, Interval(ge=2, le=10)] = 3
-    """`halving` keeps one learning rate in `eta` at a rung; the next rung has `eta` times as many steps."""
-    first: Count | None = None
-    """Steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
-
-    def rungs(self, num_steps: int, every: int) -> Sequence[int]:
-        """Return the steps of the rungs below a budget, rising; `every`: steps between evaluations."""
-        first = self.first or num_steps / self.eta**2
-        if self.rule == "median":
-            return range(_at_evaluation(first, every), num_steps, every)
-        found: list[int] = []
-        while (step := _at_evaluation(first, every)) < num_steps:
-            found += [step] if step not in found else []
-            first *= self.eta
-        return found
-
-    def text(self) -> str:
-        """Return `halving, keeps 1 in 3` or `median`."""
-        return f"halving, keeps 1 in {self.eta}" if self.rule == "halving" else "median"
-
-
-def _at_evaluation(step: float, every: int) -> int:
-    return every * max(1, math.ceil(step / every))

@@ -18,22 +18,32 @@ from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, fi
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
-from lr_sweep.sweep.study.decide import Decide
+from lr_sweep.sweep.study.cells import (
+    AXES,
+    STEPS,
+    Cells,
+    StudyCell,
+    ascending,
+    by_names,
+    changed,
+    check_cells,
+    own_budget,
+    own_protocol,
+)
 from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.resources import Resources
-from lr_sweep.sweep.study.search import RatesOrSearch, Search, StopEarly, alike, ascending
+from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike
+from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
 from lr_sweep.sweep.study.validation import (
     Mistakes,
-    NameRule,
+    OneLine,
     Strict,
+    StudyName,
     each_entry,
     mistake,
     or_list,
     shown,
     some_distinct,
 )
-from lr_sweep.sweep.study.variants import STEPS, own_budget, own_protocol
 from lr_sweep.trainables.own.run import OwnFiles
 from lr_sweep.trainables.run import AnyRun
 
@@ -43,18 +53,6 @@ FACTS = ("refine", "winners", "paired", "equal_within", "target", "mirror")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
-
-
-def _file_name(study: str, info: ValidationInfo) -> str:
-    if info.context and study != (stem := info.context["stem"]):
-        raise ValueError(f"{study!r} is not the file's name; call the file {study}.yaml or the study {stem}")
-    return study
-
-
-def _one_line(text: str) -> str:
-    if not text.strip() or not text.isprintable():
-        raise ValueError("want one line of text")
-    return text
 
 
 Seeds = Annotated[
@@ -80,7 +78,6 @@ class Examples(NamedTuple):
     """The task's options, as plain JSON values."""
     checksum: str
     origin: str
-    """Where they come from."""
     shape: TaskShape | None = None
     """None: it is not known, since a function of the user's own reads them."""
     files: OwnFiles | None = None
@@ -93,9 +90,9 @@ class Study(Strict):
     The order of fields matters: a field is checked against those before it, and recorded studies are written in it.
     """
 
-    study: Annotated[str, NameRule, AfterValidator(_file_name)]
+    study: StudyName
     """Name of the study; the file is called NAME.yaml."""
-    title: Annotated[str, AfterValidator(_one_line)] = Field(default_factory=lambda given: given.get("study", ""))
+    title: OneLine = Field(default_factory=lambda given: given.get("study", ""))
     """One line, shown in tables; default: the study's name."""
     protocol: Any
     """How each run is trained and evaluated."""
@@ -211,14 +208,14 @@ class Study(Strict):
             given = dict(value or {})
             num_steps, options = given.pop("num_steps", info.data.get("num_steps")), None
             with Mistakes() as mistakes:
-                with mistakes.below():
-                    options = cls.read_options(name, given)
                 if num_steps is not None:
                     with mistakes.below("num_steps"):
                         num_steps = STEPS.validate_python(num_steps)
                         _check_budget(num_steps, info)
                 elif "num_steps" in info.data:  # else the study's is a mistake itself
                     mistakes.add("its step budget is missing: give num_steps here, or for the whole study")
+                with mistakes.below():
+                    options = cls.read_options(name, given)
             return StudyTask(num_steps=num_steps or 1, options=options)
 
         return each_entry(tasks, build)
@@ -240,8 +237,8 @@ class Study(Strict):
                     mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
         if self.cells is not None:
             check_cells(self.cells, self.axes_by_name(), self.protocol)
-        if wrong := alike(self.learning_rate_grid()):
-            raise mistake(f"the cells' learning rates {wrong}", "cells")
+            if wrong := alike(self.learning_rate_grid()):
+                raise mistake(f"the cells' learning rates {wrong}", "cells")
         return self
 
     @model_validator(mode="after")
@@ -301,11 +298,6 @@ class Study(Strict):
     def seed_list(self) -> tuple[int, ...]:
         """Return the seeds in the study's order."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
-
-    def with_weights(self) -> dict[str, StudyModel]:
-        """Return the models of which some cell starts from pretrained weights, by name."""
-        needed = {cell.model for cell in self.cell_list() if self.starts_from_weights(cell.variant)}
-        return {name: model for name, model in self.bodies.items() if name in needed}
 
     def facts(self) -> dict[str, Any]:
         """Return what reports read of it, as JSON values."""

@@ -23,6 +23,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -219,8 +220,23 @@ NameRule = matching(
 NAME = TypeAdapter(Annotated[str, NameRule])
 
 
+def _file_name(study: str, info: ValidationInfo) -> str:
+    if info.context and study != (stem := info.context["stem"]):
+        raise ValueError(f"{study!r} is not the file's name; call the file {study}.yaml or the study {stem}")
+    return study
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("want one line of text")
+    return text
+
+
+StudyName = Annotated[str, NameRule, AfterValidator(_file_name)]
+OneLine = Annotated[str, AfterValidator(_one_line)]
+
+
 def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
-    """Return the text of a mistake that pydantic found."""
     kind, message = detail["type"], detail["msg"]
     match kind:
         case "extra_forbidden" | "unexpected_keyword_argument":

@@ -13,9 +13,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.common.files import load_yaml
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
-from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.worker.events import Advanced, Report

@@ -21,9 +21,8 @@ from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options
-from lr_sweep.trainables.own.beforehand import look_at
-from lr_sweep.trainables.own.code import TrainingFunctionError
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.probe import look_at
+from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 
 
 class Work:

@@ -21,7 +21,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialInterrupted,
     WorkerReplaced,
 )
-from lr_sweep.trainables.own.code import FAILURE
+from lr_sweep.trainables.own.run import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.cohort import Cohort
 from lr_sweep.trainables.worker.events import evaluations

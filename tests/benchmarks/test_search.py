@@ -11,7 +11,7 @@ from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
 from lr_sweep.benchmarks.search import WAYS, replayed, scores
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.study.search import StopEarly
+from lr_sweep.sweep.study.settings import StopEarly
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

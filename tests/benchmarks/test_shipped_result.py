@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.report.blocks import Image
 from lr_sweep.benchmarks.shipped_result import MOST_FILES, SAMPLE, SHIPPED, main, ship
-from lr_sweep.tests.support.command_lines import succeeds
+from lr_sweep.tests.support.tiny_study import succeeds
 
 KINDS = {".html", ".md", ".csv", ".json", ".png", ".yaml"}
 STUDIES = sorted(path for path in SHIPPED.iterdir() if path.is_dir())

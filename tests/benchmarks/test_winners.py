@@ -11,7 +11,7 @@ import pytest
 
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell
 from lr_sweep.benchmarks.winners import Grid, read_table, replayed, rows
-from lr_sweep.sweep.study.search import StopEarly
+from lr_sweep.sweep.study.settings import StopEarly
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

@@ -12,7 +12,7 @@ import pytest
 
 from lr_sweep.datasets import TASKS, cifar10, files, mnist
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.toy_files import OFFLINE, REMOTE, write_files
+from lr_sweep.tests.support.task_files import OFFLINE, REMOTE, write_files
 
 
 def listing(folder: Path) -> list[tuple[str, int]]:

@@ -16,7 +16,7 @@ from lr_sweep.datasets import TASKS, cifar10, cifar10_lra, digits, mnist
 from lr_sweep.datasets.images import from_patches
 from lr_sweep.datasets.loaded import mismatches
 from lr_sweep.datasets.task import DataError, Split, TaskData, options_content
-from lr_sweep.tests.support.real_data import require
+from lr_sweep.tests.support.task_files import require
 
 
 def contents(split: Split) -> set[bytes]:

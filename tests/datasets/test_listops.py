@@ -16,7 +16,7 @@ from lr_sweep.datasets.listops import release as listops_release
 from lr_sweep.datasets.listops import task as listops
 from lr_sweep.datasets.listops.examples import VOCABULARY, Examples, to_lu2021
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.listops_release import LINES, write_release
+from lr_sweep.tests.support.task_files import LINES, write_release
 
 
 def small(**changes: object) -> listops.Options:

@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.datasets.listops.examples import PAD, VOCABULARY, Examples
 from lr_sweep.datasets.listops.generator import generate, medians
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.listops_release import evaluate
+from lr_sweep.tests.support.task_files import evaluate
 
 NUM_EXAMPLES = 4000
 

@@ -14,7 +14,7 @@ from lr_sweep.datasets.listops import release as listops_release
 from lr_sweep.datasets.listops.examples import VOCABULARY
 from lr_sweep.datasets.listops.release import parse
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.listops_release import evaluate
+from lr_sweep.tests.support.task_files import evaluate
 
 Tree = int | tuple[str, list["Tree"]]
 

@@ -15,7 +15,7 @@ from lr_sweep.datasets import remote_homology
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.datasets.remote_homology import CSV_FILES, JSON_FILES, LETTERS, Options
 from lr_sweep.datasets.task import DataError, TaskData
-from lr_sweep.tests.support.real_data import require
+from lr_sweep.tests.support.task_files import require
 
 TRAIN, VALIDATION, TEST = [("ACDB", 3), ("ZYX", 1194), ("AAAAAA", 0)], [("CC", 3)], [("MKVL", 7), ("G", 0)]
 SPLITS = (TRAIN, VALIDATION, TEST)

@@ -135,12 +135,10 @@ class Sweep:
         return True
 
     def kill_when_training(self, target: str) -> None:
-        """Kill one of a kind once a worker has saved something new."""
         assert self._moment(soon=False, pause_s=0.0), self.log.read_text()
         assert self._kill(target, random.Random(0)), self.log.read_text()
 
     def wait_until_it_says(self, text: str) -> None:
-        """Wait for a line of its log."""
         assert self._wait(lambda: text in self.log.read_text()), self.log.read_text()
 
     def _saved(self) -> set[tuple[str, int]]:
@@ -186,7 +184,6 @@ class Sweep:
         return int(self.process.returncode)
 
     def end(self) -> None:
-        """Leave nothing behind."""
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -208,7 +205,7 @@ def victims_of(driver: int) -> dict[str, list[int]]:
     for pid, parent, command in there:
         if parent in found["raylet"] and command.startswith("ray::") and "Trainable" in command:
             found["worker"].append(pid)
-    found["rank"] = [pid for pid, parent, command in there if parent in found["worker"] and "own.rank " in command]
+    found["rank"] = [pid for pid, parent, command in there if parent in found["worker"] and "own.function " in command]
     return found
 
 
@@ -244,7 +241,6 @@ def whole_content(results: Path, study: str) -> dict[str, Any]:
 
 
 def _without_durations(table: str) -> str:
-    """Leave out the last column, if it is of seconds."""
     head, *rows = table.splitlines()
     return "\n".join([head, *(row.rpartition(",")[0] for row in rows)] if head.endswith("_s") else [head, *rows])
 

@@ -15,12 +15,10 @@ from lr_sweep.analysis.study_files import Study
 
 
 def judge(paths: Sequence[str | Path], reading: Reading) -> Study:
-    """Read tables as one study."""
     return judged(paths, reading).study
 
 
 def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:
-    """Write a table, and judge it."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return judge([path], reading or Reading())
@@ -32,13 +30,11 @@ def rows_of(head: str, rows: Sequence[str] | str) -> str:
 
 
 def chosen(study: Study) -> dict[str, tuple[float, float]]:
-    """Learning rate and test mean by variant."""
     cells = study.summary.cells.to_dict("records")
     return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
 
 
 def run_script(text: str, *arguments: str, folder: Path) -> None:
-    """Run a script of Python on one thread."""
     command = [sys.executable, "-c", text, *arguments]
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=one_thread, capture_output=True, text=True, check=False)

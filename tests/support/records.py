@@ -49,7 +49,6 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> No
 
 
 def wanted_row(run_id: str, num_steps: int = 300, **labels: Any) -> dict[str, Any]:
-    """A row of `WANTED`."""
     named = {"task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0}
     rest = {"num_steps": num_steps, "pretrained_on": None, "data_origin": "torchvision", "trained_parameters": None}
     rest |= {"options": None, "fresh": False}
@@ -64,7 +63,6 @@ def ended_row(
     diverged_at: int | None = None,
     failure: str | None = None,
 ) -> dict[str, Any]:
-    """The row of `RUNS` of a wanted run that has ended."""
     shared = {key: wanted[key] for key in wanted if key not in ("num_steps", "trained_parameters", "options", "fresh")}
     return shared | {
         **{"protocol_version": 1, "status": status, "num_steps": trained},
@@ -94,7 +92,6 @@ def id_of(content: str) -> str:
 
 
 def evaluation(run_id: str, step: int, **numbers: float) -> dict[str, Any]:
-    """A row of `CURVES`."""
     losses = {"train_loss": 1.0, "validation_loss": 1.0, "test_loss": 1.0}
     accuracies = {"train_accuracy": 0.5, "validation_accuracy": 0.5, "test_accuracy": 0.25}
     return {"run_id": run_id, "step": step} | losses | accuracies | {"time_ms": 0, "elapsed_s": step / 10} | numbers
@@ -167,7 +164,6 @@ class SyntheticRecord:
             write(Paths(self.results).curve(run_id), rows, CURVES)
 
     def write(self, **facts: Any) -> Path:
-        """Write the study, with further facts; return the results directory."""
         write_study(self.results, self.study, self.wanted, **facts)
         return self.results
 
@@ -178,7 +174,6 @@ def orders_in(summary: StudySummary) -> pd.DataFrame:
 
 
 def summary_of(results: Path, study: str = "small") -> StudySummary:
-    """The numbers of a written study."""
     return read_summary(results, study).summary
 
 

@@ -1,19 +1,22 @@
-"""`run` with Ray replaced by a script of what trials report: for tests of what the driver does with it."""
+"""`run` with Ray replaced by a script of what trials report; searched, refined and stopped studies trained by one."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.study.file import load_study
@@ -33,8 +36,6 @@ Events = Generator[TrialEvent | None, None, None]
 
 
 class NoMirror(MirrorThread):
-    """Stands for the mirror's thread."""
-
     notified: list[str]
 
     def __init__(self, mirror: object, on_problem: Callable[[str], None]) -> None:
@@ -56,8 +57,6 @@ def no_report(results: Path, study: str, code_now: object) -> Report:
 
 
 class Trainer(Protocol):
-    """Stands for `trials.train_cohorts`."""
-
     def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events: ...
 
 
@@ -81,7 +80,6 @@ class Script:
         leave: threading.Event,
         at_most: int | None,
     ) -> Events:
-        """Stand for `trials.train_cohorts`."""
         assert len({cohort.name for cohort in cohorts}) == len(cohorts)
         self.passes.append([cohort.run_ids for cohort in cohorts])
         for cohort in cohorts:
@@ -122,7 +120,6 @@ class Disturbed(Script):
             yield from super().train_cohorts(cohorts, *arguments)
 
     def train_first(self, cohorts: Any, *arguments: Any) -> Events:
-        """Train the first run alone."""
         yield from super().train_cohorts([replace(cohorts[0], runs=cohorts[0].runs[:1])], *arguments)
 
 
@@ -191,3 +188,93 @@ def replace_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(driver, "ray_session", no_ray)
     monkeypatch.setattr(run_study, "MirrorThread", NoMirror)
+
+
+VARIANTS = ("frozen-pretrained", "unfrozen-random")
+
+
+class Killed(BaseException):
+    """Stands for `kill -9`: nothing catches it."""
+
+
+@dataclass
+class Landscape(Script):
+    """Trains nothing; a run's accuracy falls from 1e-3 on, and it diverges above 3e-2."""
+
+    events_left: float = math.inf
+    """Until it is killed."""
+    fails_at: float | None = None
+    """Learning rate at which trials fail."""
+    failing_variant: str = ""
+    """Part of the name of trials that fail."""
+    failing_from: int = 0
+    """Smallest seed of these."""
+    tests: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
+    """Test accuracy by seed, of variants whose is not 0.5."""
+    cohorts: list[Cohort] = field(default_factory=list)
+    """All that it was given."""
+    rounds: list[set[float]] = field(default_factory=list)
+    """Learning rates of each call."""
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Generator[TrialEvent | None, None, None]:
+        self.cohorts += cohorts
+        self.rounds.append({run.learning_rate for cohort in cohorts for run in cohort.runs})
+        for cohort in cohorts:
+            for event in self._events(cohort):
+                if self.events_left <= 0:
+                    raise Killed
+                self.events_left -= 1
+                yield event
+        yield None
+
+    def _events(self, cohort: Cohort) -> Generator[TrialEvent, None, None]:
+        fails = any(run.learning_rate == self.fails_at for run in cohort.runs)
+        late = cohort.runs[-1].seed >= self.failing_from
+        if fails or (late and self.failing_variant and self.failing_variant in cohort.name):
+            yield TrialFailed(run_ids=cohort.run_ids, reason="RuntimeError: scripted")
+            return
+        for run, run_id in zip(cohort.runs, cohort.run_ids, strict=True):
+            yield Started(run_id=run_id, step=0)
+            end = {"elapsed_s": 1.0, "engine": "stacked", "device": "none"}
+            if run.learning_rate > 3e-2:
+                yield Finished(run_id=run_id, step=10, status="diverged", diverged_at_step=10, **end)
+                continue
+            test = next((of for variant, of in self.tests.items() if variant in cohort.name), lambda _: 0.5)(run.seed)
+            value = 0.9 - 0.1 * abs(math.log10(run.learning_rate / 1e-3)) + 0.01 * run.seed
+            for step in (10, cohort.num_steps):
+                measured = replace(evaluation(step, value), test_accuracy=test)
+                yield Advanced(run_id=run_id, step=step, evaluation=measured, step_s=0.1)
+            yield Finished(run_id=run_id, step=cohort.num_steps, status="complete", **end)
+
+
+def searched(folder: Path, search: str, **changes: Any) -> Path:
+    """A study file with a search in place of its learning rates."""
+    path = write_study(folder, **changes)
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("learning_rates")]
+    path.write_text("\n".join([*lines, f"search: {search}", ""]))
+    return path
+
+
+def search_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str, **changes: Any) -> Bench:
+    made = new_bench(folder, monkeypatch)
+    made.study = load_study(searched(folder, search, **changes))
+    return made
+
+
+def grid_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Bench:
+    made = new_bench(folder, monkeypatch)
+    made.study = load_study(write_study(folder, **changes))
+    return made
+
+
+def with_search(bench: Bench, **changes: Any) -> None:
+    assert bench.study.search is not None
+    bench.study = bench.study.model_copy(update={"search": bench.study.search.model_copy(update=changes)})
+
+
+def proposed(bench: Bench) -> pd.DataFrame:
+    return pd.read_parquet(bench.results.proposals("tiny"))
+
+
+def planned(bench: Bench) -> Plan:
+    return Plan(bench.study, Placement(resources=bench.study.resources), bench.results, bench.folder)

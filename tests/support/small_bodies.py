@@ -132,7 +132,6 @@ def saved(model: Any, folder: Path) -> Path:
 
 
 def new_body(size: BodySize, num_tokens: int = 9) -> Body:
-    """A body as it is built, before anything is drawn."""
     return load_family(size.family).build(size, num_tokens)
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine, of which some can be taken away."""
+"""The shipped cluster files; a Ray cluster of several nodes on this machine, of which some can be taken away."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import yaml
+
 from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.chaos import processes
+from lr_sweep.tests.support.tiny_study import ROOT
+
+FILES = {"aws": ROOT / "cluster.yaml", "local": ROOT / "docs" / "cluster" / "local.yaml"}
+
+
+def load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(FILES[name].read_text())
+    return loaded
+
 
 # A token somewhere in the home folder would make some of Ray's programs ask for it, and others not show it.
 NO_TOKEN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -61,12 +72,10 @@ def small_cluster(num_nodes: int) -> Iterator[SmallCluster]:
 
 
 def trains(node: Any) -> bool:
-    """Return whether a trial is on a node."""
     return bool(trial_pids(node))
 
 
 def trial_pids(node: Any) -> set[int]:
-    """Return the process ids of the trials on a node."""
     (raylet,) = node.all_processes["raylet"]
     return {
         pid
@@ -92,5 +101,4 @@ class ClusterRun(Background):
 
 
 def checkpointed(results: Path) -> set[str]:
-    """Ids of the runs that have saved something."""
     return {path.parent.name for path in (results / "checkpoints").glob("*/step-*")}

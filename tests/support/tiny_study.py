@@ -1,4 +1,4 @@
-"""A study that trains in seconds, its weights, and the program started as a user starts it."""
+"""A study that trains in seconds, its weights, and the program started as a user starts it, or in this process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import typer
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.sweep.cli.app import Group, app
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
@@ -25,8 +27,8 @@ from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.trials import cohort_of
 from lr_sweep.tests.support.small_runs import random_weights
@@ -90,7 +92,6 @@ def write_study(
 
 
 def runs_of(study: Path, results: Path) -> list[WantedRun]:
-    """The runs that a study file wants."""
     loaded = load_study(study)
     return wanted_runs(loaded, find_backbones(loaded, results / "pretrained"), Path())
 
@@ -107,7 +108,6 @@ def command_line(*arguments: str | Path) -> list[str]:
 
 
 def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 180) -> tuple[int, str]:
-    """Run a command to its end; return its exit code and all it printed."""
     done = subprocess.run(
         command_line(*arguments),
         cwd=ROOT,
@@ -122,7 +122,6 @@ def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_
 
 
 def swept(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 180) -> str:
-    """Run a command that must succeed to its end; return all it printed."""
     code, printed = sweep(*arguments, env=env, timeout_s=timeout_s)
     assert code == 0, printed
     return printed
@@ -149,7 +148,6 @@ def sweep_until(until: str, *arguments: str | Path, env: Mapping[str, str], time
 
 
 def rows(results: Path) -> dict[str, dict[str, Any]]:
-    """All rows of ended runs, by run id."""
     return {row["run_id"]: row for row in read_runs(results).to_dict("records")}
 
 
@@ -187,7 +185,6 @@ def cohort_here(
 
 
 def events_of(cohort: Cohort) -> list[Event]:
-    """Train a cohort to its end."""
     return list(itertools.chain.from_iterable(Session(cohort).events(1000.0)))
 
 
@@ -204,7 +201,6 @@ def train(study: Path, results: Results) -> list[WantedRun]:
 
 
 def trained_here(study: Path, results: Path) -> dict[str, list[dict[str, Any]]]:
-    """Curves of a study's runs without Ray."""
     expected = {}
     for wanted in runs_of(study, results):
         events = events_of(cohort_here([wanted], Results(results)))
@@ -227,3 +223,36 @@ def end_of(events: Iterable[Event], folder: Path, run: WantedRun) -> tuple[Any, 
     curve = [points[step] for step in sorted(points)]
     (final,) = checkpoints(Results(folder).checkpoints(run.run_id))
     return curve, load_file(final)
+
+
+def arguments_of(line: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a command line by name; raises UserError or typer.TyperException for a mistake."""
+    command: Any = typer.main.get_command(app)
+    words = list(line)
+    while isinstance(command, Group):
+        command = command.commands[words.pop(0)]
+    return dict(command.make_context("", words).params)
+
+
+def said(*arguments: str | Path) -> tuple[int, str]:
+    """Run a command; return its exit code and what it printed. What it raises would be a traceback."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        code = main([*map(str, arguments)])
+    printed = output.getvalue()
+    assert code in (0, 1, 2, 3), printed
+    assert sum(line.startswith("error: ") for line in printed.splitlines()) == (code == 2), printed
+    return code, printed
+
+
+def succeeds(*arguments: str | Path) -> str:
+    code, printed = said(*arguments)
+    assert code == 0, printed
+    return printed
+
+
+def refused(*arguments: str | Path) -> str:
+    code, printed = said(*arguments)
+    assert code == 2
+    assert "Traceback" not in printed  # Ray's log, which a terminal does not show, may have one
+    return printed

@@ -11,9 +11,8 @@ from lr_sweep.sweep import api
 from lr_sweep.sweep.api import RecordError, Sweep, UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import driver
-from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.scripted_trials import Script, new_bench
-from lr_sweep.tests.support.tiny_study import write_study
+from lr_sweep.tests.support.tiny_study import said, write_study
 
 FIELDS = {
     "study": "mine",

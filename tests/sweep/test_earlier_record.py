@@ -17,8 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.tiny_study import ROOT, curves, rows, swept
+from lr_sweep.tests.support.tiny_study import ROOT, curves, rows, succeeds, swept
 
 EARLIER = ROOT / "tests" / "earlier_record"
 EXPECTED = json.loads((EARLIER / "expected.json").read_text())

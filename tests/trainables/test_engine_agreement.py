@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.datasets import digits
-from lr_sweep.tests.support.engine_runs import plain, stacked
-from lr_sweep.tests.support.small_runs import run_of
+from lr_sweep.tests.support.small_runs import plain, run_of, stacked
 from lr_sweep.trainables.run import ModelSize
 
 SIZE = ModelSize(layers=2, heads=4, width=64, positions=256)  # the quickstart's

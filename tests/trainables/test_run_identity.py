@@ -19,9 +19,9 @@ from lr_sweep.sweep.study.backbones import find_backbones, is_unknown
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun, by_cell, wanted_runs
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.tests.support.listops_release import write_release
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.small_runs import random_weights, run_of
+from lr_sweep.tests.support.task_files import write_release
 from lr_sweep.tests.support.tiny_study import SIZE, runs_of, write_study
 from lr_sweep.trainables.models import size_from
 from lr_sweep.trainables.models.known import MODELS

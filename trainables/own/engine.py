@@ -13,11 +13,10 @@ from torch import Tensor
 
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace
-from lr_sweep.trainables.own.code import unpacked
 from lr_sweep.trainables.own.function import Function
-from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.ranks import Ranks
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S, OwnRun
+from lr_sweep.trainables.own.run import RANK_TIMEOUT_S, OwnRun, unpacked
+from lr_sweep.trainables.own.session import Output
 
 
 class OwnTraining:

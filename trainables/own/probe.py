@@ -1,21 +1,36 @@
-"""A trial of a training function before it trains: is it deterministic, and does it resume exactly? How long it takes.
+"""A training function before a sweep: can it be imported, is it deterministic, and does it resume exactly?
 
-It takes a few steps three times: twice in one go, and once in two, the second part resumed from the state of the first.
+A probe takes a few steps three times: twice in one go, and once in two, the second part resumed from the state of the
+first.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from lr_sweep.trainables.own.engine import OwnTraining
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.run import (
+    FAILURE,
+    OwnCodeError,
+    OwnRun,
+    TrainingFunctionError,
+    import_function,
+    own_traceback,
+    unpacked,
+)
 from lr_sweep.trainables.own.state import State, by_rank, fingerprint, prints_of
 
 HALF = 4
@@ -31,7 +46,6 @@ class Probe:
     lost: tuple[str, ...]
     """What differed, by bits, between a training in one go and a resumed one."""
     step_s: tuple[float, ...]
-    """Seconds of gradient steps."""
     evaluation_s: tuple[float, ...]
     """Seconds of evaluations: of a step with one, what is beyond the time of a step."""
 
@@ -93,3 +107,62 @@ def _prints(state: State) -> dict[str, str]:
         prints[f"the random generators{of}"] = fingerprint(values["generators"], own)
     curve = [point | {"time_ms": 0, "elapsed_s": 0} for point in progress["curve"]]
     return prints | {"the reported numbers": json.dumps(curve)}
+
+
+TRIED_S = 20.0
+FOUND = "found by the trial:"
+"""Begins what the trial found, as the last line of the process."""
+
+
+def look_at(run: OwnRun, device: str | None) -> str:
+    """Import a run's function as a worker does, then try it on a device (`probe`); None: do not try it.
+
+    Returns what differs between two trainings, or a training and a resumed one, as a sentence without its subject;
+    empty: nothing, or the trial failed, as the run then will, which reports it. Raises DataError if its data files are
+    not here or not those of the run, and TrainingFunctionError, with the reason, if it cannot be imported.
+    """
+    with unpacked(run) as folder:
+        ended = subprocess.run(
+            (sys.executable, "-P", "-m", __name__),
+            input=pickle.dumps((run, folder, device)),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    printed = ended.stderr.decode(errors="replace")
+    if ended.returncode:
+        _, marked, why = printed.rpartition(FAILURE)
+        code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
+        raise TrainingFunctionError(f"{code}{why.strip()}".strip())
+    return printed.rpartition(FOUND)[2].strip() if FOUND in printed else ""
+
+
+def _main(run: OwnRun, folder: Path, device: str | None) -> int:
+    try:
+        import_function(run.files.trainable, folder, run.files.code)
+    except BaseException as error:
+        why = f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
+        print(f"{FAILURE}{why}", file=sys.stderr)
+        return 1
+    if device is not None:
+        tried = threading.Thread(target=_try, args=(run, device), daemon=True)
+        tried.start()
+        tried.join(TRIED_S)
+        if tried.is_alive():
+            text = f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"
+            print(f"{FOUND} {text}", file=sys.__stderr__)  # the trial redirects the other
+    return 0
+
+
+def _try(run: OwnRun, device: str) -> None:
+    with suppress(BaseException):  # it fails in training, too, which is reported there
+        found = probe(run, device)
+        if found.random or found.lost:
+            print(f"{FOUND} is {found.text()}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    result = _main(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from our own process
+    assert sys.__stderr__ is not None
+    sys.__stderr__.flush()
+    os._exit(result)  # threads that the module started would keep it alive

@@ -26,10 +26,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed import TCPStore
 
-from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError
-from lr_sweep.trainables.own.output import Output
-from lr_sweep.trainables.own.rank import WHERE, Answer, Packed, Request
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.function import WHERE, Answer, Packed, Request
+from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
+from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.own.state import State, by_rank, joined
 
 ADDRESS = "127.0.0.1"
@@ -47,7 +46,7 @@ LOST_CONNECTION = re.compile(r"closed by peer|reset by peer|broken pipe|refused|
 MAIN = """\
 from lr_sweep.trainables.worker.import_path import hide_checkout
 hide_checkout()  # before any library looks for Hugging Face's `datasets`
-from lr_sweep.trainables.own.rank import main
+from lr_sweep.trainables.own.function import main
 main({})
 """
 
@@ -134,11 +133,11 @@ class Ranks:
         self._run, self._num_steps, self._output, self._timeout_s = run, num_steps, output, rank_timeout_s
         self._step, self._taken, self._step_s = 0, 1, math.inf
         self._ranks: list[RankProcess] = []
-        weakref.finalize(self, kill_all, self._ranks)
-        self._store, port = rendezvous()
+        weakref.finalize(self, _kill_all, self._ranks)
+        self._store, port = _rendezvous()
         with self._all_or_none():
             for number in range(run.processes):
-                variables = rank_variables(number, run.processes, port)
+                variables = _rank_variables(number, run.processes, port)
                 self._ranks.append(RankProcess(number, variables, rank_timeout_s))
             self._answers(START_S)
         of_rank = device if device == "cpu" else f"{device}:{{}}"
@@ -178,7 +177,7 @@ class Ranks:
             with suppress(*() if at_end else (TrainingFunctionError,)):
                 self._ask([("close", at_end)] * len(self._ranks))
         finally:
-            kill_all(self._ranks)
+            _kill_all(self._ranks)
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
         """Send each rank its request; return what they answer, or end all ranks and raise why one of them failed."""
@@ -192,7 +191,7 @@ class Ranks:
         try:
             yield
         except BaseException:
-            kill_all(self._ranks)
+            _kill_all(self._ranks)
             raise
 
     def _answers(self, timeout_s: float) -> list[Any]:
@@ -201,7 +200,7 @@ class Ranks:
         while missing := [rank for rank in self._ranks if rank.number not in answers]:
             if (left_s := until - time.monotonic()) <= 0:
                 break
-            for rank in ready(missing, min(left_s, TICK_S)):
+            for rank in _ready(missing, min(left_s, TICK_S)):
                 answers[rank.number] = answer = rank.receive()
                 self._print(rank.number, answer.printed)
                 if answer.error:
@@ -243,19 +242,18 @@ class Ranks:
         return f"{names} {verb}: no answer in {limit} on the way to step {self._step}: {places}"
 
 
-def ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:
+def _ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:
     """Return the ranks that have answered, or have died, within some seconds."""
     found = wait([rank.connection for rank in ranks], timeout_s)
     return [rank for rank in ranks if rank.connection in found or rank.is_dead]
 
 
-def kill_all(ranks: list[RankProcess]) -> None:
-    """End processes, and forget them."""
+def _kill_all(ranks: list[RankProcess]) -> None:
     while ranks:
         ranks.pop().kill()
 
 
-def rendezvous() -> tuple[TCPStore, int]:
+def _rendezvous() -> tuple[TCPStore, int]:
     """Return the store by which ranks find each other, and its port; this machine alone can reach it."""
     listening = socket.create_server((ADDRESS, 0))
     port: int = listening.getsockname()[1]
@@ -263,7 +261,7 @@ def rendezvous() -> tuple[TCPStore, int]:
     return store, port
 
 
-def rank_variables(rank: int, num_ranks: int, port: int) -> dict[str, str]:
+def _rank_variables(rank: int, num_ranks: int, port: int) -> dict[str, str]:
     """Return the environment variables of a rank, as `torchrun` sets them on one machine."""
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
     at = {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(port)}

@@ -1,15 +1,26 @@
-"""A run of a training function of the user's own: what can change its numbers. Nothing here needs torch."""
+"""A run of a training function of the user's own: what can change its numbers, its files, and the function in them.
+
+Nothing here needs torch.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
-from collections.abc import Mapping
+import platform
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lr_sweep.common.files import hash_once
+from lr_sweep.common.scratch import scratch_folder
+from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
 
 RANK_TIMEOUT_S = 600.0
@@ -52,7 +63,6 @@ class OwnRun(AnyRun):
     learning_rate: float
     seed: int
     evaluate_every: int
-    """Gradient steps between evaluations."""
     metric: Mapping[str, Any]
     """What `session.report` is given of each split: `name`, `higher_is_better`, `is_fraction`."""
     processes: int = 1
@@ -95,3 +105,95 @@ def own_run(run: AnyRun) -> OwnRun:
     """Return a run that is known to be of a training function."""
     assert isinstance(run, OwnRun), f"a run of a training function, got {run}"
     return run
+
+
+TrainingFunction = Callable[[Any, Any], None]
+
+FAILURE = "the training function failed:"
+"""Begins the message of `TrainingFunctionError`; its traceback follows."""
+CODE_FOLDER = "code-"
+"""Begins the name of a folder with a run's code."""
+
+
+class TrainingFunctionError(Exception):
+    """A training function raised; the message has its traceback, by the files' names in the study."""
+
+
+class MisusedSessionError(TrainingFunctionError):
+    """It called its session, or had something saved, in a way that cannot work: a retry would fail, too."""
+
+
+class OwnCodeError(Exception):
+    """The user's files define no such training function."""
+
+
+@contextmanager
+def unpacked(run: OwnRun) -> Iterator[Path]:
+    """Write a run's code into a new folder, with links to its data files, for a while; raises as `data_file`."""
+    links = {name: data_file(name, sha256, run.files.folders) for name, sha256 in run.data.items()}
+    with scratch_folder(CODE_FOLDER) as folder:
+        write_code(run.files, folder)
+        for file, target in links.items():
+            _new(folder / file).symlink_to(target)
+        yield folder
+
+
+def write_code(files: OwnFiles, folder: Path) -> None:
+    """Write code files into a folder, by their names."""
+    for name, content in files.code.items():
+        _new(folder / name).write_bytes(content)
+
+
+def _new(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
+    """Find a data file with these bytes in one of the folders; raises DataError if none has it."""
+    found = [path for folder in folders if (path := folder / name).is_file()]
+    for path in found:
+        if hash_once(path) == sha256:
+            return path.resolve()
+    problem = f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
+    raise DataError(
+        f"{problem} on {platform.node()}: want sha256 {sha256}, which the run was planned with. Give every machine the "
+        f"same files, beside the study or in the data directory."
+    )
+
+
+def import_function(trainable: str, folder: Path, code: Iterable[str]) -> TrainingFunction:
+    """Import `train.py:train` from a folder with these code files, without what an earlier run left in its modules.
+
+    Raises whatever the module raises, and OwnCodeError if it has no such function.
+    """
+    file, _, name = trainable.partition(":")
+    modules = {module_name(each) for each in code}
+    for loaded in [each for each in sys.modules if each in modules or each.split(".")[0] in modules]:
+        del sys.modules[loaded]
+    other_code = str(folder.with_name(CODE_FOLDER))
+    sys.path[:] = [str(folder), *(path for path in sys.path if not path.startswith(other_code))]
+    importlib.invalidate_caches()
+    module = importlib.import_module(module_name(file))
+    function = getattr(module, name, None)
+    if not callable(function):
+        defined = sorted(each for each, value in vars(module).items() if callable(value) and each[0] != "_")
+        raise OwnCodeError(f"{file} defines no function {name!r}; it has {', '.join(defined) or 'none'}")
+    return function
+
+
+def own_traceback(error: BaseException, folder: Path) -> str:
+    """Return a traceback without this program's own frames, with the files in `folder` as the study names them."""
+    found = traceback.TracebackException.from_exception(error)
+    own = [index for index, frame in enumerate(found.stack) if str(folder) in frame.filename]
+    frames = found.stack[min(own, default=len(found.stack)) :]
+    hidden = (str(Path(__file__).parent), "<frozen importlib")
+    found.stack = traceback.StackSummary.from_list([each for each in frames if not each.filename.startswith(hidden)])
+    text = "".join(found.format()).replace(f"{folder}/", "").rstrip()
+    return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces the usual one
+
+
+def module_name(file: str) -> str:
+    """Return the name by which a code file is imported: `parts.model` of `parts/model.py`."""
+    path = PurePosixPath(file).with_suffix("")
+    return ".".join(path.parent.parts if path.name == "__init__" else path.parts)

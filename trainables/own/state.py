@@ -19,7 +19,6 @@ from torch import Tensor
 from lr_sweep.common.scratch import scratch_folder
 
 PAIRS = (("state_dict", "load_state_dict"), ("save", "load"))
-"""Methods of what is saved: by values, or by files in a folder."""
 MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
     "dict": dict,
     "ordered": OrderedDict,

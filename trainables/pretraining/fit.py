@@ -20,19 +20,15 @@ from lr_sweep.trainables.models.config import gpt2_mistakes, shown
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 TYPES = ("F32", "F16", "BF16")
-"""Types of numbers that are read, as safetensors calls them."""
 MAX_SHOWN = 5
 """Tensors named in a message, of those that share a mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """A tensor of a body in a file."""
-
     dtype: str
     shape: tuple[int, ...]
     num_not_finite: Callable[[], int]
-    """Counts the numbers that are NaN or infinite."""
 
 
 def config_mistakes(folder: Path, family: str, size: BodySize | None) -> list[str]:
@@ -117,7 +113,6 @@ def _gpt2_tensors(path: Path) -> dict[str, _Found]:
 
 
 def _read_tensors(path: Path, family: str) -> dict[str, _Found]:
-    """Return the tensors of another family by their names in the body."""
     import torch
     from safetensors.torch import load_file
 

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -21,6 +21,7 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import ENDLESS, options_content
 from lr_sweep.trainables.parts import EVERYTHING
+from lr_sweep.trainables.pretraining.weights import describe_training
 from lr_sweep.trainables.run import ModelSize, Protocol, Run
 
 DATA = "DATA"
@@ -89,15 +90,6 @@ class PretrainRecipe:
     def description(self, size: ModelSize) -> str:
         """Return what tables call the weights."""
         return describe_training(asdict(size), self.content(), self.corpus_name())
-
-
-def describe_training(size: Mapping[str, Any], recipe: Mapping[str, Any], text: str) -> str:
-    """Return what tables call weights that were trained on text, by the fields of their size and recipe."""
-    tokens = recipe["num_steps"] * recipe["batch_size"] * recipe["num_tokens"]
-    return (
-        f"byte-level GPT-2 of {size['layers']} layers x width {size['width']}, trained for {recipe['num_steps']} steps "
-        f"({tokens / 1e6:.1f} MB) on {text}"
-    )
 
 
 def in_data_dir(path: Path) -> bool:

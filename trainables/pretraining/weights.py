@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from safetensors import SafetensorError, safe_open
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, hash_once, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
-from lr_sweep.trainables.pretraining.recipe import describe_training
 from lr_sweep.trainables.run import BodySize
 
 SHIPPED = Path(__file__).with_name("shipped")
@@ -26,7 +25,6 @@ WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
 FILES = "files_sha256"
 """The key of that file with the checksums of all others; files of earlier versions lack it."""
 MAX_JSON = 1_000_000
-"""Bytes of a file of JSON beside weights."""
 ANSWER_TIMEOUT_S = 10.0
 """A hub that stays silent for so long counts as unreachable."""
 
@@ -42,7 +40,6 @@ class WeightsSource:
     """A `save_pretrained` folder by path, a hub repository at a revision, or weights of this program; exactly one."""
 
     folder: str | None = None
-    """Path of a folder with `model.safetensors`."""
     shipped: str | None = None
     """Name of weights that come with this program; their path differs between machines."""
     hub: str | None = None
@@ -95,6 +92,15 @@ def made_here_as(folder: Path) -> str:
     """Return what tables call weights that this program pretrained on text, by their `pretraining.json`."""
     facts = _read_object(folder / FACTS)
     return describe_training(facts["size"], facts["recipe"], facts["text"])
+
+
+def describe_training(size: Mapping[str, Any], recipe: Mapping[str, Any], text: str) -> str:
+    """Return what tables call weights that were trained on text, by the fields of their size and recipe."""
+    tokens = recipe["num_steps"] * recipe["batch_size"] * recipe["num_tokens"]
+    return (
+        f"byte-level GPT-2 of {size['layers']} layers x width {size['width']}, trained for {recipe['num_steps']} steps "
+        f"({tokens / 1e6:.1f} MB) on {text}"
+    )
 
 
 def check_weights_fit(folder: Path, size: BodySize) -> None:

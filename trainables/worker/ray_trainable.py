@@ -16,7 +16,7 @@ import torch
 from ray import tune
 
 from lr_sweep.common.files import FULL
-from lr_sweep.trainables.own.code import FAILURE, MisusedSessionError
+from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError
 from lr_sweep.trainables.worker.cohort import Cohort
 from lr_sweep.trainables.worker.events import Report
 from lr_sweep.trainables.worker.memory import KeptMemory, share_memory

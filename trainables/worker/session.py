@@ -33,7 +33,7 @@ from lr_sweep.trainables.curve import Progress
 from lr_sweep.trainables.engine import Engine, Slot
 from lr_sweep.trainables.models.initialise import load_weights
 from lr_sweep.trainables.own.engine import OwnTraining
-from lr_sweep.trainables.own.output import Output
+from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.plain.engine import PlainEngine, Training
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.run import Run

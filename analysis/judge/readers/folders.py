@@ -19,8 +19,7 @@ from lr_sweep.analysis.judge.readers.json_rows import read_json_file
 from lr_sweep.analysis.judge.readers.tensorboard import scalars
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import read_plain
-from lr_sweep.common.yaml_text import as_version_1_2
+from lr_sweep.common.files import as_version_1_2, read_plain
 
 HYDRA_CONFIG = ".hydra/config.yaml"
 HYDRA_METRICS = (".csv", ".jsonl", ".ndjson", ".json")

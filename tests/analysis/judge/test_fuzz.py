@@ -20,9 +20,7 @@ from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.fuzz import MOST_BYTES, limited
-from lr_sweep.tests.support.fuzz_sources import written
-from lr_sweep.tests.support.fuzz_tables import drawn, table
+from lr_sweep.tests.support.fuzz import MOST_BYTES, drawn, limited, table, written
 from lr_sweep.tests.support.judged import contents_of
 
 QUICK_TABLES, QUICK_SOURCES = 24, 50

@@ -15,7 +15,7 @@ import pytest
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.common.program import PROGRAM
+from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.records import SyntheticRecord
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.report.chart import handle_data
 from lr_sweep.analysis.statistics.comparisons.orders import Order
-from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import orders_in, summary_of
+from lr_sweep.tests.support.synthetic import flip_record
 
 DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "missing": 0}
 MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "missing": 1}

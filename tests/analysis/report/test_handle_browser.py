@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.page_record import flip_record, page_record
 from lr_sweep.tests.support.servers.headless_browser import Browser, executable
+from lr_sweep.tests.support.synthetic import flip_record, page_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")]
 

@@ -15,8 +15,8 @@ import pytest
 from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, SweepChart, Table, report_markdown
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
 VOID = {"meta", "link", "img", "input", "br"}
 REFERENCES = {"src", "href", "action", "srcset", "data", "poster", "formaction", "xlink:href"}

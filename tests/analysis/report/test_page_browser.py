@@ -15,9 +15,9 @@ from lr_sweep.analysis.report.blocks import Paragraph, Section, SweepChart
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 from lr_sweep.tests.support.servers.headless_browser import Browser, executable
+from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")
 

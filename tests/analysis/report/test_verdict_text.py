@@ -16,8 +16,8 @@ from lr_sweep.analysis.statistics.comparisons.orders import Flip
 from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.synthetic import flip_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

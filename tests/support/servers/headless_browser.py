@@ -33,7 +33,6 @@ MIDDLE = """(element => {
 
 
 def executable() -> str | None:
-    """Find a browser of the Chromium family."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
@@ -67,28 +66,23 @@ class Browser:
             time.sleep(0.1)
 
     def text(self) -> str:
-        """Return the text that the page shows."""
         return str(self.evaluate("document.body.innerText"))
 
     def evaluate(self, script: str) -> Any:
-        """Return the value of a JavaScript expression; a promise is awaited."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def point_at(self, selector: str) -> None:
-        """Move the mouse onto the middle of an element."""
         x, y = self._middle(selector)
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def click(self, selector: str) -> None:
-        """Click on the middle of an element."""
         x, y = self._middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def tap(self, selector: str) -> None:
-        """Touch the middle of an element and let go."""
         x, y = self._middle(selector)
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
         self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
@@ -106,7 +100,6 @@ class Browser:
                 self.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **here)
 
     def press(self, key: str) -> None:
-        """Press a key, by its name in KeyboardEvent."""
         codes = {"Tab": 9, "End": 35, "Home": 36, "Escape": 27}
         codes |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
         for kind in ("keyDown", "keyUp"):
@@ -120,7 +113,6 @@ class Browser:
         )
 
     def screenshot(self, path: Path) -> None:
-        """Save what the window shows as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def events_of(self, *methods: str) -> list[dict[str, Any]]:
@@ -129,7 +121,6 @@ class Browser:
         return [event["params"] for event in self.events if event["method"] in methods]
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a command and return its result."""
         self._calls += 1
         message = {"id": self._calls, "method": method, "params": params}
         message |= {"sessionId": self._session} if self._session else {}
@@ -141,7 +132,6 @@ class Browser:
         return result
 
     def wait_for(self, method: str) -> None:
-        """Wait for an event, unless it came already."""
         while not any(event["method"] == method for event in self.events):
             self.events.append(self._receive())
 

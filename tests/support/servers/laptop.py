@@ -51,7 +51,6 @@ class Laptop:
         self._ray("down")
 
     def ray_up_that_fails(self) -> None:
-        """Start it again with a set-up command that fails."""
         text = self.cluster_file.read_text()
         self.cluster_file.write_text(text.replace("\nsetup_commands:\n", "\nsetup_commands:\n  - sh -c false\n"))
         self._ray("up", "--no-config-cache", code=1)
@@ -82,7 +81,6 @@ class Laptop:
                 os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
 
     def cut_tunnels(self) -> None:
-        """End the ssh that holds the tunnels."""
         (ssh,) = [pid for pid, _, command in processes() if command.startswith("ssh -N ")]
         os.kill(ssh, signal.SIGKILL)
 
@@ -113,7 +111,6 @@ class Laptop:
 
 
 def accepted(printed: str) -> str:
-    """Return the name of the job that was submitted."""
     found = re.search(r"(tiny-\d{8}-\d{6}) was accepted", printed)
     assert found is not None, printed
     return found[1]

@@ -108,7 +108,6 @@ class Slurm:
         return self._call("sbatch", "--parsable", output, *words, **settings).strip()
 
     def output(self, job: str) -> str:
-        """Return what a job has printed so far."""
         path = self.folder / f"{job}.log"
         return path.read_text() if path.exists() else ""
 
@@ -129,7 +128,6 @@ class Slurm:
         self._call("scancel", job)
 
     def end(self) -> None:
-        """End the daemons, the last one first."""
         for daemon in reversed(self._daemons):
             daemon.terminate()
             daemon.wait(60)

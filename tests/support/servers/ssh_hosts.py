@@ -138,7 +138,6 @@ class Hosts:
         call("ip", "-n", name, "route", "add", "default", "via", OUTSIDE)
 
     def start(self, address: str) -> None:
-        """Switch a host on."""
         name, folder = _name(address), self._folder(address)
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
         script = START.format(name=name, folder=folder, sshd=sshd)
@@ -150,21 +149,17 @@ class Hosts:
         wait_until(lambda: "Server listening" in self._log(address), f"sshd of {name}")
 
     def kill(self, address: str) -> None:
-        """End everything on a host at once."""
         self._running[address].kill()  # its first process dies with this one, and all others with that
         self._running[address].wait()
         (self._folder(address) / "sshd.log").unlink(missing_ok=True)
 
     def cut_off(self, address: str) -> None:
-        """Disconnect a host from the network; its processes keep running."""
         call("ip", "link", "set", _name(address), "down")
 
     def connect(self, address: str) -> None:
-        """Connect a host again."""
         call("ip", "link", "set", _name(address), "up")
 
     def trains(self, address: str) -> bool:
-        """Return whether a trial is on a host."""
         network = _network(Path(f"/run/netns/{_name(address)}"))
         return network is not None and any(
             command.startswith("ray::") and "Trainable" in command and _network(Path(f"/proc/{pid}/ns/net")) == network

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import sweep, swept, write_study
+from lr_sweep.tests.support.tiny_study import refused, said, succeeds, sweep, swept, write_study
 
 
 @pytest.fixture

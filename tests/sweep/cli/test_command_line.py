@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.common.program import command
+from lr_sweep.common.text import command
 from lr_sweep.datasets import files
 from lr_sweep.tests.datasets.test_files import OFFLINE
-from lr_sweep.tests.support.command_lines import arguments_of, refused, said
-from lr_sweep.tests.support.tiny_study import ROOT, environment
+from lr_sweep.tests.support.tiny_study import ROOT, arguments_of, environment, refused, said
 
 NAMES = [
     "run",

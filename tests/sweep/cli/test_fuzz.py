@@ -16,11 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.study_example import STUDY
-from lr_sweep.tests.support.tiny_study import write_study
+from lr_sweep.tests.support.tiny_study import said, write_study
 
 PATHS = [
     *("~nouser", "~nouser/x.yaml", "x" * 300, "x" * 300 + ".yaml", "a/" * 3000, "/proc/x", "/proc/1/root/x"),

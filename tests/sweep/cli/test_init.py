@@ -14,9 +14,8 @@ import pytest
 from torch import Tensor
 
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
-from lr_sweep.tests.support.engine_runs import same_bits
-from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
+from lr_sweep.tests.support.small_runs import same_bits
+from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, runs_of, said, succeeds
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 

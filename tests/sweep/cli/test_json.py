@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import ROOT, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
 
 
 def documented(command: str) -> set[str]:

@@ -8,9 +8,8 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.check import AWS, COMMON, LOCAL, PLACEHOLDER_ID, problems_in
-from lr_sweep.tests.support.cluster_files import FILES
-from lr_sweep.tests.support.command_lines import said
-from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.small_cluster import FILES
+from lr_sweep.tests.support.tiny_study import ROOT, said
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ import pytest
 import yaml
 
 from lr_sweep.sweep.cluster.check import problems_in
-from lr_sweep.tests.support.cluster_files import FILES, load
-from lr_sweep.tests.support.command_lines import arguments_of
-from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.small_cluster import FILES, load
+from lr_sweep.tests.support.tiny_study import ROOT, arguments_of
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 PATIENCE_S = 180.0

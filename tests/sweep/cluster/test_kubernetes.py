@@ -9,8 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from lr_sweep.sweep.cluster import keep
-from lr_sweep.tests.support.command_lines import arguments_of
-from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.tiny_study import ROOT, arguments_of
 
 FOLDER = ROOT / "docs" / "cluster"
 

@@ -15,8 +15,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.command_lines import refused, said
-from lr_sweep.tests.support.tiny_study import write_study
+from lr_sweep.tests.support.tiny_study import refused, said, write_study
 
 ABSOLUTE = ("--results", "/shared/results", "--data-dir", "/shared/data")
 

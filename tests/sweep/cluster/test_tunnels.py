@@ -12,9 +12,8 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
-from lr_sweep.tests.support.cluster_files import FILES
-from lr_sweep.tests.support.command_lines import refused
-from lr_sweep.tests.support.tiny_study import ROOT, environment, sweep_until
+from lr_sweep.tests.support.small_cluster import FILES
+from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, sweep_until
 
 LOCAL = FILES["local"]
 

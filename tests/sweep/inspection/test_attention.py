@@ -14,9 +14,8 @@ from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.sweep.inspection.rebuilt import rebuild, recorded_run
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.small_runs import random_weights
-from lr_sweep.tests.support.tiny_study import curves, train, write_study
+from lr_sweep.tests.support.tiny_study import curves, refused, succeeds, train, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.plain.evaluation import evaluate

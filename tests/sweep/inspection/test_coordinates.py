@@ -10,7 +10,7 @@ import pytest
 from lr_sweep.sweep.inspection.figures import Row, exponents, sentence, sizes
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import wanted_runs
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.tiny_study import refused, said
 from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.worker.session import task_data

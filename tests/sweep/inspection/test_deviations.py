@@ -9,8 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
-from lr_sweep.tests.support.tiny_study import write_config, write_study, write_weights
+from lr_sweep.tests.support.tiny_study import refused, said, succeeds, write_config, write_study, write_weights
 from lr_sweep.trainables.run import ModelSize
 
 SIZE = ModelSize(layers=11, heads=1, width=2, positions=3)

@@ -21,8 +21,8 @@ from lr_sweep.common.files import hash_file, sealed, sealed_text
 from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import files, four_runs, new_results, run_id_of, write
+from lr_sweep.tests.support.tiny_study import refused, said
 
 RUN = run_id_of(0)
 CHECKPOINT, WEIGHTS = "checkpoints/*/*.safetensors", "pretrained/*/model.safetensors"

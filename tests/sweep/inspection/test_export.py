@@ -13,8 +13,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.export import VALUES, write_csv, write_tensorboard
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import LABELS
-from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.tiny_study import said
 
 Scalars = dict[tuple[str, int], float]
 

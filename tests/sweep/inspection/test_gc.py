@@ -14,8 +14,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder
 from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, SCRATCH, UNWANTED, collect, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.records import SyntheticRecord, content_of, id_of
+from lr_sweep.tests.support.tiny_study import refused, said, succeeds
 
 CURVE = [(100, 0.5, 0.5), (300, 0.6, 0.6)]
 

@@ -11,9 +11,9 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 from lr_sweep.tests.support.small_runs import run_of
+from lr_sweep.tests.support.tiny_study import refused, succeeds
 from lr_sweep.trainables.models import size_from
 from lr_sweep.trainables.run import Run, id_of
 

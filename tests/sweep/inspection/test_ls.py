@@ -16,8 +16,8 @@ from lr_sweep.common.files import write_json
 from lr_sweep.sweep.inspection.ls import listing
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.tiny_study import refused, said
 
 POINTS = [(100, 0.5, 0.4), (300, 0.6, 0.5)]
 

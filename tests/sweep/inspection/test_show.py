@@ -15,10 +15,9 @@ from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.show import log_text, run_text
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, refused, said
 
 RUN = "abcd000000000000"
 CONTENT = '{"task":"mnist","trained":["input","output"],"weights_checksum":null,"protocol":{"adam_eps":1e-08}}'

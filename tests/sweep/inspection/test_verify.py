@@ -19,8 +19,7 @@ from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.inspection.verify import Verification, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
-from lr_sweep.tests.support.tiny_study import train, write_study
+from lr_sweep.tests.support.tiny_study import refused, said, succeeds, train, write_study
 
 CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
 

@@ -20,8 +20,8 @@ from lr_sweep.sweep.live.server import MOST_LOG, live_app
 from lr_sweep.sweep.live.state import Live
 from lr_sweep.sweep.mirror.pages import MlflowPages
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
 TOKEN, PORT = "0123456789abcdef" * 2, 5001
 ORIGIN = f"http://127.0.0.1:{PORT}"

@@ -15,9 +15,9 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.pages import study_pages
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
 from lr_sweep.tests.support.servers.postgres import postgres_database
+from lr_sweep.tests.support.tiny_study import refused, said, succeeds
 
 
 @pytest.fixture

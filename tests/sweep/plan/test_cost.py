@@ -25,11 +25,10 @@ from lr_sweep.sweep.plan.timings import (
 )
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.tests.support.command_lines import succeeds
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.tests.support.records import NOON, SyntheticRecord
-from lr_sweep.tests.support.tiny_study import in_process, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import in_process, runs_of, succeeds, write_study
 
 FROZEN, UNFROZEN = Cell("digits", "tiny", "frozen-pretrained"), Cell("digits", "tiny", "unfrozen-random")
 

@@ -9,8 +9,8 @@ from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory, multiplications, trial_name
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.parts import EVERYTHING
 from lr_sweep.trainables.run import ModelSize

@@ -12,7 +12,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_loopback
 from lr_sweep.sweep.plan.placement import Placement, check_fit, idle_gpu
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 
 
 def test_cpus_that_an_affinity_excludes_do_not_count() -> None:

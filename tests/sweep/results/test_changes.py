@@ -18,8 +18,7 @@ from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, succeeds, write_study
 from lr_sweep.trainables.worker.session import Session
 
 TASK = """

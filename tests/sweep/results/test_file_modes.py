@@ -12,11 +12,10 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.files import write_json
 from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umask
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.small_runs import CPU
-from lr_sweep.tests.support.tiny_study import SIZE, train, write_study
+from lr_sweep.tests.support.tiny_study import SIZE, refused, said, train, write_study
 from lr_sweep.trainables.pretraining.loop import pretrain
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
 

@@ -14,10 +14,9 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import ended_row, evaluation
-from lr_sweep.tests.support.tiny_study import in_process, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import in_process, runs_of, succeeds, write_study
 
 VARIANT = ("unfrozen-random",)
 

@@ -19,11 +19,18 @@ from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.results.directory import write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_study import write_own_study
-from lr_sweep.tests.support.scripted_trials import Bench, new_bench
-from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed, searched
-from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.support.scripted_trials import (
+    Bench,
+    Killed,
+    Landscape,
+    grid_bench,
+    new_bench,
+    planned,
+    proposed,
+    searched,
+)
+from lr_sweep.tests.support.tiny_study import rows, succeeds, write_study
 
 CLEAR, NEAR, ALIKE = "unfrozen-pretrained", "unfrozen-random", "frozen-pretrained"
 NOISE = (0.01, -0.01, 0.02, -0.02, 0.0)

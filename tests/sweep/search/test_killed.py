@@ -11,8 +11,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.tune import prepare
-from lr_sweep.tests.support.scripted_trials import Bench
-from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, proposed, search_bench
+from lr_sweep.tests.support.scripted_trials import Bench, Killed, Landscape, grid_bench, proposed, search_bench
 from lr_sweep.tests.support.tiny_study import rows
 
 SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3, scale: linear}}"

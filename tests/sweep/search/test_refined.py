@@ -9,8 +9,7 @@ import pytest
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.scripted_trials import Bench
-from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed
+from lr_sweep.tests.support.scripted_trials import Bench, Killed, Landscape, grid_bench, planned, proposed
 from lr_sweep.tests.support.tiny_study import rows
 
 

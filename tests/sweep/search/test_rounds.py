@@ -12,10 +12,16 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.search.state import read_stored
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.scripted_trials import Bench
-from lr_sweep.tests.support.searches import Killed, Landscape, planned, proposed, search_bench, with_search
-from lr_sweep.tests.support.tiny_study import in_process, rows
+from lr_sweep.tests.support.scripted_trials import (
+    Bench,
+    Killed,
+    Landscape,
+    planned,
+    proposed,
+    search_bench,
+    with_search,
+)
+from lr_sweep.tests.support.tiny_study import in_process, rows, succeeds
 
 
 @pytest.fixture

@@ -16,8 +16,15 @@ from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.analysis.statistics.rates.refinement import Observation
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.search import Point, Range, Search
-from lr_sweep.tests.support.scripted_trials import Bench
-from lr_sweep.tests.support.searches import Landscape, planned, proposed, search_bench, searched, with_search
+from lr_sweep.tests.support.scripted_trials import (
+    Bench,
+    Landscape,
+    planned,
+    proposed,
+    search_bench,
+    searched,
+    with_search,
+)
 from lr_sweep.tests.support.study_example import mistakes_in
 from lr_sweep.tests.support.tiny_study import rows
 

@@ -16,14 +16,12 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.search import StopEarly
+from lr_sweep.sweep.study.settings import StopEarly
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.scripted_trials import Bench, evaluation
-from lr_sweep.tests.support.searches import Killed, grid_bench, planned
-from lr_sweep.tests.support.tiny_study import in_process, rows
+from lr_sweep.tests.support.scripted_trials import Bench, Killed, evaluation, grid_bench, planned
+from lr_sweep.tests.support.tiny_study import in_process, rows, succeeds
 from lr_sweep.trainables.worker.cohort import Cohort
 from lr_sweep.trainables.worker.events import Advanced, Finished, Started
 

@@ -10,9 +10,9 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.scripted_trials import Bench
-from lr_sweep.tests.support.searches import (
+from lr_sweep.tests.support.scripted_trials import (
     VARIANTS,
+    Bench,
     Killed,
     Landscape,
     grid_bench,

@@ -13,11 +13,10 @@ from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
 from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.records import files, four_runs
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
-from lr_sweep.tests.support.stored_record import URI, add_runs, filled
-from lr_sweep.tests.support.tiny_study import write_study
+from lr_sweep.tests.support.synthetic import URI, add_runs, filled
+from lr_sweep.tests.support.tiny_study import refused, succeeds, write_study
 
 
 @pytest.mark.parametrize(

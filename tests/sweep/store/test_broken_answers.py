@@ -9,10 +9,9 @@ import pytest
 from lr_sweep.common.object_store import ObjectStore, StoreError
 from lr_sweep.common.working_copy import INCOMING, refresh
 from lr_sweep.sweep.store.results import StoredResults, results_here
-from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.servers.s3_server import Machines, faulty
-from lr_sweep.tests.support.stored_record import URI, add_runs
-from lr_sweep.tests.support.tiny_study import curves, rows
+from lr_sweep.tests.support.synthetic import URI, add_runs
+from lr_sweep.tests.support.tiny_study import curves, rows, succeeds
 
 RATES = tuple(1e-3 * (1 + number) for number in range(40))
 

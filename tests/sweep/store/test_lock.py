@@ -12,7 +12,7 @@ from lr_sweep.common.object_store import Found, ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, StoreLock, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.servers.s3_server import Machines
-from lr_sweep.tests.support.stored_record import URI, lock_of
+from lr_sweep.tests.support.synthetic import URI, lock_of
 
 
 def test_one_writer(machines: Machines) -> None:

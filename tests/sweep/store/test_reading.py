@@ -10,11 +10,10 @@ from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.working_copy import KEPT, refresh
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.store.results import StoredResults, results_here
-from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.records import rows_not_indexed
 from lr_sweep.tests.support.servers.s3_server import Machines
-from lr_sweep.tests.support.stored_record import URI, add_runs, filled
-from lr_sweep.tests.support.tiny_study import curves, in_process, rows
+from lr_sweep.tests.support.synthetic import URI, add_runs, filled
+from lr_sweep.tests.support.tiny_study import curves, in_process, rows, succeeds
 
 
 @pytest.mark.parametrize("name", ["studies/../mlflow.db", "runs/../a.parquet", "pretrained/../a", "curves/.a.parquet"])

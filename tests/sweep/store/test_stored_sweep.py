@@ -11,9 +11,8 @@ from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.background import Background
-from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of
-from lr_sweep.tests.support.tiny_study import curves, rows, swept, trained_here, write_study
+from lr_sweep.tests.support.tiny_study import curves, rows, succeeds, swept, trained_here, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -24,7 +24,7 @@ from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.push import PushThread
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.tests.support.servers.s3_server import Machines
-from lr_sweep.tests.support.stored_record import URI, add_runs, filled, lock_of
+from lr_sweep.tests.support.synthetic import URI, add_runs, filled, lock_of
 from lr_sweep.tests.support.tiny_study import rows
 from lr_sweep.tests.support.waiting import wait_until
 

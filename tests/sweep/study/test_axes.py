@@ -13,9 +13,8 @@ from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.tests.support.command_lines import refused
 from lr_sweep.tests.support.study_example import mistakes_in, write
-from lr_sweep.tests.support.tiny_study import in_process, runs_of
+from lr_sweep.tests.support.tiny_study import in_process, refused, runs_of
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS
 from lr_sweep.trainables.run import Protocol
 

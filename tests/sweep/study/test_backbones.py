@@ -25,11 +25,20 @@ from lr_sweep.sweep.study.backbones import (
 )
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.model import PretrainedHere
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.small_bodies import SIZES, library_model, saved
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.tests.support.study_example import mistakes_in
-from lr_sweep.tests.support.tiny_study import SIZE, in_process, swept, write_config, write_study, write_weights
+from lr_sweep.tests.support.tiny_study import (
+    SIZE,
+    in_process,
+    refused,
+    said,
+    succeeds,
+    swept,
+    write_config,
+    write_study,
+    write_weights,
+)
 from lr_sweep.trainables.pretraining.loop import pretrain
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum

@@ -14,7 +14,7 @@ from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.search import Search
-from lr_sweep.tests.support.searches import searched
+from lr_sweep.tests.support.scripted_trials import searched
 from lr_sweep.tests.support.study_example import mistakes_in
 
 SEARCH = "{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6}"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.study import only, variants
+from lr_sweep.sweep.study import cells, only
 from lr_sweep.sweep.study.file import study_of
-from lr_sweep.sweep.study.search import StopEarly
+from lr_sweep.sweep.study.settings import StopEarly
 from lr_sweep.tests.support.study_example import mistakes
 from lr_sweep.tests.support.tiny_study import in_process, write_study
 
@@ -51,7 +51,7 @@ def test_axes_are_counted_before_they_are_multiplied_out() -> None:
 
 
 def test_as_many_variants_as_may_be_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants, "MAX_CELLS", 100)
+    monkeypatch.setattr(cells, "MAX_CELLS", 100)
     axes = {"adam_beta1": TEN, "adam_beta2": TEN}
     assert len(study_of(TINY | {"axes": axes}, Path.cwd()).variants) == 100
     assert "2 x 10 x 10" in refusal(axes=axes, variants=["frozen-random", "unfrozen-random"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +11,11 @@ from typing import cast
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import Task
 from lr_sweep.sweep.study.built_in import BuiltInStudy
+from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.validation import some_distinct
 from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, mistakes
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
@@ -259,3 +262,38 @@ def test_a_task_that_lacks_a_function_is_named_with_it(tmp_path: Path, monkeypat
     monkeypatch.setitem(TASKS, "digits", cast(Task, SimpleNamespace(**parts)))
     (mistake,) = mistakes(tmp_path, STUDY)
     assert "digits: its module lacks num_train, num_held_out, fetch; datasets/task.py says what each returns" in mistake
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "- a\n- b\n", "just words\n", "3\n"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    (found,) = mistakes(tmp_path, text)
+    assert found.startswith("1: ")
+    assert "want a mapping of keys to values" in found
+
+
+@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
+def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "example.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(UserError, match=r"example\.yaml: it is no plain file; shipped studies"):
+        load_study(path)
+
+
+def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    with path.open("wb") as file:
+        file.truncate(1_500_001)
+    with pytest.raises(UserError, match=r"it has more than 1,500,000 bytes"):
+        load_study(path)
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_bytes(STUDY.replace("An example", "é").encode("latin-1"))
+    with pytest.raises(UserError, match="not a text file in UTF-8"):
+        load_study(path)

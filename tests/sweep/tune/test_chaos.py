@@ -23,8 +23,7 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import checkpoint_step
 from lr_sweep.tests.support.chaos import DECK, PAGE_DECK, RANKS_DECK, Sweep, whole_content
-from lr_sweep.tests.support.own_ranks import NOISY
-from lr_sweep.tests.support.own_study import write_function, write_own_study
+from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
 
 pytestmark = pytest.mark.cluster

@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import driver, trials
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError

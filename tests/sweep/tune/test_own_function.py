@@ -14,10 +14,18 @@ import pytest
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.background import Background
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.own_ranks import NOISY
-from lr_sweep.tests.support.own_study import write_function, write_own_study
-from lr_sweep.tests.support.tiny_study import as_text, curves, in_process, rows, runs_of, sweep, swept, trained_here
+from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_study
+from lr_sweep.tests.support.tiny_study import (
+    as_text,
+    curves,
+    in_process,
+    rows,
+    runs_of,
+    succeeds,
+    sweep,
+    swept,
+    trained_here,
+)
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
 
@@ -157,5 +165,5 @@ def ranks_that_trained(driver: subprocess.Popen[bytes], folder: Path, step: int)
     if not saved or int(saved[0].name.split("-")[1]) <= step:
         return []
     below = psutil.Process(driver.pid).children(recursive=True)
-    ranks = [each for each in below if "own.rank import" in " ".join(each.cmdline())]
+    ranks = [each for each in below if "own.function import" in " ".join(each.cmdline())]
     return ranks if len(ranks) == 2 else []

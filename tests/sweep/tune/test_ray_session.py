@@ -21,7 +21,7 @@ from ray._private import utils
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import own_folder
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import ray_session as module
 from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, RayLostError, private_ray, ray_session
 from lr_sweep.tests.support.chaos import processes
@@ -182,7 +182,7 @@ import sys, threading, time
 from pathlib import Path
 import ray
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune.ray_session import ray_session
 
 class Cycle:
@@ -217,7 +217,7 @@ import os, sys, time
 from pathlib import Path
 import psutil
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune.ray_session import lost_processes, ray_session
 
 _, log_file, raylet, shell = sys.argv
@@ -251,7 +251,7 @@ ALONE = """
 import sys, time
 from pathlib import Path
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune.ray_session import ray_session
 with ray_session(Placement(resources=Resources(), cpus=1), Path(sys.argv[1])):
     print("Ray is up", flush=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import shares as sharing
 from lr_sweep.sweep.tune.shares import Claim, Share, shares
 

@@ -11,9 +11,17 @@ import pytest
 
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.tiny_study import curves, in_process, rows, runs_of, sweep, trained_here, write_study
-from lr_sweep.tests.support.watched_run import Watched, is_loopback, watched_run
+from lr_sweep.tests.support.background import Watched, is_loopback, watched_run
+from lr_sweep.tests.support.tiny_study import (
+    curves,
+    in_process,
+    rows,
+    runs_of,
+    succeeds,
+    sweep,
+    trained_here,
+    write_study,
+)
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.study_commands import CUT_SHORT
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.background import Background
-from lr_sweep.tests.support.command_lines import succeeds
-from lr_sweep.tests.support.tiny_study import curves, rows, swept, trained_here, write_study
+from lr_sweep.tests.support.tiny_study import curves, rows, succeeds, swept, trained_here, write_study
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
 

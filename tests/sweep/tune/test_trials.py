@@ -13,7 +13,7 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import trials
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError

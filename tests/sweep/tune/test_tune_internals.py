@@ -14,7 +14,7 @@ from ray import tune
 from ray.tune.search import variant_generator as generator
 
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent, TrialFailed

@@ -11,17 +11,18 @@ from torch import Tensor
 
 from lr_sweep.benchmarks.long_sequences import measured
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.tests.support.engine_runs import (
+from lr_sweep.tests.support.small_bodies import SIZES
+from lr_sweep.tests.support.small_runs import (
+    CPU,
     TASKS,
     alone_of,
     assert_both_engines_agree,
     assert_close,
     assert_same_in,
     plain,
+    run_of,
     sweep_of,
 )
-from lr_sweep.tests.support.small_bodies import SIZES
-from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.models import attention
 from lr_sweep.trainables.models.attention import AttentionNoise, attend_long
 from lr_sweep.trainables.randomness import keyed_generator

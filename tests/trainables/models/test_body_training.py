@@ -16,9 +16,16 @@ from torch import Tensor
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, embeddings_of
-from lr_sweep.tests.support.small_runs import CPU, pairs_task, real_valued_task, run_of, symbol_task, xor_task
+from lr_sweep.tests.support.small_runs import (
+    CPU,
+    pairs_task,
+    real_valued_task,
+    run_of,
+    same_bits,
+    symbol_task,
+    xor_task,
+)
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, timeless, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.models import FAMILIES

@@ -12,10 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, LongformerConfig, T5Config, ViTConfig
 
-from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
-from lr_sweep.tests.support.small_runs import real_valued_task, run_of
+from lr_sweep.tests.support.small_runs import real_valued_task, run_of, same_bits
 from lr_sweep.trainables.models import load_family
 from lr_sweep.trainables.models.family import parameters_of
 from lr_sweep.trainables.models.initialise import build_classifier, load_weights, put_weights

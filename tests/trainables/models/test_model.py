@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.small_bodies import library_gpt2
-from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, symbol_task
+from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, same_bits, symbol_task
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.models.family import Dropout, parameters_of
 from lr_sweep.trainables.models.gpt2 import GPT2

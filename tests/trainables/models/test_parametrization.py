@@ -11,8 +11,15 @@ import torch
 
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import wanted_runs
-from lr_sweep.tests.support.engine_runs import assert_one_curve_in_float64, plain, plain_of, same_bits
-from lr_sweep.tests.support.small_runs import SIZE, real_valued_task, run_of
+from lr_sweep.tests.support.small_runs import (
+    SIZE,
+    assert_one_curve_in_float64,
+    plain,
+    plain_of,
+    real_valued_task,
+    run_of,
+    same_bits,
+)
 from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.models.parametrization import query_factor
 from lr_sweep.trainables.parts import VARIANTS

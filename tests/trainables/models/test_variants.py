@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lr_sweep.tests.support.engine_runs import assert_close, stacked
-from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of
+from lr_sweep.tests.support.small_runs import CPU, assert_close, random_weights, real_valued_task, run_of, stacked
 from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS, Variant
 from lr_sweep.trainables.plain.engine import Training

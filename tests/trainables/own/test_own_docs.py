@@ -16,6 +16,7 @@ from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
 PLAIN, FOLDER, RANKS, SHARDED, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+NO_ACCELERATE = "Accelerate is not installed: pip install 'lr-sweep[hf]'"
 
 
 def of_page(tmp_path: Path, function: str, more: str = "") -> list[WantedRun]:
@@ -39,39 +40,30 @@ def check(wanted: WantedRun) -> None:
     assert second.validation_accuracy < first.validation_accuracy
 
 
-@pytest.mark.parametrize("variant", ["adamw", "sgd"])
-def test_plain_loop(tmp_path: Path, variant: str) -> None:
-    check(next(run for run in of_page(tmp_path, PLAIN) if run.variant == variant))
-
-
-def test_files_in_a_folder(tmp_path: Path) -> None:
-    check(of_page(tmp_path, FOLDER)[0])
-
-
-def test_accelerate(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate", reason="Accelerate is not installed: pip install 'lr-sweep[hf]'")
-    check(of_page(tmp_path, ACCELERATE)[0])
-
-
-@pytest.mark.slow
-def test_two_processes(tmp_path: Path) -> None:
-    check(of_page(tmp_path, RANKS, "resources: {processes_per_run: 2}\n")[0])
-
-
-@pytest.mark.slow
-def test_accelerate_in_two_processes(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate", reason="Accelerate is not installed: pip install 'lr-sweep[hf]'")
-    check(of_page(tmp_path, ACCELERATE, "resources: {processes_per_run: 2}\n")[0])
-
-
-@pytest.mark.slow
-def test_two_processes_with_sharded_tensors(tmp_path: Path) -> None:
+def sharded() -> str:
+    """The function of several processes, with sharded tensors."""
     ddp = "model = DistributedDataParallel(model, find_unused_parameters=True)"
     fsdp = "from torch.distributed.fsdp import fully_shard; fully_shard(model)"
     function = RANKS.replace(ddp, fsdp).replace("model=model, optimizer=optimizer", "sharded=Sharded(model, optimizer)")
     function = function.replace("session.due and rank == 0", "session.due").replace("optim.SGD", "optim.AdamW")
-    function = function.replace("model.module.weight", "model.weight.full_tensor()")
-    check(of_page(tmp_path, f"{SHARDED}\n\n{function}", "resources: {processes_per_run: 2}\n")[0])
+    return f"{SHARDED}\n\n{function.replace('model.module.weight', 'model.weight.full_tensor()')}"
+
+
+@pytest.mark.parametrize(
+    ("function", "variant"), [(PLAIN, "adamw"), (PLAIN, "sgd"), (FOLDER, "adamw"), (ACCELERATE, "adamw")]
+)
+def test_functions_of_one_process(tmp_path: Path, function: str, variant: str) -> None:
+    if function == ACCELERATE:
+        pytest.importorskip("accelerate", reason=NO_ACCELERATE)
+    check(next(run for run in of_page(tmp_path, function) if run.variant == variant))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [RANKS, ACCELERATE, sharded()], ids=["plain", "accelerate", "sharded"])
+def test_functions_of_two_processes(tmp_path: Path, function: str) -> None:
+    if function == ACCELERATE:
+        pytest.importorskip("accelerate", reason=NO_ACCELERATE)
+    check(of_page(tmp_path, function, "resources: {processes_per_run: 2}\n")[0])
 
 
 def test_the_study_of_the_page_has_the_grid_that_it_shows(tmp_path: Path) -> None:

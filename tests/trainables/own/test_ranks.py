@@ -21,17 +21,15 @@ import psutil
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.own_ranks import DDP, NOISY
-from lr_sweep.tests.support.own_study import to_end, write_function
+from lr_sweep.tests.support.own_study import DDP, NOISY, to_end, write_function
 from lr_sweep.tests.support.tiny_study import ROOT, cohort_here, environment, evaluations, events_of, runs_of
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.engine import OwnTraining
-from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.ranks import Ranks
-from lr_sweep.trainables.own.run import OwnRun, own_run
+from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError, own_run
+from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.own.state import AS_RANK_0
 
 LOSS = "{name: loss, higher_is_better: false}"

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from lr_sweep.datasets.task import TaskData
-from lr_sweep.tests.support.engine_runs import numbers, plain, plain_of
-from lr_sweep.tests.support.small_runs import real_valued_task, run_of, symbol_task
+from lr_sweep.tests.support.small_runs import numbers, plain, plain_of, real_valued_task, run_of, symbol_task
 from lr_sweep.trainables.plain.evaluation import evaluate
 
 

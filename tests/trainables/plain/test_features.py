@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from lr_sweep.tests.support.engine_runs import TASKS, plain, plain_of, same_bits
-from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of, xor_task
+from lr_sweep.tests.support.small_runs import (
+    CPU,
+    TASKS,
+    plain,
+    plain_of,
+    random_weights,
+    real_valued_task,
+    run_of,
+    same_bits,
+    xor_task,
+)
 from lr_sweep.trainables.plain import features
 from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.worker import timing

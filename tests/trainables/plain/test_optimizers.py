@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from lr_sweep.tests.support.engine_runs import (
+from lr_sweep.tests.support.small_runs import (
     assert_close,
     double_models,
     go_on,
     in_float64,
     plain,
     plain_of,
+    real_valued_task,
+    run_of,
     same_bits,
     stack_of,
     stacked,
 )
-from lr_sweep.tests.support.small_runs import real_valued_task, run_of
 from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.plain.optimizers import hidden_matrices, moments_of, optimizers_of, step_row
 from lr_sweep.trainables.run import Protocol, Run

@@ -162,25 +162,30 @@ def test_a_config_that_is_none_of_ours(tmp_path: Path, text: str | None, message
     assert mistake.startswith(message)
 
 
-def test_sizes_have_to_be_there_and_agree(tmp_path: Path) -> None:
-    write_config(tmp_path, n_head=None, n_layer=5, n_inner=3)
-    assert config_mistakes(tmp_path, SIZE) == [
-        "config.json: n_layer: got 5, want 1: the study's model has layers: 1",
-        "config.json: n_head: it is missing, want 2: the study's model has heads: 2",
-        "config.json: n_inner: got 3, want null or 64 (4 x n_embd)",
-    ]
-    write_config(tmp_path, n_head=None, num_attention_heads=2)
-    assert config_mistakes(tmp_path, SIZE) == []
-    write_config(tmp_path, num_attention_heads=8)
-    assert config_mistakes(tmp_path, SIZE) == ["config.json: n_head: got 2, and 8 as num_attention_heads, want one"]
-
-
-def test_weights_that_run_other_code_are_refused(tmp_path: Path) -> None:
-    write_config(tmp_path, quantization_config={"bits": 4}, auto_map={"AutoModel": "mine.Model"})
-    assert config_mistakes(tmp_path, SIZE) == [
-        'config.json: quantization_config: got {"bits": 4}, want null',
-        'config.json: auto_map: got {"AutoModel": "mine.Model"}, want null',
-    ]
+@pytest.mark.parametrize(
+    ("fields", "messages"),
+    [
+        (
+            {"n_head": None, "n_layer": 5, "n_inner": 3},
+            [
+                "n_layer: got 5, want 1: the study's model has layers: 1",
+                "n_head: it is missing, want 2: the study's model has heads: 2",
+                "n_inner: got 3, want null or 64 (4 x n_embd)",
+            ],
+        ),
+        ({"n_head": None, "num_attention_heads": 2}, []),
+        ({"num_attention_heads": 8}, ["n_head: got 2, and 8 as num_attention_heads, want one"]),
+        (
+            {"quantization_config": {"bits": 4}, "auto_map": {"AutoModel": "mine.Model"}},
+            ['quantization_config: got {"bits": 4}, want null', 'auto_map: got {"AutoModel": "mine.Model"}, want null'],
+        ),
+    ],
+)
+def test_sizes_have_to_agree_and_other_code_is_refused(
+    tmp_path: Path, fields: dict[str, Any], messages: list[str]
+) -> None:
+    write_config(tmp_path, **fields)
+    assert config_mistakes(tmp_path, SIZE) == [f"config.json: {message}" for message in messages]
 
 
 Tensors = dict[str, Tensor]

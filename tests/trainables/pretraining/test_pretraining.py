@@ -18,13 +18,11 @@ from transformers import GPT2Model
 from lr_sweep.common.files import hash_file
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
-from lr_sweep.tests.support.engine_runs import same_bits
-from lr_sweep.tests.support.small_runs import CPU
+from lr_sweep.tests.support.small_runs import CPU, same_bits
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.models.initialise import load_weights
 from lr_sweep.trainables.plain.engine import Training
-from lr_sweep.trainables.pretraining.loop import pretrain
-from lr_sweep.trainables.pretraining.on_text import _language_model, learning_rate_share
+from lr_sweep.trainables.pretraining.loop import _language_model, learning_rate_share, pretrain
 from lr_sweep.trainables.pretraining.recipe import (
     NO_FILES,
     PretrainRecipe,

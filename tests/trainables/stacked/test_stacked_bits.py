@@ -9,18 +9,19 @@ import pytest
 import torch
 
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.tests.support.engine_runs import (
+from lr_sweep.tests.support.small_runs import (
     TASKS,
     alone_of,
     assert_same_in,
     go_on,
     numbers,
+    real_valued_task,
+    run_of,
     same_bits,
     stack_of,
     stacked,
     sweep_of,
 )
-from lr_sweep.tests.support.small_runs import real_valued_task, run_of
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize
 

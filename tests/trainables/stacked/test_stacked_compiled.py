@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from lr_sweep.tests.support.engine_runs import TASKS, assert_close, plain, sweep_of, weights_for
-from lr_sweep.tests.support.small_runs import CPU
+from lr_sweep.tests.support.small_runs import CPU, TASKS, assert_close, plain, sweep_of, weights_for
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.stacked.evaluation import compiled_dir, compiled_losses
 

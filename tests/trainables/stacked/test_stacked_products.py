@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lr_sweep.tests.support.engine_runs import alone_of, assert_same_in, stacked, sweep_of
-from lr_sweep.tests.support.small_runs import run_of
+from lr_sweep.tests.support.small_runs import alone_of, assert_same_in, run_of, stacked, sweep_of
 from lr_sweep.trainables.run import ModelSize
 from lr_sweep.trainables.stacked import products
 from lr_sweep.trainables.stacked.products import batched, is_zen_5, onednn_is_faster

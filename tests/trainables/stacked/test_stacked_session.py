@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.engine_runs import damage, same_bits
+from lr_sweep.tests.support.small_runs import damage, same_bits
 from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started, evaluations

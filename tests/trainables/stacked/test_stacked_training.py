@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.engine_runs import (
+from lr_sweep.tests.support.small_runs import (
     TASKS,
     assert_both_engines_agree,
     assert_close,
@@ -18,13 +18,14 @@ from lr_sweep.tests.support.engine_runs import (
     go_on,
     plain,
     plain_of,
+    real_valued_task,
+    run_of,
     same_bits,
     stack_of,
     stacked,
     sweep_of,
     weights_for,
 )
-from lr_sweep.tests.support.small_runs import real_valued_task, run_of
 from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.parts import VARIANTS
 

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from lr_sweep.datasets.task import TaskData
-from lr_sweep.tests.support.engine_runs import TASKS, sweep_of, weights_for
 from lr_sweep.tests.support.fake_gpu import Traffic, fake_device
 from lr_sweep.tests.support.small_bodies import SIZES
-from lr_sweep.tests.support.small_runs import CPU, SIZE, run_of
+from lr_sweep.tests.support.small_runs import CPU, SIZE, TASKS, run_of, sweep_of, weights_for
 from lr_sweep.trainables.models import attention as long_attention
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.run import Run

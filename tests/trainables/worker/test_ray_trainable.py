@@ -9,7 +9,7 @@ import pytest
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of
-from lr_sweep.trainables.own.code import TrainingFunctionError
+from lr_sweep.trainables.own.run import TrainingFunctionError
 from lr_sweep.trainables.worker.ray_trainable import CohortTrainable
 
 LATE = "for step in session.steps():\n    session.report(validation=1, test=1)"

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lr_sweep.tests.support.checked import all_diverged, by_check, found_in, grid, of_check
 from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.synthetic import all_diverged, by_check, found_in, grid, of_check
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
 from lr_sweep.analysis.statistics.rates.refinement import Observation, observations
-from lr_sweep.tests.support.checked import grid
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.synthetic import grid
 
 
 def found_in(

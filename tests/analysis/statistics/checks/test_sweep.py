@@ -12,8 +12,8 @@ import pytest
 from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.report.findings import MAX_LINES, findings_text
 from lr_sweep.analysis.statistics.checks.sweep import CheckFinding
-from lr_sweep.tests.support.checked import by_check, found_in, grid, of_check
 from lr_sweep.tests.support.records import Point, SyntheticRecord
+from lr_sweep.tests.support.synthetic import by_check, found_in, grid, of_check
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -16,9 +16,8 @@ from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import runs_of
-from lr_sweep.trainables.own.beforehand import look_at
-from lr_sweep.trainables.own.code import TrainingFunctionError
-from lr_sweep.trainables.own.run import own_run
+from lr_sweep.trainables.own.probe import look_at
+from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
 
 def check(study: Path, device: str | None = None) -> str:

@@ -1,10 +1,18 @@
-"""A small release of ListOps, and an evaluator of expressions that shares nothing with the program's."""
+"""Files of tasks: a small release of ListOps, those of a made-up task, and where real ones are."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import os
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from lr_sweep.datasets.files import RemoteFiles
 
 LINES = {
     "basic_train.tsv": ["( ( ( [MAX 2 ) 9 ) ] )\t9", "( ( ( [SM 1 ) ( ( ( [MIN 5 ) 4 ) ] ) ) ] )\t5"],
@@ -40,3 +48,36 @@ def evaluate(tokens: list[str]) -> int:
             stack[-1].append(int(token))
     [[value]] = stack
     return value
+
+
+CONTENT = {"raw/a.bin": b"first", "raw/b.bin": b"second"}
+
+
+def write_files(folder: Path) -> None:
+    for name, content in CONTENT.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def no_network(folder: Path) -> None:
+    raise URLError("Name or service not known")
+
+
+REMOTE = RemoteFiles(
+    task="toy",
+    md5s={name: hashlib.md5(content).hexdigest() for name, content in CONTENT.items()},
+    download=write_files,
+    by_hand="copy the files to {folder}.",
+)
+OFFLINE = dataclasses.replace(REMOTE, download=no_network)
+
+
+def require(*paths: str) -> Path:
+    """Return the data directory; skips the test if it isn't named or lacks one of `paths`."""
+    configured = os.environ.get("SWEEP_DATA_DIR")
+    if not configured:
+        pytest.skip("needs real data: SWEEP_DATA_DIR is not set")
+    missing = [path for path in paths if not (Path(configured) / path).exists()]
+    if missing:
+        pytest.skip(f"needs real data: {configured} has no {', '.join(missing)}")
+    return Path(configured)
