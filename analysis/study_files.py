@@ -28,15 +28,13 @@ from lr_sweep.analysis.report.blocks import (
     file_stem,
     file_stems,
     report_markdown,
+    write_csv,
 )
-from lr_sweep.analysis.report.chart import chart_data
-from lr_sweep.analysis.report.decided import decided_section, decided_texts
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
 from lr_sweep.analysis.report.laws import optima_section, target_section
-from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.report.spreadsheet import write_csv
+from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.report.verdict import verdict_block
+from lr_sweep.analysis.report.verdict import decided_section, decided_texts, verdict_block
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.orders import flips, orders

@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
-from lr_sweep.analysis.judge.judge import judged
+from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser
 
 RUNS = Path("docs/results/mnist-converged/runs.csv")

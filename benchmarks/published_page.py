@@ -19,9 +19,8 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
 from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
-from lr_sweep.analysis.report.chart import handle_data
 from lr_sweep.analysis.report.figure_frame import variant_styles
-from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.report.page import handle_data, page_html
 from lr_sweep.analysis.statistics.comparisons.orders import Order, kind_of, order_of
 from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.common.files import write_bytes
@@ -112,7 +111,7 @@ def _table() -> Table:
 
 
 def _panel(task: str) -> dict[str, Any]:
-    """Return the data of the chart's panel, as `chart.chart_data` does."""
+    """Return the data of the chart's panel, as `page.chart_data` does."""
     fixed, tuned = at_fixed_rate(task), tuned_values(task)
     best = _order({v: entry.number for v, entry in tuned.items()})
     orders = [_row(math.nan, best, best), _row(LU2021_LEARNING_RATE, _order(fixed), best)]

@@ -35,7 +35,7 @@ from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.common.errors import UserError
 
 JOIN = "+"
-"""Between the names of columns that mean one thing together."""
+"""Mark that joins the names of columns that mean one thing together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Columns:
     guessed: Mapping[str, str] = field(default_factory=dict)
     """Why a column was taken, by its meaning, where its name alone does not say so."""
     higher_is_better: bool | None = None
-    """As a column of the table says; None: none does."""
+    """What a column of the table says of it; None: none does."""
 
 
 def columns_of(table: TableFile, reading: Reading) -> Columns:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
-from lr_sweep.analysis.report.spreadsheet import as_written
+from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.text import RATES, rates_text
 
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
@@ -37,7 +35,6 @@ _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinit
 _SEED = re.compile(r"(.*[^\d\n])(\d+)")
 _LETTER = re.compile("[a-z]", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]")
-Codes = NDArray[np.intp]
 
 
 def parsed(parse: Callable[[str], Any], text: str) -> Any:
@@ -198,21 +195,13 @@ class Content:
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two columns of numbers are equal in each row."""
-        return bool(self.numbers(one) == self.numbers(other)) and bool((self._floats(one) == self._floats(other)).all())
+        return bool((self._floats(one) == self._floats(other)).all())
 
     def is_scheduled(self, name: str, labels: Sequence[str], step: str) -> bool:
         """Return whether a column changes with the step, where `labels` name a run, and is decided by both."""
-        codes = [*(self._codes(label) for label in labels), self._codes(step)]
-        return self._most(name, codes[:-1]) > 1 >= self._most(name, codes)
-
-    def _most(self, name: str, keys: Sequence[Codes]) -> int:
-        """Return how many values a column has within equal keys, at most."""
-        rows = pd.DataFrame({str(i): key for i, key in enumerate(keys)})
-        values = pd.Series(self._codes(name))
-        return int(values.groupby([rows[i] for i in rows]).nunique().max()) if len(keys) else int(values.nunique())
-
-    def _codes(self, name: str) -> Codes:
-        return pd.factorize(np.array(self.table.columns[name], dtype=object))[0]
+        rows = pd.DataFrame({each: self.table.columns[each] for each in (name, *labels, step)}, dtype=object)
+        of_run, at_step = (rows.groupby(keys, sort=False)[name].nunique() for keys in ([*labels], [*labels, step]))
+        return bool(of_run.max() > 1 >= at_step.max())
 
     def _floats(self, name: str) -> pd.Series[float]:
         texts = [self._point(text.strip()) for text in self.table.columns[name]]

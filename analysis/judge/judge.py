@@ -1,39 +1,52 @@
 """`judge`: tables from anywhere -> the report that a study's record gets.
 
 Files are read as text (`table_file`), their columns get a meaning (`columns`), the fields become numbers (`rows`), rows
-become runs (`runs`), and runs a study that `write` reports on. `remarks` collects what was read, assumed and lacking.
+become runs (`runs`), and runs a study, whose report `write_judged` writes. `remarks` collects what was read, assumed
+and lacking.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS
-from lr_sweep.analysis.judge.readers.sources import read_sources
+from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import Reading, asking
 from lr_sweep.analysis.judge.rows import refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
-from lr_sweep.analysis.judge.settings import with_settings
+from lr_sweep.analysis.judge.settings import (
+    best_settings,
+    settings_findings,
+    tuned_remark,
+    with_nuisance,
+    with_settings,
+)
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
-from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
 from lr_sweep.analysis.judge.values import measured_rows, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.report.folder import replacing
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.axes import of_labels
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
-from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_files import Study, write_files
+from lr_sweep.analysis.study_report import Report
 from lr_sweep.analysis.study_summary import with_options
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, reason, translated
+from lr_sweep.common.files import read_plain
 
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
@@ -46,8 +59,6 @@ FIXES = {
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """What to do about findings, by check, where the record's advice names its own commands."""
-
-
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
 MOST_NAME = 60
@@ -58,6 +69,16 @@ MEANING_WORDS = {
     "nuisance": "tuned as the rate",
     "run": "run id",
 }
+LIST = "judged.json"
+"""Lists the files of the report: a folder with any other file is never replaced."""
+CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
+PAIR = [
+    *("task", "model", "variant", "other", "difference", "low", "high", "corrected_p", "distinguishable", "equal"),
+    "further_seeds",
+]
+"""Columns of `StudySummary.cells` and of `comparisons` in JSON."""
+MOST_LISTED = 10_000_000
+"""Bytes of `LIST`."""
 
 
 class Judged(NamedTuple):
@@ -65,7 +86,7 @@ class Judged(NamedTuple):
 
     study: Study
     reading: Reading
-    """With nothing left to guess."""
+    """What was said and guessed: nothing is left to guess."""
 
 
 class RunsRead(NamedTuple):
@@ -76,7 +97,7 @@ class RunsRead(NamedTuple):
     remarks: Sequence[str]
     """How the tables were read first."""
     reading: Reading
-    """With nothing left to guess."""
+    """What was said and guessed: nothing is left to guess."""
     has_seeds: bool
     is_tuned: bool
     """Whether variants have settings that are tuned as the rate is, until `best_settings`."""
@@ -90,10 +111,10 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
         remarks.append(SHARED_SEEDS)
     if not read.is_tuned:
         return Judged(_study(read.info, read.runs, remarks), read.reading)
-    tuned = best_settings(read.runs, read.info.metric)
-    study = _study(read.info, tuned.runs, remarks)
-    remarks += tuned_remarks(tuned, study.summary.cells)
-    return Judged(replace(study, candidates=tuned.candidates, about_table=tuple(remarks)), read.reading)
+    runs, candidates, best = best_settings(read.runs, read.info.metric)
+    study = _study(read.info, runs, remarks)
+    remarks.append(tuned_remark(study.summary.cells, candidates, best))
+    return Judged(replace(study, candidates=candidates, about_table=tuple(remarks)), read.reading)
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
@@ -137,7 +158,6 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
-    """Raise UserError for a file that is cut, or lacks a column that is read in the others."""
     for table in tables:
         refuse_cut(table)
         for role, name in columns.of.items():
@@ -150,7 +170,6 @@ def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
 
 
 def _shares_seeds(runs: Runs) -> bool:
-    """Return whether several variants have the same seeds, at least three, so that they can be compared by them."""
     seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
     several = runs.wanted["variant"].nunique() > 1
     return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
@@ -206,7 +225,7 @@ def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> It
 def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
-    found += [*_unselected(summary), *runs.findings]
+    found += [*_unselected(summary), *settings_findings(runs.rows)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info,
@@ -227,3 +246,67 @@ def _unselected(summary: StudySummary) -> Iterator[CheckFinding]:
         return
     for cell in summary.cells.to_dict("records"):
         yield finding_of(cell, check, "problem", message, "measure validation data, and choose by them")
+
+
+def write_judged(study: Study, folder: Path) -> Report:
+    """Write a report; a folder that holds an earlier one, and nothing else, is replaced once all is written.
+
+    Raises UserError if the folder holds anything else, or cannot be written to.
+    """
+    with translated((OSError, RuntimeError), partial(_unwritable, folder)):
+        folder = folder.resolve()
+        _check_ours(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder) as new:
+            text = write_files(new, study)
+            names = sorted(path.name for path in new.iterdir())
+            content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
+            (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    files = tuple(folder / name for name in [*names, LIST])
+    return Report(folder=folder, files=files, text=text, findings=study.findings)
+
+
+def check_apart(sources: Sequence[str], folder: Path) -> None:
+    """Raise UserError where a report would replace a table that is judged: one of an earlier report."""
+    with translated((OSError, RuntimeError), partial(_unwritable, folder)):
+        out = folder.resolve()
+        paths = [Path(path.removeprefix("sqlite:///")).resolve() for each in sources for path in expanded(each)]
+    for path in paths:
+        if out in path.parents:
+            raise UserError(f"--out {folder}: it holds {path.name}, which is judged: name another folder")
+
+
+def judged_json(study: Study, report: Report) -> dict[str, Any]:
+    """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
+    pairs = comparisons(study.summary) if study.summary.metric.chosen_on else pd.DataFrame(columns=PAIR)
+    frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
+    return {
+        "table": study.info.study,
+        "read_as": list(study.about_table),
+        "metric": study.summary.metric.as_json(),
+        "text": report.text,
+        **{name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()},
+        "checks": json.loads((report.folder / "checks.json").read_text(encoding="utf-8")),
+        "report": str(report.page),
+    }
+
+
+def _unwritable(folder: Path, error: Exception) -> UserError:
+    what = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
+    return UserError(f"--out {folder}: the report cannot be written there: {what}. Name another folder")
+
+
+def _check_ours(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"--out {folder}: a file is there: name another folder")
+    there = {path.name for path in folder.iterdir()}
+    try:
+        ours = set(map(str, json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        ours = set()
+    if others := sorted(there - {LIST, *ours}):
+        raise UserError(
+            f"--out {folder}: it has files that are not of an earlier `judge`, such as {others[0]}: name another folder"
+        )

@@ -29,7 +29,7 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.from_rows import labels_of
+from lr_sweep.analysis.judge.readers.tables import labels_of
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.common.errors import UserError
 
@@ -85,7 +85,6 @@ def _with_labels(table: TableFile) -> tuple[TableFile, str]:
 
 
 def _with_rate_rows(table: TableFile) -> tuple[TableFile, str]:
-    """Make a row a rate of columns whose names are learning rates."""
     content = Content(table)
     found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
     rates = {name: text for name, text in found.items() if content.is_numbers(name)}
@@ -170,7 +169,6 @@ def _has_metric(table: TableFile, but: Collection[str]) -> bool:
 
 
 def _field(name: str) -> tuple[str, int] | None:
-    """Return the metric and the seed of a column that is one seed's."""
     if not (match := _REPEAT.fullmatch(plain(name))):
         return None
     before, seed, after = match.groups()

@@ -56,7 +56,7 @@ NO_RATE = {
     *words("current last log log10 steps step type gamma epoch epochs patience"),
 }
 SETTINGS = words("params. params_ hparams. hparams/ config/ config. hyperparameters.")
-"""Before the names of what a run was started with, of MLflow, Optuna, Lightning, Ray Tune and W&B."""
+"""Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
 PASSED_OVER = {*words("best final last epoch step at metrics metric")}
 """Words in the name of a metric's column that are no part of the metric's name."""
@@ -64,9 +64,9 @@ MEANS, OF_MEANS = {"mean", "avg"}, {"squared", "absolute", "average", "iou", "pr
 """Words that are none either, unless one of the others follows."""
 DEVIATIONS = {*words("std sd sem stderr stdev var variance ci ci95")}
 SPREADS = DEVIATIONS | {"count", "min", "max", "correct"}
-"""With one of these a column is no metric but its spread, or a count."""
+"""Words of columns that are no metric but its spread, or a count."""
 SETTING_WORDS = {*words("weight coef coefficient lambda scale function fn type size split dataset")}
-"""With one of these a column is a setting, as `aux_loss_weight` and `train_size` are."""
+"""Words of columns that are settings, as `aux_loss_weight` and `train_size` are."""
 TIMES = {*words("time times seconds duration runtime timestamp created date datetime s sec")}
 """Words of a time, which is a result."""
 WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
@@ -78,11 +78,11 @@ LOWER = {*words("loss error perplexity nll bpc bpb mse rmse mae wer cer fid entr
 FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
 """Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
 NEGATED = {"neg", "negative", "minus"}
-"""With one of these a metric's name does not say which way it is better: `neg_mean_squared_error`."""
+"""Words that leave open which way a metric is better, as in `neg_mean_squared_error`."""
 PERCENTS = {"accuracy", "error"}
 """Metrics whose values are percents if they reach up to 100."""
 LOSSES = {"loss", "nll", "perplexity"}
-"""Beside the metric they show that a run diverged."""
+"""Metrics that show, beside the one that is judged, that a run diverged."""
 VALUES = words("value metric_value objective score result values_0")
 """Names of a column that was optimised, and that says not what it is."""
 METRIC_NAMES = words("metric metric_name metric_key metric_key_used objective_name monitor")
@@ -107,7 +107,7 @@ _STATES = {
 STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
 """How tools name the state of a run, in small letters."""
 STATUS_PREFIXES = words("trialstate. runstatus. state. status.")
-"""Before the names of states, where an enumeration was written as text."""
+"""Prefixes of states, where an enumeration was written as text."""
 _UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -19,14 +19,14 @@ from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 
 KEPT = (".yaml", ".yml")
-"""Ends the name of a file that keeps a reading."""
+"""Endings of the name of a file that keeps a reading."""
 MOST_BYTES = 1_000_000
-"""Of a file that keeps a reading."""
 FIELDS: dict[str, type] = {
     **{"columns": dict, "metric": str, "higher_is_better": bool},
     **{"select_on_test": bool, "paired": bool, "equal_within": float},
 }
-"""What such a file has."""
+"""Settings that such a file may have."""
+_LOWER_IS_BETTER = ("higher_is_better", False)
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_QUESTIONS = 4
 """Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
@@ -52,14 +52,11 @@ class Reading:
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
-        return Reading(
-            columns={**self.columns, **other.columns},
-            metric=other.metric or self.metric,
-            higher_is_better=self.higher_is_better if other.higher_is_better is None else other.higher_is_better,
-            select_on_test=other.select_on_test or self.select_on_test,
-            paired=other.paired or self.paired,
-            equal_within=other.equal_within or self.equal_within,
-        )
+        return Reading(**self.said() | other.said() | {"columns": {**self.columns, **other.columns}})
+
+    def said(self) -> dict[str, Any]:
+        """Return the fields in which the user said something."""
+        return {name: value for name, value in asdict(self).items() if value or (name, value) == _LOWER_IS_BETTER}
 
 
 class Choice(NamedTuple):
@@ -93,7 +90,7 @@ def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
 
 def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
-    columns = f"--columns {shlex.quote(columns_text(reading))}" if reading.columns else ""
+    columns = f"--columns {shlex.quote(_columns_text(reading))}" if reading.columns else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
     metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
@@ -123,7 +120,7 @@ def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUES
 def _mistake(read: Callable[[Reading], T], reading: Reading, most: int) -> str:
     """Return the first line of what is wrong with a reading; empty: it works, or leads to a question that does."""
     try:
-        if columns_in([columns_text(reading)]) != reading.columns:
+        if columns_in([_columns_text(reading)]) != reading.columns:
             return "a name has a character that --columns cannot hold"
         asking(read, reading, most)
     except QuestionError:
@@ -133,8 +130,7 @@ def _mistake(read: Callable[[Reading], T], reading: Reading, most: int) -> str:
     return ""
 
 
-def columns_text(reading: Reading) -> str:
-    """Write which column means what, as `--columns` takes it."""
+def _columns_text(reading: Reading) -> str:
     return ",".join(f"{role}={name}" for role, name in reading.columns.items())
 
 
@@ -161,11 +157,8 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
 
 def save_reading(path: Path, reading: Reading) -> None:
     """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be."""
-    content = {name: value for name, value in asdict(reading).items() if value not in (None, {}, False)}
-    if reading.higher_is_better is False:
-        content["higher_is_better"] = False
     text = io.StringIO()
-    YAML(typ="safe").dump(content, text)
+    YAML(typ="safe").dump(reading.said(), text)
     with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
         write_bytes(path, text.getvalue().encode())
 

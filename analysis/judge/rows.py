@@ -49,7 +49,7 @@ from lr_sweep.common.text import counted
 ALL = "all"
 """The model, or the variant, of a table that names none."""
 UNREAD, LOSS = "unread ", "loss "
-"""Before the names of columns of the frame that hold what is not asked for: settings, and losses beside the metric."""
+"""Prefixes of the frame's further columns: settings, and losses beside the metric."""
 MOST_BESIDE = 100
 """Columns of that kind."""
 
@@ -96,7 +96,6 @@ def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
-    """Raise UserError for names that differ in capitals alone, or in nothing seen: they may be one."""
     for role in ("task", "model", "variant"):
         names = list(rows[role].unique())
         first = {_spelled(name): name for name in reversed(names)}
@@ -131,7 +130,6 @@ def _without_training(table: TableFile, columns: Columns) -> tuple[TableFile, li
 
 
 def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> tuple[TableFile, list[str]]:
-    """Return some rows of a table, and the remark on the others; all rows if none would be kept."""
     if all(kept) or not any(kept):
         return table, []
     held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
@@ -168,7 +166,6 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
 
 
 def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
-    """Return at which rows a column says that the run had diverged."""
     found = np.zeros(len(table.lines), bool)
     for name in [name for name in columns.unread if plain(name) in DIVERGED]:
         words = [text.strip().lower() for text in table.columns[name]]
@@ -271,7 +268,6 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[Line, str]]:
 
 
 def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decisive: str) -> Iterator[tuple[Line, str]]:
-    """Find rows with a value and no step; a run without a value needs none."""
     if "step" not in columns.of:
         return
     name, values = columns.of["step"], frame[decisive].notna()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -14,13 +13,13 @@ import pandas as pd
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted
-from lr_sweep.analysis.judge.settings import RATE, settings_findings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
+RATE = [*CELL, "learning_rate"]
+"""The columns that name a learning rate of a cell."""
 RUN = [*RATE, "seed"]
 """The columns that name a run."""
 LEAST_STEPS = 3
@@ -39,8 +38,8 @@ class Runs:
     wanted: pd.DataFrame
     ended: pd.DataFrame
     curves: pd.DataFrame
-    findings: Sequence[CheckFinding]
-    """What `settings_findings` returns."""
+    rows: pd.DataFrame
+    """The table's rows with their run ids and settings, for `settings_findings`."""
     remarks: list[str]
     """What was assumed, a sentence each."""
 
@@ -76,7 +75,7 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
         wanted=wanted,
         ended=_ended(runs, rows),
         curves=curves,
-        findings=settings_findings(rows),
+        rows=rows,
         remarks=[*repeats, *seeds, *lost, *tests],
     )
 
@@ -107,7 +106,6 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
 
 
 def _are_no_chance(values: pd.DataFrame, runs: pd.DataFrame, whose: pd.Series) -> pd.Series[bool]:
-    """Return which runs are the same as those that they equal, where no column has seeds."""
     several = values.melt(ignore_index=False)["value"]
     different = several.groupby(whose.reindex(several.index).to_numpy()).nunique()
     number = pd.Series(different.reindex(runs["whose"]).to_numpy(), runs.index)
@@ -117,14 +115,12 @@ def _are_no_chance(values: pd.DataFrame, runs: pd.DataFrame, whose: pd.Series) -
 
 
 def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:
-    """Name each run by its first line, and by a number where a line has several runs."""
     runs = rows.groupby(RUN, sort=False)
     first = runs["where"].transform("first")
     return first if runs.ngroups == first.nunique() else first + " run " + runs.ngroup().astype(str)
 
 
 def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
-    """Return `RUN`, the step budget and the status of each run, by run id."""
     by_run, known = rows.groupby("run_id", sort=False), rows[rows[decisive].notna() | rows["diverged"]]
     runs = by_run[RUN].first().assign(status=_statuses(rows, decisive))
     # Rows behind the last evaluation, as of a training loss, are no part of the run that a report can show.
@@ -211,7 +207,6 @@ def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
 
 
 def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
-    """Fill in steps, which are 0 in a table without any, and the status of runs that ended."""
     rows = rows.assign(step=rows.get("step", rows.get("num_steps", 0)))
     return rows if "status" in rows else rows.assign(status="complete")
 
@@ -231,7 +226,6 @@ def _with_seeds(rows: pd.DataFrame) -> Noted:
 
 
 def _check_runs(rows: pd.DataFrame) -> None:
-    """Make sure that a run's id and its labels name the same rows."""
     if "run" not in rows:
         return
     mistakes = []
@@ -294,7 +288,6 @@ def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:
 
 
 def _statuses(rows: pd.DataFrame, decisive: str) -> pd.Series:
-    """Find each run's status: as its last row says, `diverged` after NaN, `missing` without a value."""
     by_run = rows.groupby("run_id", sort=False)
     found = by_run["status"].last()
     found = found.where(~(by_run["diverged"].any() & found.eq("complete")), "diverged")

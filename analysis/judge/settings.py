@@ -1,9 +1,10 @@
-"""Settings are no seeds: columns that are not read, and in which runs of one cell, learning rate and seed differ."""
+"""Settings, in which runs of one cell, learning rate and seed differ: compared, tuned as the rate is, or a problem."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -12,19 +13,26 @@ from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser
 from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS, is_setting, listed, words_of
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
+from lr_sweep.analysis.judge.runs import RATE, Runs
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import CELL, each_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, rounded
+from lr_sweep.analysis.statistics.selection.summary import summarise
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import rate_text
 
-RATE = [*CELL, "learning_rate"]
-"""The columns that name a learning rate of a cell."""
 LABELS = {"name", "run", "trial", "tag", "label"}
 """Words of columns that name a run, or what is compared."""
 MOST_OFFERED = 4
 """Settings for each of which a reading is offered."""
 MOST_DIGITS = 10
-"""Of a number that may count repeats."""
+"""Digits of a number that may count repeats."""
 RATE_NAMES = {"lr", "rate"}
 """Words of columns that name the learning rate itself."""
+BESIDE = "\x1f"
+"""Mark that joins a variant and its settings while runs are read; in no name of a table."""
+MOST_NAMED = 10
+"""Variants whose chosen settings are named."""
 
 
 def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[pd.DataFrame, str]:
@@ -35,10 +43,10 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[
     """
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
-    if not (names := telling_apart(rows, decisive)):
+    if not (names := _telling_apart(rows, decisive)):
         return rows, ""
     named = columns.of.get("variant") or columns.of.get("model")
-    if named or len(names) > 1 or _counts(names[0], rows) or names_shared(rows):
+    if named or len(names) > 1 or _counts(names[0], rows) or _names_shared(rows):
         raise _question(names, columns, rows, decisive)
     values = rows[UNREAD + names[0]]
     texts = [parsed(parser_of("variant"), text) for text in joined_labels([(names[0], list(values.unique()))])]
@@ -48,11 +56,26 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[
     return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True)))), names[0]
 
 
-def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
+def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """Let runs of different settings that are tuned be those of different variants until `best_settings`.
+
+    Raises UserError if nothing chooses among them.
+    """
+    if "nuisance" not in rows:
+        return rows
+    if not metric.chosen_on:
+        raise UserError(
+            "nuisance: settings are tuned on validation data, and the table has none: compare them, as in "
+            "--columns variant=NAME, or give --select-on-test"
+        )
+    return rows.assign(variant=rows["variant"] + BESIDE + rows["nuisance"])
+
+
+def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ."""
     key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
     if "run" in rows:
-        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in names_shared(rows))])
+        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in _names_shared(rows))])
     else:
         key += ["step"] if "step" in rows else []
         runs = rows[rows[decisive].notna() | rows["diverged"]] if "step" in rows else rows
@@ -62,15 +85,15 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
     with_seeds = "seed" in rows
     crossed = [name for name in names if _is_crossed(name, runs) and (with_seeds or _names_variants(name, runs))]
-    names = [name for name in names if not is_about_run(name) or name in crossed]
-    names.sort(key=lambda name: (is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
+    names = [name for name in names if not _is_about_run(name) or name in crossed]
+    names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
     if "seed" not in rows and ("run" in rows or "step" not in rows):
         return _needed(names, several, key)
     found = _needed(names, several, key)
     return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
 
 
-def names_shared(rows: pd.DataFrame) -> list[str]:
+def _names_shared(rows: pd.DataFrame) -> list[str]:
     """Return the settings that differ among the rows of one run's name: several runs share it.
 
     Numbers that no tool calls a setting are left out: they may grow with the step.
@@ -78,7 +101,7 @@ def names_shared(rows: pd.DataFrame) -> list[str]:
     if "run" not in rows:
         return []
     names = [
-        name for name in _settings(rows) if is_setting(name) or not (is_about_run(name) or _has_numbers(name, rows))
+        name for name in _settings(rows) if is_setting(name) or not (_is_about_run(name) or _has_numbers(name, rows))
     ]
     return [name for name in names if rows.groupby("run", sort=False)[UNREAD + name].nunique().gt(1).any()]
 
@@ -88,7 +111,6 @@ def _has_numbers(name: str, rows: pd.DataFrame) -> bool:
 
 
 def _is_crossed(name: str, runs: pd.DataFrame) -> bool:
-    """Return whether each value is there at several learning rates, as that of a setting is."""
     return bool(runs.groupby(UNREAD + name)["learning_rate"].nunique().gt(1).all())
 
 
@@ -99,7 +121,7 @@ def _names_variants(name: str, runs: pd.DataFrame) -> bool:
     return set(words_of(name)) <= LABELS and filled and not runs.duplicated([*RATE, column]).any()
 
 
-def is_about_run(name: str) -> bool:
+def _is_about_run(name: str) -> bool:
     """Return whether a column says how a run went, or where, and not how it was started."""
     return not is_setting(name) and bool((ABOUT_RUNS | SPREADS) & set(words_of(name)))
 
@@ -129,7 +151,7 @@ def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisi
     differ = listed([f"{name} ({len(values[name])} values)" for name in names])
     text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
     choices: Iterable[Choice] = _choices(names, columns.of, rows, decisive)
-    if shared := names_shared(rows):
+    if shared := _names_shared(rows):
         text = f"runs of one name differ in {listed(shared)}; {text}"
         apart = Reading(columns={"run": JOIN.join([columns.of["run"], *shared])})
         choices = [
@@ -172,6 +194,7 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
     found = []
     for cell, of_cell in each_cell(runs):
         labels = dict(zip(CELL, cell, strict=True))
+        labels["variant"] = labels["variant"].partition(BESIDE)[0]
         if names := [name for name in varied if _differs(name, "learning_rate", of_cell)]:
             message = f"runs of one learning rate differ in {listed(names)} besides their seeds"
             message, fix = f"{message}: the spread is not noise", "judge a table for each value"
@@ -181,11 +204,10 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
             level: Level = "problem" if not once or any(map(is_setting, moved)) else "note"
             message = f"its learning rates differ in {listed(moved)} as well: what is better may be due to any of them"
             found.append(finding_of(labels, "settings", level, message, "vary the learning rate alone"))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _differs(name: str, key: str, runs: pd.DataFrame) -> bool:
-    """Return whether a setting differs among runs of the same key."""
     return bool(runs.groupby(key)[UNREAD + name].nunique().gt(1).any())
 
 
@@ -196,12 +218,11 @@ def _moves_with_rate(name: str, runs: pd.DataFrame) -> bool:
     no tool calls a setting counts only where the runs of each rate have one value of it: a result would differ.
     """
     at_rates = runs.groupby("learning_rate")[UNREAD + name].agg(frozenset)
-    alike = at_rates.map(len).eq(1).all() and not is_about_run(name) and not RATE_NAMES & set(words_of(name))
+    alike = at_rates.map(len).eq(1).all() and not _is_about_run(name) and not RATE_NAMES & set(words_of(name))
     return bool((is_setting(name) or alike) and at_rates.nunique() > 1 and not _follows(runs[UNREAD + name]))
 
 
 def _follows(values: pd.Series[str]) -> bool:
-    """Return whether numbers only rise, or only fall, with the learning rates that they are ordered by."""
     if not values.map(lambda text: is_number(text.strip())).all():
         return False
     numbers = values.astype(float)
@@ -227,3 +248,37 @@ def _is_varied(name: str, runs: pd.DataFrame) -> bool:
         return bool(len(pairs) <= len(runs) / 2)
     common = Counter(map(frozenset, rates.agg(list)[rates.size() > 1])).most_common(1)
     return common[0][1] >= max(2, number / 2)
+
+
+def best_settings(runs: Runs, metric: Metric) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
+    """Keep at each learning rate of a variant the settings with the best mean over seeds by validation.
+
+    Of settings without a value for each seed those with the most values are compared, as of learning rates.
+
+    Returns:
+        The runs of the best settings; all runs, as of `StudySummary.runs`, with a column `settings`: intervals choose
+        among rates and settings; and the best `settings` by `RATE`.
+    """
+    summary = summarise(runs.wanted, runs.ended, runs.curves, metric)
+    rates = _apart(summary.learning_rates)
+    rates["mean"] = metric.sign * rounded(rates["validation_mean"].to_numpy(float))
+    ordered = rates.sort_values(["num_values", "mean"], ascending=False, kind="stable")
+    best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
+    kept = _apart(runs.wanted).merge(best, on=[*RATE, "settings"])
+    return replace(runs, wanted=kept.drop(columns="settings")), _apart(summary.runs), best
+
+
+def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFrame) -> str:
+    """Say which settings were chosen, and that intervals count it; `candidates`, `best`: from `best_settings`."""
+    chosen = cells[RATE].merge(best, on=RATE).itertuples(index=False, name=None)
+    said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
+    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+    return (
+        f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by "
+        f"validation is shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
+    )
+
+
+def _apart(frame: pd.DataFrame) -> pd.DataFrame:
+    parts = frame["variant"].str.partition(BESIDE)
+    return frame.assign(variant=parts[0], settings=parts[2])

@@ -58,7 +58,7 @@ class TableFile:
     path: Path
     sha256: str
     columns: dict[str, list[str]]
-    """By name, in the file's order; empty text: nothing."""
+    """Fields by the name of their column, in the file's order; empty text: nothing."""
     lines: list[Line]
     """The number of each row."""
     decimal_comma: bool
@@ -122,7 +122,6 @@ def read_table_file(path: Path) -> TableFile:
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:
-    """Decompress a file of gzip; raises UserError if it is damaged, or too large."""
     unpacking = zlib.decompressobj(wbits=31)  # gzip's header and checksum
     try:
         found = unpacking.decompress(content, MOST_BYTES)
@@ -242,7 +241,6 @@ def _check_names(path: Path, names: list[str], line: int = 1) -> None:
 
 
 def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the number of its last line."""
     blanks = delimiter == " "
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=blanks)
     for row in reader:
@@ -251,7 +249,6 @@ def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _decoded(path: Path, content: bytes) -> str:
-    """Decode UTF-8, with a mark at its start or without, or what spreadsheets write: UTF-16, Windows-1252."""
     if content.startswith(ZIP):
         raise UserError(f"{path} is a spreadsheet or another archive: save it as CSV, and name that")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"

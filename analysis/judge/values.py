@@ -21,7 +21,7 @@ from lr_sweep.analysis.judge.names import (
     words_of,
 )
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.settings import RATE
+from lr_sweep.analysis.judge.runs import RATE
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.errors import UserError
@@ -104,14 +104,12 @@ def _splits(rows: pd.DataFrame) -> list[str]:
 
 
 def _within(rows: pd.DataFrame, most: float) -> bool:
-    """Return whether every value is from 0 to a number, and there is one."""
     values = rows[_splits(rows)].to_numpy(dtype=float)
     known = values[~np.isnan(values)]
     return bool(len(known) and known.min() >= 0 and known.max() <= most)
 
 
 def _are_percents(rows: pd.DataFrame, name: str) -> bool:
-    """Return whether values are percents; raises UserError where only some are."""
     if has_word(name, {"accuracy"}) and (lowest := float(rows[_splits(rows)].min().min())) < 0:
         raise UserError(f"{name} is down to {lowest:g}, and none is below 0: write it as it was measured")
     if not has_word(name, PERCENTS) or _within(rows, 1) or not _within(rows, 100):

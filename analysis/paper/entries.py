@@ -22,7 +22,7 @@ REFERENCE = "frozen-pretrained"
 NEAR = 0.01
 """A run has converged where its validation accuracy is this close to the best of its curve, as a fraction."""
 NEVER = "-"
-"""As in the paper: never matched."""
+"""Never matched, as the paper writes it."""
 AT_END = {
     theirs.TRAIN_AT_END: "train",
     theirs.TEST_AT_END: "test",
@@ -37,7 +37,7 @@ class Number(NamedTuple):
 
     text: str
     value: float = math.nan
-    """In the unit of the published value; NaN: none."""
+    """The number in the unit of the published value; NaN: none."""
 
 
 class OurNumbers:
@@ -253,7 +253,6 @@ def _mean_of_all(values: pd.Series[float]) -> float:
 
 
 def _reported_so_far(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
-    """Return at each evaluation the test accuracy of the run's best model by validation up to there."""
     known = curves.dropna(subset=["validation_accuracy"])
     points = points_within_budget(_counted(summary), known, ["validation_accuracy", "test_accuracy"])
     before = points.groupby("run_id")["validation_accuracy"].cummax().groupby(points["run_id"]).shift()

@@ -7,26 +7,42 @@ any other has the tables and figures of Rothermel et al. 2021.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.paper.published import published_best, table_of
-from lr_sweep.analysis.paper.tables import lu_table, paper_tables
+from lr_sweep.analysis.paper import published as theirs
+from lr_sweep.analysis.paper.entries import NEVER, REFERENCE, OurNumbers, budget_text, published_text
+from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Entry, entries, published, published_best, table_of
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
 from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
-from lr_sweep.analysis.report.tables import facts, main_table
+from lr_sweep.analysis.report.tables import facts, main_table, marks_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.common.text import NO_VALUE
 
 FIGURE_1_TASK = "cifar10-lra"
+ROWS_OF_TABLE_3 = {
+    "train": theirs.TRAIN_AT_END,
+    "test": theirs.TEST_AT_END,
+    "diff": theirs.TRAIN_MINUS_TEST_AT_END,
+}
+NOTHING_PUBLISHED = "The paper has no entry for these tasks, models and variants."
+
+Labels = tuple[str, ...]
+"""What a row begins with."""
+Rows = Mapping[Labels, tuple[str, str, str]]
+"""Metric, model and variant of each row; its columns are tasks."""
 
 
 class Written(NamedTuple):
@@ -35,6 +51,29 @@ class Written(NamedTuple):
     main: list[Table]
     sweeps: list[Image]
     further: list[Block]
+
+
+class Place(NamedTuple):
+    """What an entry is about, and what is published of it."""
+
+    metric: str
+    cell: Cell
+    published: Entry | None
+
+
+Places = dict[tuple[Labels, str], Place]
+"""What stands where, by labels of the row and heading of the column."""
+
+
+class Layout(NamedTuple):
+    """A table's texts, ours and published ones."""
+
+    header: Labels
+    rows: tuple[Labels, ...]
+    columns: Mapping[str, int]
+    """Places of our columns."""
+    published_in: list[int]
+    """Tables of the paper that have any of the entries."""
 
 
 def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Written:
@@ -122,5 +161,176 @@ def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, 
 
 
 def _caption(info: StudyInfo, shown: StudySummary, lines: str) -> str:
-    """Say what a figure shows; `lines`: how those of published values look, empty if there are none."""
     return say("figure", metric=info.metric, facts=facts(info, shown.runs), lines=lines)
+
+
+def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> Layout:
+    """Lay out entries by labels of rows and heading of columns, in the order in which they come.
+
+    `corner`: headings of the labels; `absent`: what is written for a cell that the study does not have.
+    """
+    header, lines = list(corner), {labels: list(labels) for labels, _ in places}
+    columns = {}
+    for column in dict.fromkeys(column for _, column in places):
+        columns[column] = len(header)
+        of_column = [places.get((labels, column)) for labels in lines]
+        beside = any(place and place.published for place in of_column)
+        header += [column, f"{column}, published"] if beside else [column]
+        for line, place in zip(lines.values(), of_column, strict=True):
+            number = place and ours.of(place.metric, place.cell)
+            line.append(number.text if number else absent)
+            if beside:
+                there = place and place.published
+                line.append(published_text(there, number.value if number else math.nan) if there else "")
+    tables = {place.published.table for place in places.values() if place.published}
+    return Layout(tuple(header), tuple(map(tuple, lines.values())), columns, sorted(tables))
+
+
+def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> tuple[dict[str, Table], list[str]]:
+    """Lay out every table of Rothermel et al. 2021 that the study has the runs for; `curves` as of `OurNumbers`.
+
+    Returns:
+        The tables by file name without ending, and a sentence for each table that is left out.
+    """
+    ours = OurNumbers(summary, curves)
+    table = partial(_table, info, ours)
+    found, left_out = {}, []
+    models = list(summary.runs["model"].unique())
+    for model, stem in stem_of_each(models).items():
+        shown = summary.of(model=model)
+        variants = list(shown.cells["variant"].unique())
+        found[f"table1-{stem}"] = _table1(info, summary, ours, model)
+        if REFERENCE in variants:
+            title, what = f"Gradient steps to match {REFERENCE}", say("to_match", reference=REFERENCE, never=NEVER)
+            rows: Rows = {(v,): (theirs.STEPS_TO_MATCH, model, v) for v in variants}
+            found[f"table2-{stem}"] = table(2, f"{title}, {model}", what, ("variant",), rows, shown)
+        else:
+            left_out.append(f"Table 2 is left out for {model}: the study has no variant {REFERENCE} to match.")
+        if ours.have_test_at_end(model):
+            title, what = f"Train and test accuracy at the last step, {model}", say("at_last_step")
+            rows = {(v, name): (metric, model, v) for v in variants for name, metric in ROWS_OF_TABLE_3.items()}
+            found[f"table3-{stem}"] = table(3, title, what, ("variant", "accuracy"), rows, shown)
+        else:
+            left_out.append(f"Table 3 is left out for {model}: test was not evaluated at the last step of every run.")
+    if len(models) > 1:
+        rows = {(v, model): (theirs.TEST, model, v) for v in summary.cells["variant"].unique() for model in models}
+        what = say("tuned", metric=info.metric)
+        compared = table(4, "Test accuracy of the models", what, ("variant", "model"), rows, summary)
+        found["table4"] = _with_best_models(compared, summary)
+    else:
+        left_out.append("Table 4, which compares models, is left out: the study has one model.")
+    found["table5"] = _table5(summary.runs, ours)
+    return found, left_out
+
+
+def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
+    table, shown = main_table(info, summary, model), summary.of(model=model)
+    rows: Rows = {(row[0],): (theirs.TEST, model, row[0]) for row in table.rows}
+    layout = lay_out(("variant",), _places(1, rows, shown), ours, NO_VALUE)
+    return replace(
+        table,
+        title=f"Table 1. {table.title}",
+        caption=f"{table.caption} {_about_published(layout, shown.runs)}",
+        header=layout.header,
+        rows=layout.rows,
+        bold=frozenset((i, layout.columns[table.header[j]]) for i, j in table.bold),
+    )
+
+
+def _table(
+    info: StudyInfo,
+    ours: OurNumbers,
+    number: int,
+    title: str,
+    what: str,
+    corner: Labels,
+    rows: Rows,
+    shown: StudySummary,
+) -> Table:
+    layout = lay_out(corner, _places(number, rows, shown), ours, NO_VALUE)
+    unit = "gradient steps" if number == 2 else "percentage points"
+    return Table(
+        title=f"Table {number}. {title}",
+        caption=f"{what}{marks_text(layout.rows)} {_about_published(layout, shown.runs, unit)}",
+        shared=facts(info, shown.runs),
+        header=layout.header,
+        rows=layout.rows,
+    )
+
+
+def _with_best_models(table: Table, summary: StudySummary) -> Table:
+    cells = summary.cells.dropna(subset=["test_mean"])
+    pairs = zip(cells["test_mean"], cells["test_sem"], strict=True)
+    written = cells.assign(mean=[float(summary.metric.of_seeds_text(*pair)) for pair in pairs])
+    best = written[written["mean"] == written.groupby(["variant", "task"])["mean"].transform("max")]
+    rows = [row[:2] for row in table.rows]
+    bold = {
+        (rows.index((cell["variant"], cell["model"])), table.header.index(cell["task"], 2))
+        for cell in best.to_dict("records")
+    }
+    text = "Bold: the highest of a variant; models are not tested against each other."
+    return replace(table, bold=frozenset(bold), bold_text=text)
+
+
+def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
+    places: Places = {}
+    for task, model in runs[GROUP].drop_duplicates().itertuples(index=False, name=None):
+        cell = (task, model, "all")
+        places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
+    layout = lay_out(("task", "model"), places, ours, NO_VALUE)
+    about = "Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
+    return Table(
+        title="Table 5. Step budgets",
+        caption="Gradient steps after which runs end. " + (about if layout.published_in else NOTHING_PUBLISHED),
+        header=(*layout.header[:3], "published (difference)")[: len(layout.header)],
+        rows=layout.rows,
+    )
+
+
+def _places(number: int, rows: Rows, shown: StudySummary) -> Places:
+    places: Places = {}
+    for labels, (metric, model, variant) in rows.items():
+        for task in shown.cells["task"].unique():
+            cell = (task, model, variant)
+            there = theirs.published_best(cell) if number == 1 else published(number, cell, metric)
+            places[labels, task] = Place(metric, cell, there)
+    return places
+
+
+def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage points") -> str:
+    """Say what the published columns are, and which tasks ran for other budgets than the paper's."""
+    if not layout.published_in:
+        return NOTHING_PUBLISHED
+    other = []
+    for (task, model), rows in runs.groupby(GROUP, sort=False):
+        there, here = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
+        if there is not None and here != there.number:
+            other.append(f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there")
+    tables = " and ".join(f"Table {number}" for number in layout.published_in)
+    return say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
+
+
+def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:
+    """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one of them is missing.
+
+    `curves` as of `OurNumbers`.
+    """
+    small = theirs.is_small(info.study)
+    found, text = entries(number, small=small), TABLES[number]
+    places: Places = {((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found}
+    layout = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
+    metrics = list(dict.fromkeys(entry.metric for entry in found))
+    about = say("lu2021", metrics=metrics, number=number, note=text.note, stand_ins=_stand_ins(number) if small else "")
+    return Table(
+        title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
+        caption=about + marks_text(layout.rows),
+        shared=facts(info, summary.runs),
+        header=layout.header,
+        rows=layout.rows,
+    )
+
+
+def _stand_ins(number: int) -> str:
+    models = {entry.model for entry in entries(number)}
+    pairs = {**TABLES[number].small, **{model: ours for model, ours in SMALL_MODELS.items() if model in models}}
+    return ", ".join(f"{here} for {there}" for there, here in pairs.items())

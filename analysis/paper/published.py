@@ -38,7 +38,7 @@ TRAIN = "train_accuracy_percent"
 TRAIN_MINUS_TEST = "train_minus_test_percent"
 STEPS = "gradient_steps_to_converge"
 SPEEDUP = "speedup"
-"""Of `frozen-pretrained` over `frozen-random`, in gradient steps."""
+"""Gradient steps of `frozen-random` over those of `frozen-pretrained`."""
 PARAMETERS = "trained_parameters"
 """The metrics of Lu et al. 2021, beside `TEST`."""
 
@@ -68,9 +68,9 @@ class Entry(NamedTuple):
     variant: str
     metric: str
     value: str
-    """As printed, without its unit; empty: "-" in the paper, never reached."""
+    """The number as printed, without its unit; empty: "-" in the paper, never reached."""
     sem: str = ""
-    """As printed; empty: not given."""
+    """The standard error as printed; empty: not given."""
 
     @property
     def cell(self) -> Cell:

@@ -1,4 +1,7 @@
-"""The pieces of a report, each as Markdown for `report.md`; tables as CSV and text too. `page.py` makes them HTML."""
+"""The pieces of a report, each as Markdown for `report.md`; `page.py` makes them HTML.
+
+Tables are also text, and CSV files that a spreadsheet opens without running what is in them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.common.text import aligned
 
 TEXT_WIDTH = 110
@@ -23,6 +25,9 @@ _MARKS = re.compile(r"\\[\\`]|(?P<mark>`+)(?!`).+?(?<!`)(?P=mark)(?!`)|`+|<|&(?=
 _INERT = {"<": "&lt;", "&": "&amp;", "](": "]\\("}
 LONGEST_STEM = 100
 """Characters of a name in that of a file, which may have two of them, and 255 in all."""
+_FORMULA = re.compile(r"[=+\-@\t\r＝＋－＠]")
+"""How a formula begins; the last four are wide forms, which spreadsheets in East Asia read as the others."""
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?%?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,3 +226,23 @@ def markdown_text(text: str) -> str:
 def _no_html(text: str) -> str:
     """Keep a paragraph from being HTML, an entity, a link or a picture; in code Markdown reads none of them."""
     return _MARKS.sub(lambda found: _INERT.get(found[0], found[0]), text)
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame without its index; text that a spreadsheet would read as a formula begins with an apostrophe."""
+    columns = {
+        place: column.map(quoted_text) if column.dtype == object or isinstance(column.dtype, pd.StringDtype) else column
+        for place, (_, column) in enumerate(frame.items())
+    }
+    pd.DataFrame(columns).set_axis([quoted_text(name) for name in frame], axis=1).to_csv(path, index=False)
+
+
+def quoted_text(value: object) -> object:
+    """Return a value, a text that is no number and begins as a formula does behind an apostrophe."""
+    formula = isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if formula else value
+
+
+def as_written(text: str) -> str:
+    """Return a text without the apostrophe that `quoted_text` puts before it."""
+    return text[1:] if text.startswith("'") and quoted_text(text[1:]) == text else text

@@ -42,14 +42,14 @@ LINE_WIDTH = 1.6
 CAP, RING = 5, 13
 """Points, of the ends of error bars and of the mark of a chosen rate."""
 CROSS_HEIGHT = 0.045
-"""Between the crosses of two variants, as a fraction of a panel's height."""
+"""Distance of the crosses of two variants, as a fraction of a panel's height."""
 FEWER_SEEDS = "fewer seeds"
 HATCH = "////"
-"""Of the bar of a mean over fewer seeds than others."""
+"""Pattern of the bar of a mean over fewer seeds than others."""
 MOST_PANELS, MOST_WIDTH = 450, 400.0
 """Tasks of a figure with a panel each, and inches of one with bars: matplotlib draws fewer than 2^16 pixels."""
 MOST_VARIANTS, DRAWN_VARIANTS = 20, 12
-"""Of more variants than the first number a figure draws as many as the second; 40 lines cannot be distinguished."""
+"""Variants that a figure draws at most, and how many it draws of more: 40 lines look alike."""
 
 
 def learning_rate_figure(
@@ -107,15 +107,17 @@ def best_rates_figure(
     }
     cells = cells.assign(x=[places[key] for key in zip(cells["task"], cells["variant"], strict=True)])
     known = cells[cells["num_values"] > 0]
-    fewer = known["num_tests"] < known["most_seeds"]
-    look: dict[str, Any] = {"width": 0.85, "capsize": 2.5}
-    hatched = look | {"hatch": HATCH, "edgecolor": "white"}
-    for bars, style in ((known[~fewer], look), (known[fewer], hatched)):
-        colours = [styles[variant].colour for variant in bars["variant"]]
-        sems = metric.scale * bars["test_sem"].fillna(0)  # one seed has no interval
-        panel.bar(bars["x"], metric.scale * bars["test_mean"], yerr=sems, color=colours, **style)
+    colours = [styles[variant].colour for variant in known["variant"]]
+    means, sems = (
+        metric.scale * known["test_mean"],
+        metric.scale * known["test_sem"].fillna(0),
+    )  # of one seed there is none
+    bars = panel.bar(known["x"], means, yerr=sems, color=colours, width=0.85, capsize=2.5)
+    for bar, is_partial in zip(bars, _partial(known), strict=True):
+        if is_partial:
+            bar.set(hatch=HATCH, edgecolor="white")
     for x in cells.loc[cells["num_values"] == 0, "x"]:
-        look = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
+        look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
         panel.text(x, 0.01 * metric.scale, "no value", **look)
     for *cell, x in cells[[*CELL, "x"]].itertuples(index=False):
         if (value := (published or {}).get(tuple(cell))) is not None:
@@ -208,7 +210,6 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
 
 
 def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:
-    """Draw the best rates between those tried, with their intervals, at the height of the chosen ones."""
     heights, colours = rows["mean"], list(rows["colour"])
     panel.hlines(heights, rows["low"], rows["high"], colors=colours, linewidths=5, alpha=0.35, zorder=2.5)
     panel.scatter(rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4)

@@ -120,7 +120,6 @@ def count_problems(findings: Sequence[CheckFinding]) -> int:
 
 
 def _suggested(findings: Sequence[CheckFinding], tried: Collection[float]) -> tuple[str, str]:
-    """Return the suggested learning rates, and the study's setting with them in it; empty: none are suggested."""
     added = _to_add(findings, tried)
     listed = ", ".join(map(rate_text, sorted({*added, *tried})))
     return ", ".join(map(rate_text, added)), f"learning_rates: [{listed}]" if added else ""

@@ -13,7 +13,7 @@ from filelock import FileLock
 from lr_sweep.common.files import is_locked
 
 LOCK = ".report.lock"
-"""In a study's folder; held while its report is written. The system releases it when a process dies."""
+"""Lock in a study's folder while its report is written. The system releases it when a process dies."""
 _SCRATCH = ".report-"
 
 

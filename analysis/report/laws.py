@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem
+from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem, write_csv
 from lr_sweep.analysis.report.figure_frame import (
     FURTHER_MARKS,
     MIN_WIDTH,
@@ -30,7 +30,6 @@ from lr_sweep.analysis.report.figure_frame import (
     save,
     variant_styles,
 )
-from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.rates.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.rates.optimum import optima
@@ -62,8 +61,7 @@ def target_section(
     return [Section("Steps to a target", [replace(table.write(folder, "targets", found), folded=True)])]
 
 
-def law_texts(found: pd.DataFrame) -> Sequence[str]:
-    """Say each law of one axis as a sentence."""
+def _law_texts(found: pd.DataFrame) -> Sequence[str]:
     rows: list[dict[Any, Any]] = found.head(MOST_SAID).to_dict("records")
     return [say("law", **row) for row in rows]
 
@@ -83,7 +81,7 @@ def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> t
         shown = [moved, *_figures(folder, summary, best, axes, found)]
     shown += _tuning(folder, bests, metric)
     body = [*shown, replace(table, folded=True)]
-    return [Section("The best learning rate", body)], [*law_texts(found), *surface_texts(surfaces(best, axes))]
+    return [Section("The best learning rate", body)], [*_law_texts(found), *surface_texts(surfaces(best, axes))]
 
 
 def surface_texts(found: Sequence[Surface]) -> Sequence[str]:

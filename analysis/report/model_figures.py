@@ -102,10 +102,7 @@ def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str)
 def _framed(
     title: str, caption: str, number: int, size: tuple[float, float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of a number of panels with a title above and a caption below.
-
-    `size`: width and height in inches; None: room for panels of `PANEL`.
-    """
+    """`size`: width and height in inches; None: room for panels of `PANEL`."""
     columns = min(number, MAX_COLUMNS)
     rows = math.ceil(number / columns)
     width, height = size or (PANEL * columns + 0.8, PANEL * rows + 0.9)

@@ -40,7 +40,7 @@ MOST_PAIRS = 200
 Leaders = Mapping[tuple[str, str], str]
 """The best variant of each task and model."""
 MOST_BUDGETS = 3
-"""Of one task; more step budgets are given as a range."""
+"""Step budgets of one task that are listed; more are given as a range."""
 
 
 def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
@@ -51,7 +51,7 @@ def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
         seeds=seeds_of(runs).max(),
         rule=rule_text(info.metric, has_steps(runs)),
         budgets=_budgets(runs),
-        pretrained=pretrained_text(runs),
+        pretrained=_pretrained_text(runs),
         data=_grouped(runs, "data_origin", "task"),
     )
 
@@ -61,7 +61,7 @@ def has_steps(runs: pd.DataFrame) -> bool:
     return bool(runs["num_steps"].gt(0).any())
 
 
-def pretrained_text(runs: pd.DataFrame) -> str:
+def _pretrained_text(runs: pd.DataFrame) -> str:
     """Name what "pretrained" means for these runs, for captions; empty for a table's runs without it."""
     if runs["data_origin"].isna().all() and runs["pretrained_on"].isna().all():
         return ""
@@ -112,7 +112,7 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
         (row["variant"], row["learning_rate"]): _at_rate(row, row["learning_rate"] == chosen[row["variant"]], metric)
         for row in rates.to_dict("records")
     }
-    pretrained = pretrained_text(summary.of(model=model).runs)
+    pretrained = _pretrained_text(summary.of(model=model).runs)
     return Table(
         title=f"{metric.title} by learning rate, {task}, {model}",
         caption=say("learning_rates", metric=metric, seeds=rates["most_seeds"].max(), pretrained=pretrained),
@@ -245,7 +245,6 @@ def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leader
 
 
 def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
-    """Return the pairs that a table shows; `names` are the columns of the two variants."""
     if leaders is None or len(pairs) <= MOST_PAIRS:
         return pairs
     best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)

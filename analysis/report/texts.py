@@ -91,10 +91,8 @@ def _steps(best_steps: object) -> str:
 
 
 def _interval(ends: Sequence[str]) -> str:
-    """Write an interval: `[70.1, 72.3]`."""
     return NO_VALUE if NO_VALUE in ends else f"[{', '.join(ends)}]"
 
 
 def _more(seeds: float) -> str:
-    """Write how many more seeds are needed; none, where it is not asked."""
     return "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"

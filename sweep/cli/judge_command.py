@@ -95,9 +95,8 @@ def judge(
     import pandas
 
     from lr_sweep.analysis.judge.fresh import decided_text
-    from lr_sweep.analysis.judge.judge import SHARED_SEEDS, judged
+    from lr_sweep.analysis.judge.judge import SHARED_SEEDS, check_apart, judged, judged_json, write_judged
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
-    from lr_sweep.analysis.judge.write import check_apart, judged_json, write_judged
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
@@ -142,7 +141,7 @@ def judge(
 
 
 def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int, json: bool) -> int:
-    from lr_sweep.analysis.judge.gate import gate
+    from lr_sweep.analysis.judge.fresh import gate
 
     if len(tables) != 2:
         raise UserError(f"--gate: got {counted(len(tables), 'table')}, want two, BASELINE and CANDIDATE")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
+from lr_sweep.analysis.report.blocks import write_csv as write_table
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import remove_dead_partials, whole_file, whole_folder
 from lr_sweep.common.network import shown_uri

@@ -20,7 +20,7 @@ def without_figures() -> Iterator[None]:
         return paths
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("figure_frame", "laws", "decided"):
+        for module in ("figure_frame", "laws", "verdict"):
             patched.setattr(f"lr_sweep.analysis.report.{module}.save", empty)
         yield
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import read_study
 from lr_sweep.common.text import NO_VALUE, rate_texts

@@ -1,33 +1,62 @@
-"""Which reader a source is for: a file, a folder, standard input, an address, or several files by a pattern."""
+"""Sources of tables: a file, standard input, an address, several files by a pattern, or a folder of another tool.
+
+Folders are of Hydra, Ray Tune, Lightning's CSVLogger or TensorBoard. Their readers return None for a folder without
+runs of their tool, and raise UserError for what cannot be read. An event file of TensorBoard is records of length,
+checksum, content and checksum (TensorFlow's `tfrecord`); the content is an `Event` of `event.proto`, which tensorboardX
+brings.
+"""
 
 from __future__ import annotations
 
 import glob
-import shutil
-import sqlite3
+import json
+import struct
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
-from lr_sweep.analysis.judge.names import is_rate
-from lr_sweep.analysis.judge.readers import folders, json_rows, mlflow_store, optuna_storage, tensorboard, wandb_chart
-from lr_sweep.analysis.judge.readers.from_rows import labels_of
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lr_sweep.analysis.judge.names import ROLES, is_rate, plain, words
+from lr_sweep.analysis.judge.readers.databases import (
+    SQLITE,
+    is_journal,
+    read_database,
+    read_journal,
+    read_mlflow_server,
+)
+from lr_sweep.analysis.judge.readers.tables import (
+    flattened,
+    labels_of,
+    read_json,
+    read_json_file,
+    table_of_rows,
+    with_labels,
+    without_chart,
+)
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
-from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import open_plain
+from lr_sweep.common.errors import UserError, reason, translated
+from lr_sweep.common.files import as_version_1_2, open_plain, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
-SQLITE = b"SQLite format 3\0"
-FOLDERS = (folders.read_hydra, folders.read_ray_tune, folders.read_lightning, tensorboard.read_tensorboard)
-"""Readers of folders, in the order in which they are tried."""
-TRIES = 5
-JOURNALS = ("-wal", "-journal")
-"""Endings of the files beside a database of SQLite that hold its last changes."""
-KINDS = "of Ray Tune, Hydra, Lightning or TensorBoard"
+HYDRA_CONFIG = ".hydra/config.yaml"
+HYDRA_METRICS = (".csv", ".jsonl", ".ndjson", ".json")
+"""Endings of files of metrics; those with the first ending that is there are read."""
+RAY_RESULTS, RAY_SETTINGS, RAY_ERROR = "result.json", "params.json", "error.txt"
+RAY_LEFT_OUT = words(
+    """config hostname node_ip pid date timestamp done experiment_tag checkpoint_dir_name time_this_iter_s
+    time_since_restore iterations_since_restore should_checkpoint"""
+)
+"""What Ray adds to a report, beside the time in all."""
+LIGHTNING_METRICS, LIGHTNING_SETTINGS = "metrics.csv", "hparams.yaml"
+EVENTS = "events.out.tfevents"
+HYPERPARAMETERS = "hparams"
+"""The plugin that writes hyperparameters into event files."""
 
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
@@ -58,18 +87,18 @@ def _read(source: str) -> TableFile:
     if source == STDIN:
         return _read_stdin()
     if source.startswith(("http://", "https://")):
-        return mlflow_store.read_mlflow_server(source, shown_uri(source))
+        return read_mlflow_server(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
     if path.is_dir():
         return _read_folder(path)
-    if tensorboard.is_events(path) and (found := tensorboard.read_tensorboard(path)):
+    if EVENTS in path.name and path.is_file() and (found := _read_tensorboard(path)):
         return found
     head = _head(path)
     if head == SQLITE:
-        return _read_database(path)
+        return read_database(path)
     if head.lstrip()[:1] in (b"{", b"["):
-        return _read_journal(path) if optuna_storage.is_journal(path) else json_rows.read_json_file(path)
-    return wandb_chart.without_chart(read_table_file(path))
+        return read_journal(path) if is_journal(path) else read_json_file(path)
+    return without_chart(read_table_file(path))
 
 
 def _head(path: Path) -> bytes:
@@ -87,63 +116,172 @@ def _read_stdin() -> TableFile:
         raise UserError(f"standard input has more than {MOST_BYTES:,} bytes: write a file with fewer columns")
     path = Path("stdin")
     if content.lstrip()[:1] in (b"{", b"["):
-        return json_rows.read_json(path, content)
-    return wandb_chart.without_chart(table_of(path, content))
+        return read_json(path, content)
+    return without_chart(table_of(path, content))
 
 
 def _read_folder(path: Path) -> TableFile:
     try:
-        for read in FOLDERS:
+        for read in (_read_hydra, _read_ray_tune, _read_lightning, _read_tensorboard):
             if found := read(path):
                 return found
         if (path / "mlflow.db").is_file():
-            return _read_database(path / "mlflow.db")
+            return read_database(path / "mlflow.db")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({reason(error)})") from error
-    raise UserError(f"{path} cannot be read (it is a folder, and none {KINDS}): name a table, such as a CSV file")
+    what = "it is a folder, and none of Ray Tune, Hydra, Lightning or TensorBoard"
+    raise UserError(f"{path} cannot be read ({what}): name a table, such as a CSV file")
 
 
-def _read_journal(path: Path) -> TableFile:
-    with copied(path) as copy:
-        return optuna_storage.read_optuna(path, copy)
+def _read_hydra(folder: Path) -> TableFile | None:
+    """Read every job below a folder, with its seed and the settings that any job overrode."""
+    if not (jobs := sorted(path.parent.parent for path in folder.rglob(HYDRA_CONFIG))):
+        return None
+    configs = [flattened(yaml_mapping(job / HYDRA_CONFIG)) for job in jobs]
+    values = {name: {str(config.get(name)) for config in configs} for config in configs for name in config}
+    varied = [name for name in values if len(values[name]) > 1 or plain(name) in ROLES["seed"]]
+    varied = varied if any(len(values[name]) > 1 for name in varied) else list(values)
+    rows: list[dict[str, Any]] = []
+    for job, config in zip(jobs, configs, strict=True):
+        settings = {f"config.{name}": config.get(name) for name in varied}
+        rows += [{"run": str(job.relative_to(folder)), **row, **settings} for row in _measured_by(job)]
+    return table_of_rows(folder, rows, "jobs of Hydra")
 
 
-def _read_database(path: Path) -> TableFile:
+def _measured_by(job: Path) -> list[dict[str, Any]]:
+    if events := _rows(sorted(job.rglob(f"*{EVENTS}*"))):
+        return events
+    files = sorted(path for path in job.rglob("*") if path.suffix in HYDRA_METRICS and ".hydra" not in path.parts)
+    for end in HYDRA_METRICS:
+        if found := [path for path in files if path.suffix == end]:
+            if len(found) > 1:
+                raise UserError(f"{job} has several {end} files, {found[0].name} and {found[1].name}: leave one")
+            return (read_table_file if end == ".csv" else read_json_file)(found[0]).rows
+    return [{"status": "failed"}]
+
+
+def _read_ray_tune(folder: Path) -> TableFile | None:
+    trials = [path.parent for path in sorted(folder.rglob(RAY_SETTINGS)) if (path.parent / RAY_RESULTS).exists()]
+    rows = [row for trial in trials for row in _reports(trial)]
+    return table_of_rows(folder, rows, "folders of Ray Tune") if trials else None
+
+
+def _reports(trial: Path) -> Iterator[dict[str, Any]]:
+    settings = flattened(_object(trial / RAY_SETTINGS, _text(trial / RAY_SETTINGS)), "config/", "/")
+    state = "ERROR" if (trial / RAY_ERROR).exists() else "TERMINATED"
+    lines = _text(trial / RAY_RESULTS).split("\n")
+    reports = [_object(trial / RAY_RESULTS, line) for line in lines if line.strip()]
+    for report in reports or [{}]:
+        kept = {name: value for name, value in report.items() if name not in RAY_LEFT_OUT}
+        yield {**settings, **flattened(kept, mark="/"), "trial_id": trial.name, "state": state}
+
+
+def _object(path: Path, text: str) -> dict[str, Any]:
     try:
-        with copied(path) as copy, closing(sqlite3.connect(copy)) as database:
-            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if {"studies", "trials"} <= names:
-                return optuna_storage.read_optuna(path, copy)
-            if {"experiments", "runs"} <= names:
-                return mlflow_store.read_mlflow_database(path, database)
-    except (OSError, sqlite3.Error, ValueError, TypeError) as error:  # the last two: of a value that is no number
-        raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error
-    raise UserError(f"{path} is a database of neither Optuna nor MLflow: write its runs as a CSV file")
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: a line is no JSON ({reason(error)}): was it cut? Remove the line") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: got {text[:60]!r}, want an object")
+    return found
 
 
-@contextmanager
-def copied(path: Path) -> Iterator[Path]:
-    """Copy a file, a database with its journals, into a temporary folder: libraries may write to what they open.
-
-    Raises UserError while another program writes it.
-    """
-    path = path.resolve()  # SQLite, too, has the journals beside the file that a link leads to
-    with TemporaryDirectory(prefix="lr-sweep-") as folder:
-        copy = Path(folder) / "copy"
-        copies = {path.with_name(path.name + end): Path(f"{copy}{end}") for end in ("", *JOURNALS)}
-        for _ in range(TRIES):
-            before = _states(copies)
-            for file, to in copies.items():
-                to.unlink(missing_ok=True)
-                if file.is_file():
-                    shutil.copyfile(file, to)
-            if _states(copies) == before:
-                break
-        else:
-            raise UserError(f"{path} changed while it was copied, {TRIES} times: read it once no program writes to it")
-        yield copy
+def _read_lightning(folder: Path) -> TableFile | None:
+    paths = sorted(folder.rglob(LIGHTNING_METRICS))
+    if not any((path.parent / LIGHTNING_SETTINGS).exists() for path in paths):
+        return None
+    runs = []
+    for path in paths:
+        settings = flattened(yaml_mapping(path.parent / LIGHTNING_SETTINGS), "hparams.")
+        runs.append((str(path.parent.relative_to(folder)), [settings | row for row in read_table_file(path).rows]))
+    return table_of_rows(folder, with_labels(runs), "folders of Lightning's CSVLogger")
 
 
-def _states(files: Iterable[Path]) -> list[tuple[int, int] | None]:
-    found = [file.stat() if file.is_file() else None for file in files]
-    return [stat and (stat.st_size, stat.st_mtime_ns) for stat in found]
+def yaml_mapping(path: Path) -> dict[str, Any]:
+    """Read a mapping in YAML, whatever its tags: nothing is made of them; raises UserError."""
+    if not path.exists():
+        return {}
+    try:
+        found = YAML().load(as_version_1_2(_text(path)))
+    except (ValueError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
+        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_plain(path, MOST_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+
+
+def _read_tensorboard(source: Path) -> TableFile | None:
+    """Read a file, or every run below a folder; None: there are no events. Raises UserError."""
+    if source.is_file():
+        return table_of_rows(source, with_labels([(source.parent.name, _rows([source]))]), "events of TensorBoard")
+    files = sorted(source.rglob(f"*{EVENTS}*"), key=lambda path: (len(path.parts), path))
+    runs: dict[Path, list[Path]] = {}
+    for file in files:
+        # `add_hparams` writes into a folder of its own, below that of the run.
+        above = (run for run in runs if run in file.parents and run != source)
+        runs.setdefault(next(above, file.parent), []).append(file)
+    named = [(str(run.relative_to(source)), _rows(found)) for run, found in runs.items()]
+    return table_of_rows(source, with_labels(named), "events of TensorBoard") if files else None
+
+
+def _rows(files: list[Path]) -> list[dict[str, Any]]:
+    rows: dict[int, dict[str, Any]] = {}
+    settings: dict[str, Any] = {}
+    for file in files:
+        for event in _events(file):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == HYPERPARAMETERS:
+                    settings |= _settings(file, value.metadata.plugin_data.content)
+                elif (number := _scalar(value)) is not None:
+                    rows.setdefault(event.step, {"step": event.step})[value.tag] = number
+    return [settings | row for row in rows.values()]
+
+
+def _scalar(value: Any) -> float | None:
+    kind = value.WhichOneof("value")
+    if kind == "simple_value":
+        return float(value.simple_value)
+    if kind == "tensor" and not value.tensor.tensor_shape.dim and len(value.tensor.float_val) == 1:
+        return float(value.tensor.float_val[0])
+    return None
+
+
+def _settings(path: Path, content: bytes) -> dict[str, Any]:
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+    with translated((Exception,), partial(_damaged, path)):
+        started = HParamsPluginData.FromString(content).session_start_info.hparams
+    return {
+        f"hparams.{name}": getattr(value, value.WhichOneof("kind") or "string_value") for name, value in started.items()
+    }
+
+
+def _events(path: Path) -> Iterator[Any]:
+    """Yield the events of a file; a record that is cut at its end, as of a run that was killed, is not read."""
+    try:
+        from tensorboardX.proto.event_pb2 import Event
+    except ImportError as error:
+        raise UserError(
+            f"{path} is of TensorBoard: `pip install tensorboardX` to read it, or download the scalars as CSV"
+        ) from error
+    try:
+        content, at = read_plain(path, MOST_BYTES), 0
+        while at + 12 <= len(content):
+            (length,) = struct.unpack_from("<Q", content, at)
+            if at + 16 + length > len(content):
+                return
+            yield Event.FromString(content[at + 12 : at + 12 + length])
+            at += 16 + length
+    except (OSError, ValueError, struct.error) as error:
+        raise UserError(f"{path} cannot be read as events of TensorBoard ({reason(error)})") from error
+    except Exception as error:  # of protobuf, whose class is not everywhere the same
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is damaged ({reason(error)})")

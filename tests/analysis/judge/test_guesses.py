@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from lr_sweep.analysis.judge.fresh import gate
 from lr_sweep.analysis.judge.judge import judged
-from lr_sweep.analysis.judge.reading import QuestionError, Reading, options_text, save_reading, saved_reading
+from lr_sweep.analysis.judge.reading import (
+    Choice,
+    QuestionError,
+    Reading,
+    asking,
+    columns_in,
+    options_text,
+    save_reading,
+    saved_reading,
+)
 from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
 RATES = ("1e-3", "1e-2", "1e-1")
@@ -137,14 +149,33 @@ def test_a_setting_that_is_tuned_needs_validation_data(tmp_path: Path) -> None:
         study_of(tmp_path, text, Reading(columns={"nuisance": "weight_decay"}))
 
 
-def test_settings_drawn_with_the_rate_are_a_problem(tmp_path: Path) -> None:
-    rows = ["0.1,8,1,0.5", "0.2,16,2,0.6", "0.3,8,3,0.7"]
-    study = study_of(tmp_path, rows_of("params_lr,params_batch,params_follows,val_acc", rows))
-    (found,) = [each for each in study.findings if each.check == "settings"]
-    assert (found.level, found.message.partition(" as well")[0]) == (
-        "problem",
-        "its learning rates differ in params_batch",
-    )
+MOVED = "0.1,0,x,0.1 0.1,1,x,0.2 0.2,0,y,0.2 0.2,1,y,0.3"
+FOUND = {
+    "with the rate": (
+        "params_lr,params_batch,params_follows,val_acc",
+        "0.1,8,1,0.5 0.2,16,2,0.6 0.3,8,3,0.7",
+        "problem: its learning rates differ in params_batch as well",
+    ),
+    "no rate has two runs": (  # so nothing shows that `norm` is no result
+        "lr,norm,val_acc",
+        "0.1,pre,0.5 0.2,post,0.6 0.3,pre,0.7 0.4,post,0.5",
+        "note: its learning rates differ in norm as well",
+    ),
+    "of any name": ("lr,seed,kind,val_acc", MOVED, "problem: its learning rates differ in kind as well"),
+    "of the rate's name": ("lr,seed,lr_name,val_acc", MOVED, ""),
+    "of a machine's name": ("lr,seed,gpu,val_acc", MOVED, ""),
+    "between seeds": (  # the data's seed follows from the seed, and the batch does not
+        "params.lr,params.batch,params.data_seed,seed,val_loss",
+        "0.1,8,10,0,0.5 0.1,16,11,1,0.6 0.2,16,10,0,0.7 0.2,8,11,1,0.8",
+        "problem: runs of one learning rate differ in params.batch besides",
+    ),
+}
+
+
+@pytest.mark.parametrize(("head", "rows", "found"), FOUND.values(), ids=FOUND)
+def test_settings_that_the_report_finds(tmp_path: Path, head: str, rows: str, found: str) -> None:
+    findings = [each for each in study_of(tmp_path, rows_of(head, rows)).findings if each.check == "settings"]
+    assert [f"{each.level}: {each.message}"[: len(found)] for each in findings] == [found] * bool(found)
 
 
 def test_a_reading_is_kept_and_read_again(tmp_path: Path) -> None:
@@ -170,29 +201,6 @@ def test_a_limit_of_a_kept_reading_is_a_number_above_0(tmp_path: Path) -> None:
     assert saved_reading(path) == Reading(equal_within=1)
 
 
-def test_settings_drawn_at_random_are_noted(tmp_path: Path) -> None:
-    """No rate has two runs, so nothing shows that `norm` is no result."""
-    rows = [f"{0.01 + i / 100},{'pre' if i % 3 else 'post'},{0.5 + i / 100}" for i in range(9)]
-    study = study_of(tmp_path, rows_of("lr,norm,val_acc", rows))
-    (found,) = [each for each in study.findings if each.check == "settings"]
-    assert (found.level, "differ in norm as well" in found.message) == ("note", True)
-
-
-@pytest.mark.parametrize(("name", "level"), [("kind", ["problem"]), ("lr_name", []), ("gpu", [])])
-def test_a_setting_that_changes_with_the_rate_is_a_problem(tmp_path: Path, name: str, level: list[str]) -> None:
-    """Whatever the name of its column, but where that says of the rate, or of the machine."""
-    rows = [f"{rate},{seed},{text},{rate + seed / 64}" for rate, text in ((0.1, "x"), (0.2, "y")) for seed in (0, 1)]
-    study = study_of(tmp_path, rows_of(f"lr,seed,{name},val_acc", rows))
-    assert [each.level for each in study.findings if f"differ in {name} as well" in each.message] == level
-
-
-def test_rows_without_a_rate_and_a_value_are_left_out(tmp_path: Path) -> None:
-    text = "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n"
-    study = study_of(tmp_path, text)
-    assert chosen(study) == {"all": (0.2, 0.6)}
-    assert "table.csv: left out: 2 rows with neither a learning rate nor a value" in study.about_table
-
-
 def test_repeats_of_repeats_are_seeds_together(tmp_path: Path) -> None:
     rows = [f"{r},{f},{s},{VALUES[r] + f / 10 + s / 100}" for r, f, s in product(RATES, (0, 1), (0, 1))]
     text = rows_of("lr,fold,seed,val_acc", rows)
@@ -205,7 +213,97 @@ def test_repeats_of_repeats_are_seeds_together(tmp_path: Path) -> None:
         study_of(tmp_path, text, Reading(columns={"learning_rate": "lr+fold"}))
 
 
-def test_budgets_that_differ_are_settings(tmp_path: Path) -> None:
-    rows = [f"{rate},0,{budget},{VALUES[rate] + budget / 1000}" for rate, budget in product(RATES, (10, 20))]
-    study = study_of(tmp_path, rows_of("lr,seed,max_epochs,val_acc", rows))
-    assert chosen(study) == {"max_epochs=10": (1e-2, 0.81), "max_epochs=20": (1e-2, 0.82)}
+SHARED = rows_of(
+    "run,size,strategy,lr,epoch,eval_loss",
+    "x-1,small,x,0.1,3.5,0.5 x-2,small,x,0.2,3.5,0.25 x-1,base,x,0.1,3,0.375 x-2,base,x,0.2,3,0.125 "
+    "y-1,small,y,0.1,3.5,1",
+)
+SCHEDULED = rows_of(
+    "learning_rate,lr,epoch,beta,decay,val_loss",
+    "0.01,0.01,1,0.9,0.1,0.9 0.005,0.01,2,0.9,0.1,0.8 0.1,0.1,1,0.9,0.1,0.7 0.05,0.1,2,0.9,0.1,0.6 "
+    "0.01,0.01,1,0.5,0,0.95 0.005,0.01,2,0.5,0,0.85 0.1,0.1,1,0.5,0,0.75 0.05,0.1,2,0.5,0,0.65",
+)
+
+
+def test_two_models_that_share_the_names_of_runs_are_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match="runs of one name differ in size; .*differ in size") as raised:
+        study_of(tmp_path, SHARED)
+    (apart,) = [each.reading for each in raised.value.choices if "variant" in each.reading.columns]
+    assert options_text(apart) == "--columns variant=strategy+size,run=run+size"
+    assert chosen(study_of(tmp_path, SHARED, apart)) == {
+        "x, small": (0.2, 0.25),
+        "x, base": (0.2, 0.125),
+        "y, small": (0.1, 1.0),
+    }
+    alone = SHARED.replace(",strategy", ",name").replace("y-1,small,y,0.1,3.5,1\n", "")
+    with pytest.raises(QuestionError, match="runs of one name differ in size"):
+        study_of(tmp_path, alone)
+
+
+def test_several_columns_of_a_meaning_beside_two_of_rates(tmp_path: Path) -> None:
+    study = study_of(tmp_path, SCHEDULED, Reading(columns={"variant": "beta+decay"}))
+    assert chosen(study) == {"beta=0.9, decay=0.1": (0.1, 0.6), "beta=0.5, decay=0": (0.1, 0.65)}
+
+
+@pytest.mark.parametrize("column", ["width", "a,b", "a+b", "a b", "it'd", "a,b=c"])
+def test_each_command_that_is_offered_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], column: str, undrawn: None
+) -> None:
+    """Names of columns may have what separates them on the command line; what cannot be written is not offered."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{kind},{size},{rate},0,{rate + size / 1000}" for kind in "xy" for size in (8, 64) for rate in (0.1, 0.2)]
+    Path("t.csv").write_text(rows_of(f'method,"{column}",lr,seed,val_acc', rows))
+    assert main(["judge", "t.csv"]) == 2
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("lr-sweep judge")]
+    assert bool(commands) == (column != "a,b=c")
+    for command in commands:
+        assert main(command) == 0, command
+
+
+def test_a_choice_that_fails_is_not_offered() -> None:
+    choices = [Choice(name, Reading(columns={"variant": name})) for name in "abc"]
+
+    def read(reading: Reading) -> str:
+        if reading.columns.get("variant") == "a":
+            raise UserError("a is empty")
+        if reading.columns.get("variant") == "b":  # a question without an end
+            raise QuestionError("b?", [Choice("b", reading)])
+        if reading.columns:
+            return "a report"
+        raise QuestionError("which?", choices)
+
+    with pytest.raises(QuestionError) as raised:
+        asking(read, Reading())
+    assert raised.value.choices == (choices[2],)
+    choices.pop()
+    with pytest.raises(UserError, match=r"which\?\n  not --columns variant=a: a is empty\n") as failed:
+        asking(read, Reading())
+    assert not isinstance(failed.value, QuestionError)
+
+
+def test_columns_are_read_as_they_are_written() -> None:
+    assert columns_in(["variant=a,b, seed=s", "test="]) == {"variant": "a,b", "seed": "s", "test": ""}
+    with pytest.raises(UserError, match="seed is given twice, as 'a' and 'b'"):
+        columns_in(["seed=a,seed=b"])
+
+
+def test_an_answer_keeps_those_before(tmp_path: Path) -> None:
+    """Width and depth change together, so the first question names one of them alone."""
+    rows = "a,x,0.1,8,1,0.5 b,x,0.1,16,2,0.6 c,x,0.2,8,1,0.7 d,x,0.2,16,2,0.8"
+    text, reading = rows_of("run_id,method,lr,width,depth,val_acc", rows), Reading()
+    for ignored in ("width", "width+depth"):
+        with pytest.raises(QuestionError) as raised:
+            study_of(tmp_path, text, reading)
+        reading = reading.but(raised.value.choices[-1].reading)
+        assert reading.columns == {"ignored": ignored}
+    assert len(study_of(tmp_path, text, reading).summary.runs) == 4
+
+
+def test_a_gate_offers_what_both_tables_have(tmp_path: Path) -> None:
+    runs = "0.1,0,0.5,0.5 0.1,1,0.6,0.6"
+    for name, head in (("base", "lr,seed,val_acc,val_f1"), ("new", "lr,seed,val_acc,other")):
+        (tmp_path / f"{name}.csv").write_text(rows_of(head, runs))
+    with pytest.raises(QuestionError, match="2 columns may be validation: val_acc, val_f1") as raised:
+        gate(tmp_path / "base.csv", tmp_path / "new.csv", Reading())
+    assert [each.reading.columns for each in raised.value.choices] == [{"validation": "val_acc"}]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
-from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
@@ -35,16 +35,6 @@ def test_a_row_a_run(tmp_path: Path) -> None:
     assert chosen(study) == {"a": (1e-2, 0.52), "b": (1e-3, 0.71)}
     assert study.summary.runs["status"].tolist() == ["complete"] * 6 + ["diverged", "complete"]
     assert set(study.summary.runs["task"]) == {"table"}
-
-
-def test_a_row_an_evaluation_stops_early_on_validation(tmp_path: Path) -> None:
-    text = "model,lr,seed,step,val_loss,test_loss\n"
-    text += "a,0.1,0,10,3.0,3.1\na,0.1,0,20,2.0,2.5\na,0.1,0,30,2.2,2.1\na,0.2,0,10,2.5,1.0\na,0.2,0,20,inf,\n"
-    study = study_of(tmp_path, text)
-    assert chosen(study) == {"a": (0.1, 2.5)}
-    assert study.summary.runs["best_step"].tolist() == [20, 10]
-    assert study.summary.runs["status"].tolist() == ["complete", "diverged"]
-    assert (study.info.metric.name, study.info.metric.higher_is_better) == ("loss", False)
 
 
 def test_parquet_and_csv_say_the_same(tmp_path: Path) -> None:
@@ -195,17 +185,6 @@ def test_a_setting_that_some_files_lack_is_one(tmp_path: Path) -> None:
     assert set(chosen(found)) == {"sgd", "adam, beta=0.8", "adam, beta=0.9"}
 
 
-def test_an_architecture_that_changes_with_the_rate_is_a_problem(tmp_path: Path) -> None:
-    kinds = ((1e-4, "plain"), (9e-4, "tabm"))
-    runs = [
-        {"lr": rate, "seed": s, "arch_type": kind, "val_acc": (1 + s) / 4 + rate}
-        for rate, kind in kinds
-        for s in (0.0, 1.0)
-    ]
-    found = study_of_parts(tmp_path, runs)
-    assert [each.level for each in found.findings if "differ in arch_type as well" in each.message] == ["problem"]
-
-
 def test_seeds_of_several_columns_are_numbered_over_all_files(tmp_path: Path) -> None:
     runs = [{"lr": 0.1 * (1 + fold), "fold": fold, "split": s, "val_acc": s / 4} for fold in (0, 1) for s in (0, 1)]
     found = study_of_parts(tmp_path, runs, Reading(columns={"seed": "fold+split"}))
@@ -215,19 +194,6 @@ def test_seeds_of_several_columns_are_numbered_over_all_files(tmp_path: Path) ->
 def test_a_file_without_a_column_that_is_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1.json has other columns than .*0.json, where validation is val_acc: judge"):
         study_of_parts(tmp_path, [{"lr": 0.1, "val_acc": 0.5}, {"lr": 0.2, "val_loss": 0.5}])
-
-
-def test_the_columns_of_wandb(tmp_path: Path) -> None:
-    """As its table of runs is downloaded: first what a run is, then its configuration, then its summary."""
-    head = '"Name","State","Notes","User","Tags","Created","Runtime","Sweep",'
-    head += '"ID","lr","method","seed","val/acc","test/acc"\n'
-    about = '"finished","-","me","","2026-01-02T12:00:00.000Z","12","s"'
-    rows = [
-        f'"run-{i}",{about},"id{i}","{rate}","adam","0","{0.5 + i / 8}","{0.5 + i / 16}"'
-        for i, rate in enumerate((1e-3, 1e-2, 1e-1))
-    ]
-    (tmp_path / "wandb.csv").write_text(head + "\n".join(rows))
-    assert chosen(judge([tmp_path / "wandb.csv"], Reading())) == {"adam": (1e-1, 0.625)}
 
 
 @pytest.mark.slow

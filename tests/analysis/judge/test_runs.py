@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -12,15 +13,6 @@ from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
-
-
-def test_a_value_behind_nan_does_not_count(tmp_path: Path) -> None:
-    """At 0.3 there is none before it; at 0.1 the one before counts, 0.7, and not 0.1."""
-    rows = "0.3,0,1,nan 0.3,0,2,0.40 0.1,0,1,0.7 0.1,0,2,inf 0.1,0,3,0.1 0.03,0,1,0.90 0.03,0,2,0.80"
-    study = study_of(tmp_path, rows_of("lr,seed,step,val_loss", rows))
-    assert study.summary.runs["status"].tolist() == ["diverged", "diverged", "complete"]
-    assert chosen(study) == {"all": (0.1, 0.7)}
-
 
 LOSSES = rows_of(
     "lr,seed,val_loss,val_acc",
@@ -57,19 +49,6 @@ def test_a_loss_that_was_not_measured_is_no_divergence(tmp_path: Path) -> None:
     assert study_of(tmp_path, steps, Reading(metric="accuracy")).summary.runs["status"].tolist() == ["complete"]
 
 
-def test_rows_of_training_and_of_validation_are_one(tmp_path: Path) -> None:
-    """And a training loss behind the last evaluation is no reason to miss an evaluation there."""
-    rows = ["0.3,0,99,0.9,", "0.3,0,99,,1.0", "0.3,0,120,0.9,", "0.03,0,99,,0.6", "0.03,0,99,0.5,"]
-    study = study_of(tmp_path, "\n".join(["lr,seed,step,train_loss,val_loss", *rows, ""]))
-    assert study.summary.runs[["status", "best_step"]].to_numpy().tolist() == [["complete", 99]] * 2
-    assert chosen(study) == {"all": (0.03, 0.6)}
-
-
-def test_two_values_of_one_step_are_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="table.csv:3: has the task table"):
-        study_of(tmp_path, "lr,seed,step,val_loss\n0.3,0,99,0.9\n0.3,0,99,0.8\n")
-
-
 def test_learning_rates_of_six_and_of_more_digits_are_one(tmp_path: Path) -> None:
     for one, other, text in (
         ("0.000976563", "0.0009765625", "9.76563e-4 as 9.76562e-4"),
@@ -86,44 +65,11 @@ def test_failed_runs_have_no_value_without_validation_either(tmp_path: Path) -> 
     assert study_of(tmp_path, text).summary.learning_rates["test_mean"].tolist() == [0.5]
 
 
-GRID = "".join(
-    f"{width},{drop},{rate},{i}.5,{4 + width / 128 + rate}\n"
-    for i, (width, drop, rate) in enumerate(product((32, 128), (0.0, 0.4), (0.3, 0.03, 0.003)))
-)
-
-
-def test_settings_that_would_be_seeds_are_refused_by_name(tmp_path: Path) -> None:
-    """Seconds differ as well, and are a result."""
-    with pytest.raises(
-        UserError, match=r"runs of one learning rate differ in width \(2 values\), dropout \(2 values\)"
-    ):
-        study_of(tmp_path, "width,dropout,lr,seconds,val_loss\n" + GRID)
-
-
-def test_results_that_differ_are_no_settings(tmp_path: Path) -> None:
-    text = "lr,val_loss,seconds,correct,note\n0.1,0.5,7,81,x\n0.1,0.6,8,82,y\n0.2,0.7,7,83,z\n0.2,0.8,9,84,z\n"
-    study = study_of(tmp_path, text)
-    assert study.summary.runs["seed"].tolist() == [0, 1, 0, 1]
-    assert "not used: seconds (3 values), correct (4 values), note (3 values)" in study.about_table[0]
-
-
 def test_what_tells_two_runs_of_a_seed_apart_is_compared(tmp_path: Path) -> None:
     text = "gamma,lr,seed,val_acc\n0.9,0.3,0,0.1\n0.99,0.3,0,0.3\n0.9,0.03,0,0.1\n0.99,0.03,0,0.2\n"
     for table in (text, "run_id," + "".join(f"{i}x," * bool(i) + line for i, line in enumerate(text.splitlines(True)))):
         assert set(chosen(study_of(tmp_path, table))) == {"gamma=0.9", "gamma=0.99"}
     assert set(chosen(study_of(tmp_path, text, Reading(columns={"variant": "gamma"})))) == {"gamma=0.9", "gamma=0.99"}
-
-
-def test_a_setting_that_differs_between_seeds_is_a_problem(tmp_path: Path) -> None:
-    """Of the two, the data's seed follows from the seed, and the batch does not."""
-    rows = ["8,10,0,0.5", "16,11,1,0.6", "16,10,0,0.7", "8,11,1,0.8"]
-    lines = [f"{0.1 if i < 2 else 0.2},{row}" for i, row in enumerate(rows)]
-    study = study_of(tmp_path, "\n".join(["params.lr,params.batch,params.data_seed,seed,val_loss", *lines, ""]))
-    (found,) = [each for each in study.findings if each.check == "settings"]
-    assert (found.level, found.message.partition(" besides")[0]) == (
-        "problem",
-        "runs of one learning rate differ in params.batch",
-    )
 
 
 CURVE = [0.5, 0.625, 0.75, 0.875]
@@ -170,3 +116,205 @@ def test_a_multirun_of_hydra_that_was_run_twice(tmp_path: Path) -> None:
     found = judge([tmp_path], Reading())
     assert num_runs(found) == (2, True)
     assert "seed = config.seed" in found.about_table[0]
+
+
+HEAD = "variant,lr,seed,val_loss\n"
+PPL = "variant\tlr\tseed\tval_ppl\n"
+ACC = "lr,seed,val_acc\n"
+SALT = 1234567890123456788
+GRID = "".join(
+    f"{width},{drop},{rate},{i}.5,{4 + width / 128 + rate}\n"
+    for i, (width, drop, rate) in enumerate(product((32, 128), (0.0, 0.4), (0.3, 0.03, 0.003)))
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + "a,0.3,0,5_0\n", "table.csv:2: val_loss: got '5_0', want a number"),
+        (HEAD + "a,0.3,0,\uff15\n", "table.csv:2: val_loss: got '\uff15', want a number"),
+        (HEAD + "a,1_0,0,5\n", "table.csv:2: lr: got '1_0'"),
+        (HEAD + "a,0.3,0,0.9\na,0.03,0,0.", "table.csv:3: the file ends within a number, '0.'"),
+        (HEAD + "a,0.3,0,0.9\na,0.03,0,5e-", "table.csv:3: the file ends within a number, '5e-'"),
+        (HEAD + f"{'a' * 201},0.3,0,0.9\n", "table.csv:2: variant: got a name of 201 characters, want at most 200"),
+        (PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "table.csv:2: which mark"),
+        ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "table.csv:2: which mark"),
+        (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234', one number with a decimal comma, another"),
+        (HEAD + "a,0.3,seed_0,0.9\na,0.3,run_1,0.9\n", "table.csv:2: seed: got 'seed_0', want a whole number"),
+        ("lr,seed,step,val_loss\n0.3,0,99,0.9\n0.3,0,99,0.8\n", "table.csv:3: has the task table"),
+        ("width,dropout,lr,seconds,val_loss\n" + GRID, "differ in width (2 values), dropout (2 values)"),
+        (
+            "lr,seed,val_acc,test_acc\n0.3,0,0.9,89\n0.1,0,0.8,79\n",
+            "a fraction in one column and percent in another (validation up to 0.9, test",
+        ),
+        (ACC + "0.1,0,91%\n0.1,1,0.5\n", "got '91%', want the sign % behind all values or none"),
+        *(
+            (ACC + f"0.1,0,0.9{mark}\n", "want the value of a single run, not a mean")
+            for mark in (" ± 0.1", "+-0.1", " (0.1)")
+        ),
+        *(
+            (f"optimizer,{names}\na,0.1,0.2,0.3\n", "no column of learning rates")
+            for names in ("1,2,3", "10,20,30", "0.5,1,64")
+        ),
+        # A rate of 0 is a schedule's end, or was rounded.
+        ("lr,step,val_acc\n0.1,1,0.7\n0,2,0.8\n0.01,1,0.6\n0,2,0.9\n", "want a learning rate from 1e-30"),
+        ("lr,step,val_acc\n0.00,1,0.7\n0.00,2,0.8\n0.01,1,0.6\n0.01,2,0.9\n", "want a learning rate from 1e-30"),
+    ],
+)
+def test_numbers_that_are_none_or_two_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        study_of(tmp_path, text)
+    assert message in str(raised.value)
+
+
+@dataclass
+class Table:
+    """What is read of a table: columns of its runs, the best rate and value by variant, a remark."""
+
+    text: str
+    runs: dict[str, list[object]] = field(default_factory=dict)
+    best: dict[str, tuple[float, float]] | None = None
+    remark: str = ""
+    reading: Reading = field(default_factory=Reading)
+
+
+READ = {
+    "a decimal comma that can be no other": Table(
+        "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n", best={"1,5": (0.3, 1.234)}
+    ),
+    "a last line without its end": Table(
+        HEAD + "a,0.3,0,0.9", remark="table.csv: no line end after the last row; was the file cut?"
+    ),
+    "seeds that begin with a word": Table(HEAD + "a,0.3,seed_0,0.9\na,0.3,Seed_10,0.8\n", {"seed": [0, 10]}),
+    "large seeds": Table(HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n", {"seed": [2**62 + 1, 2**62 + 2]}),
+    "fractions of epochs": Table(
+        "lr,seed,epoch,eval_loss\n0.3,0,0.5,0.7\n0.3,0,1.25,0.8\n0.03,0,1.25,0.9\n",
+        {"best_step": [50, 125], "num_steps": [125, 125]},
+        remark="steps have fractions: in the report a step is 1/100 of the table's",
+    ),
+    "states of Optuna": Table(
+        "lr,val_loss,state\n0.3,0.1,PRUNED\n0.03,0.5,COMPLETE\n0.003,,FAIL\n0.01,0.6,COMPLETE\n0.1,,WAITING\n",
+        {"status": ["stopped", "complete", "failed", "complete", "missing"]},
+        {"all": (0.03, 0.5)},
+    ),
+    "states in other words": Table(
+        "lr,val_loss,state\n0.3,0.1,TIMEOUT\n0.2,0.1,CANCELLED by 1000\n0.1,0.1,Out of memory\n0.03,0.1,stopped\n"
+        "0.01,0.6,TrialState.COMPLETE\n0.003,0.5,ok\n",
+        {"status": [*["failed"] * 3, "stopped", "complete", "complete"]},
+        {"all": (0.003, 0.5)},
+    ),
+    "states of W&B": Table(
+        "lr,seed,state,val_acc,test_acc\n0.1,0,finished,0.5,0.5\n0.1,1,crashed,0.7,0.7\n0.1,2,running,,\n"
+        "0.1,3,finished,,\n",
+        {"status": ["complete", "failed", "missing", "missing"]},
+        {"all": (0.1, 0.5)},
+    ),
+    "rows without seeds": Table(
+        "lr,val_acc,test_acc\n0.1,0.5,0.5\n0.1,0.7,0.6\n0.2,0.1,0.1\n",
+        {"seed": [0, 1, 0]},
+        remark="no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds",
+    ),
+    "a test value measured once": Table(
+        "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n",
+        best={"all": (0.1, 0.65)},
+        remark="the one test value of 1 run counts as that of the best step",
+    ),
+    "percents of a spreadsheet": Table(  # a mark at the start, another order of columns, a blank line
+        "\ufefftest_acc;val_acc;method;lr\n70,5;80;a;0,001\n\n60;90,5;a;0,01\n",
+        best={"a": (0.01, 0.6)},
+        remark="some values of accuracy are above 1: all are read as percent",
+    ),
+    "values behind NaN": Table(  # at 0.3 there is none before it; at 0.1 the one before counts
+        rows_of("lr,seed,step,val_loss", "0.3,0,1,nan 0.3,0,2,0.4 0.1,0,1,0.7 0.1,0,2,inf 0.1,0,3,0.1 0.03,0,1,0.9"),
+        {"status": ["diverged", "diverged", "complete"]},
+        {"all": (0.1, 0.7)},
+    ),
+    **{
+        f"{value} is infinite": Table(
+            HEAD + f"a,0.3,0,{value}\na,0.03,0,0.5\n", {"status": ["diverged", "complete"]}, {"a": (0.03, 0.5)}
+        )
+        for value in ("1e400", "-inf", "nan", "1.7e308", "-1.7e308", "1e101")
+    },
+    "rows of training and of validation": Table(  # a training loss behind the last evaluation is no missing evaluation
+        rows_of(
+            "lr,seed,step,train_loss,val_loss", "0.3,0,99,0.9, 0.3,0,99,,1 0.3,0,120,0.9, 0.1,0,99,,0.6 0.1,0,99,0,"
+        ),
+        {"status": ["complete"] * 2, "best_step": [99, 99]},
+        {"all": (0.1, 0.6)},
+    ),
+    "a row an evaluation": Table(
+        rows_of(
+            "model,lr,seed,step,val_loss,test_loss",
+            "a,0.1,0,10,3,3.1 a,0.1,0,20,2,2.5 a,0.1,0,30,2.2,2.1 a,0.2,0,10,2.5,1 a,0.2,0,20,inf,",
+        ),
+        {"best_step": [20, 10], "status": ["complete", "diverged"]},
+        {"a": (0.1, 2.5)},
+        remark="loss: lower is better",
+    ),
+    "a direction against the metric's name": Table(
+        "lr,seed,val_acc\n0.3,0,0.9\n",
+        remark="accuracy: lower is better, as given; the column's name says otherwise",
+        reading=Reading(higher_is_better=False),
+    ),
+    "results that differ": Table(
+        rows_of("lr,val_loss,seconds,correct,note", "0.1,0.5,7,81,x 0.1,0.6,8,82,y 0.2,0.7,7,83,z 0.2,0.8,9,84,z"),
+        {"seed": [0, 1, 0, 1]},
+        remark="not used: seconds (3 values), correct (4 values), note (3 values)",
+    ),
+    "rows without a rate and a value": Table(
+        "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n",
+        best={"all": (0.2, 0.6)},
+        remark="table.csv: left out: 2 rows with neither a learning rate nor a value",
+    ),
+    "budgets that differ": Table(
+        rows_of("lr,seed,max_epochs,val_acc", "0.1,0,10,0.5 0.1,0,20,0.6 0.2,0,10,0.8 0.2,0,20,0.9"),
+        best={"max_epochs=10": (0.2, 0.8), "max_epochs=20": (0.2, 0.9)},
+    ),
+    "bold type in Markdown": Table(
+        "| lr | val acc |\n|---|--:|\n| 0.1 | 0.5 |\n| 0.01 | **0.7** |\n| __0.001__ | 0.6 |\n",
+        best={"all": (0.01, 0.7)},
+    ),
+    "columns of validation and test by seed": Table(
+        rows_of(
+            "lr,val_acc_seed_0,val_acc_seed_1,test_acc_seed_0,test_acc_seed_1",
+            "0.1,0.5,0.6,0.1,0.2 0.01,0.7,0.8,0.3,0.5 0.001,0.6,0.6,0.9,0.9",
+        ),
+        {"test_accuracy": [0.1, 0.2, 0.3, 0.5, 0.9, 0.9]},
+        {"all": (0.01, 0.4)},
+    ),
+    "folds of scikit-learn": Table(
+        rows_of(
+            "param_learning_rate_init,split0_test_score,split1_test_score,mean_test_score,std_test_score,rank_test_score",
+            "0.1,0.5,0.6,0.55,0.05,3 0.01,0.7,0.8,0.75,0.05,1 0.001,0.6,0.6,0.6,0,2",
+        ),
+        {"test_accuracy": [0.5, 0.6, 0.7, 0.8, 0.6, 0.6]},
+        {"all": (0.01, 0.75)},
+        reading=Reading(higher_is_better=True, select_on_test=True),
+    ),
+    "a mean that the user names": Table(
+        "lr,val_acc_mean\n0.1,0.5\n0.01,0.6\n",
+        best={"all": (0.01, 0.6)},
+        reading=Reading(columns={"validation": "val_acc_mean"}),
+    ),
+    "settings that differ in their last digit": Table(
+        rows_of("lr,config.salt,val_acc", [f"{rate},{SALT + i},{rate}" for rate in (0.1, 0.2) for i in (0, 1)]),
+        best={f"salt={SALT}": (0.2, 0.2), f"salt={SALT + 1}": (0.2, 0.2)},
+    ),
+    "a setting with control characters": Table(
+        rows_of(
+            "lr,config.way,val_acc", [f"{rate},{name},{rate}" for rate in (0.1, 0.2) for name in ("a\x1b[2J", "b")]
+        ),
+        best={"a [2J": (0.2, 0.2), "b": (0.2, 0.2)},
+    ),
+    "names of single runs": Table(
+        rows_of("name,lr,val_acc", "run0,0.1,0.5 run1,0.1,0.51 run2,0.01,0.52 run3,0.01,0.53"), {"variant": ["all"] * 4}
+    ),
+}
+
+
+@pytest.mark.parametrize("table", READ.values(), ids=READ)
+def test_what_is_read(tmp_path: Path, table: Table) -> None:
+    study = study_of(tmp_path, table.text, table.reading)
+    assert {name: study.summary.runs[name].tolist() for name in table.runs} == table.runs
+    assert table.best in (None, chosen(study))
+    assert any(table.remark in line for line in study.about_table)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.paper.entries import steps_to_converge, train_accuracies
+from lr_sweep.analysis.paper.paper import lu_table
 from lr_sweep.analysis.paper.published import (
     PARAMETERS,
     SPEEDUP,
@@ -20,7 +21,6 @@ from lr_sweep.analysis.paper.published import (
     entries,
     table_of,
 )
-from lr_sweep.analysis.paper.tables import lu_table
 from lr_sweep.analysis.record.read import read_curves, read_study
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.study_report import write_report

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.lines import Line2D
 
 from lr_sweep.analysis.paper.entries import accuracies_at_budget, budget_text, steps_text, steps_to_match
+from lr_sweep.analysis.paper.paper import paper_tables
 from lr_sweep.analysis.paper.published import (
     MAX_STEPS,
     STEPS_TO_MATCH,
@@ -19,7 +20,6 @@ from lr_sweep.analysis.paper.published import (
     Entry,
     published,
 )
-from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figures

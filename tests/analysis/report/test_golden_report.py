@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.paper.tables import paper_tables
+from lr_sweep.analysis.paper.paper import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import tables
 from lr_sweep.analysis.report.blocks import Table

@@ -6,15 +6,25 @@ import math
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
+from lr_sweep.analysis.paper.paper import paper_tables
 from lr_sweep.analysis.paper.published import TEST, published
-from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.report import figure_frame, figures
-from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, Verdict, file_stems
+from lr_sweep.analysis.report.blocks import (
+    Bullets,
+    Paragraph,
+    Table,
+    Verdict,
+    as_written,
+    file_stems,
+    quoted_text,
+    write_csv,
+)
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.text import percent_text
 from lr_sweep.sweep.inspection.status import status_text
@@ -164,3 +174,21 @@ def test_of_very_many_variants_a_figure_draws_the_best(tmp_path: Path) -> None:
         names = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
         assert names - {"chosen on validation"} == {f"v{number}" for number in range(9, 21)}
         assert any("9 others are left out." in text.get_text().replace("\n", " ") for text in figure.texts)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "\tx", "-1.2 ± 0.3", "-", "--1", "＝1+1", "＠x"])
+def test_formulas_are_quoted_and_read_back(text: str) -> None:
+    assert quoted_text(text) == f"'{text}"
+    assert as_written(f"'{text}") == text
+
+
+@pytest.mark.parametrize("text", ["a=1", "-1.5", "+2e-3", "-40%", "", "'a", "–", "1e-3"])
+def test_other_text_is_left(text: str) -> None:
+    assert (quoted_text(text), as_written(text)) == (text, text)
+
+
+def test_numbers_and_headings(tmp_path: Path) -> None:
+    """Headings are names of tasks, which may be alike."""
+    frame = pd.DataFrame([["=a", -1.5, None, True]], columns=["=t", "x", "x", "+b"])
+    write_csv(frame, tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "'=t,x,x,'+b\n'=a,-1.5,,True\n"

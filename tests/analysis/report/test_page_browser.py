@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.report.blocks import Paragraph, Section, SweepChart
-from lr_sweep.analysis.report.chart import chart_data
-from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 from lr_sweep.tests.support.servers.headless_browser import Browser, executable

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figure_frame, figures, tables
-from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.folder import LOCK
+from lr_sweep.analysis.report.page import chart_data
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
@@ -74,23 +74,6 @@ def test_main_table_by_hand_and_what_it_rests_on(small: Path) -> None:
     ):
         assert fact in table.full_caption
     assert "‡" not in table.full_caption
-
-
-def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-4, 0, [(300, 0.5, 0.5)])
-    made.add(1e-3, 0, [(300, 0.6, 0.625)])
-    made.want(1e-4, 1)
-    made.add(1e-3, 1, [], status="failed", trained=10, failure="node lost")
-    summary = summary_of(made.write())
-    info = record.read_study(tmp_path, "small")
-    assert tables.main_table(info, summary, "gpt2").rows == (("frozen-random", "62.5 (1 of 2 seeds) †‡"),)
-    (row,) = tables.detail_table(info, summary).rows
-    assert row[3:12] == ("1e-3", "300", "60.0", "1e-4", "10.0", "62.5", "1 of 2", "2 of 4", "1 missing, 1 failed")
-    assert row[12] == (
-        "1 of 2 seeds have a value; runs missing or failed, the choice may change; "
-        "best learning rate is the largest tried"
-    )
 
 
 def test_the_best_steps_of_many_seeds_are_a_range(tmp_path: Path) -> None:

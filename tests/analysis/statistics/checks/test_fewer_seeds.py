@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report import figures

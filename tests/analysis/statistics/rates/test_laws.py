@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.judge.judge import judged
+from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.report.laws import surface_texts
 from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 from lr_sweep.analysis.statistics.rates.laws import fitted, laws, surfaces

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.report.page import chart_data
 from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 from lr_sweep.analysis.statistics.rates.optimum import optima, optimum
 from lr_sweep.analysis.statistics.rates.peak import Curve

@@ -1,128 +1,20 @@
-"""What other libraries wrote, read as it is: Optuna, MLflow, TensorBoard, Lightning, Hydra, Ray Tune; W&B's exports."""
+"""What TensorBoard, Lightning, Hydra, Ray Tune and W&B wrote, read as it is; what is damaged is named."""
 
 from __future__ import annotations
 
 import json
 import math
+import struct
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from lr_sweep.analysis.judge.readers.tables import labels_of
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, judge, run_script
-
-RATES = (1e-3, 1e-2, 1e-1)
-BEST = {"a": 1e-2, "b": 1e-1}
-RUNS = list(product("ab", RATES, (0, 1)))
-
-
-def accuracy(variant: str, rate: float, seed: int) -> float:
-    """Worked out by hand: 0.75 and 0.875 at the best rate, with a seed's eighth of 0.25."""
-    return 0.5 + (0.25 if rate == BEST[variant] else 0.0) + 0.125 * (variant == "b") - 0.0625 * seed
-
-
-def assert_found(study: Study, reader: str = "", steps: bool = False) -> None:
-    """Each variant is best at its rate, at 0.71875 and 0.84375."""
-    assert chosen(study) == {"a": (1e-2, 0.71875), "b": (1e-1, 0.84375)}
-    assert study.summary.runs.groupby("variant")["seed"].nunique().tolist() == [2, 2]
-    assert any(reader in line for line in study.about_table), study.about_table
-    assert not steps or set(study.summary.runs["best_step"]) == {2}
-
-
-def trial(
-    value: float | None, state: str = "COMPLETE", reports: dict[int, float] | None = None, **params: float | str
-) -> Any:
-    """Return a trial of Optuna."""
-    optuna = pytest.importorskip("optuna")
-    kinds = {
-        "variant": optuna.distributions.CategoricalDistribution(["a", "b"]),
-        "lr": optuna.distributions.FloatDistribution(0, 1),
-        "seed": optuna.distributions.IntDistribution(0, 1),
-    }
-    return optuna.trial.create_trial(
-        params=params,
-        distributions={name: kinds[name] for name in params},
-        state=optuna.trial.TrialState[state],
-        value=value,
-        intermediate_values=reports or {},
-    )
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "journal"])
-def test_a_study_of_optuna(tmp_path: Path, kind: str) -> None:
-    optuna = pytest.importorskip("optuna")
-    path = tmp_path / "study"
-    backend = optuna.storages.journal.JournalFileBackend(str(path)) if kind == "journal" else None
-    storage = optuna.storages.JournalStorage(backend) if backend else f"sqlite:///{path}"
-    study = optuna.create_study(storage=storage, direction="maximize", study_name="mine")
-    study.add_trials([trial(accuracy(*run), variant=run[0], lr=run[1], seed=run[2]) for run in RUNS])
-    found = judge([path], Reading())
-    assert_found(found, "a study of Optuna")
-    assert found.info.metric.higher_is_better
-
-
-def test_pruned_and_failed_trials_of_optuna(tmp_path: Path) -> None:
-    optuna = pytest.importorskip("optuna")
-    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/s.db", study_name="s")
-    study.add_trial(trial(0.5, reports={1: 0.5}, lr=0.1))
-    study.add_trial(trial(None, "PRUNED", {1: 0.1}, lr=0.2))
-    study.add_trial(trial(None, "FAIL", lr=0.3))
-    found = judge([tmp_path / "s.db"], Reading())
-    assert found.summary.runs["status"].tolist() == ["complete", "stopped", "failed"]
-    assert chosen(found) == {"all": (0.1, 0.5)}
-
-
-MLFLOW = """
-import sys, mlflow
-mlflow.set_tracking_uri(sys.argv[1])
-mlflow.set_experiment("sweep")
-for variant, rate, seed, value in eval(sys.argv[2]):
-    with mlflow.start_run():
-        mlflow.log_params({"variant": variant, "lr": rate, "seed": seed})
-        mlflow.log_metrics({"val_acc": value, "val_loss": 1 - value})
-mlflow.search_runs(experiment_names=["sweep"]).to_csv("../table.csv")
-"""
-
-
-@pytest.mark.slow
-def test_a_database_of_mlflow_and_its_table_of_runs(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    store.mkdir()
-    run_script(MLFLOW, f"sqlite:///{store}/mlflow.db", repr([(*run, accuracy(*run)) for run in RUNS]), folder=store)
-    assert_found(judge([store / "mlflow.db"], Reading()), "runs of MLflow")
-    assert_found(judge([store], Reading()), "runs of MLflow")
-    table = judge([tmp_path / "table.csv"], Reading(metric="accuracy"))
-    assert_found(table)
-    assert set(table.summary.runs["status"]) == {"complete"}
-
-
-LAST_VALUES = """
-import math, sys, mlflow
-mlflow.set_tracking_uri(sys.argv[1])
-for rate, curve in eval(sys.argv[2]).items():
-    with mlflow.start_run():
-        mlflow.log_params({"lr": rate, "seed": 0})
-        for step, value in enumerate(curve):
-            mlflow.log_metric("val_loss", value, step=step)
-"""
-
-
-@pytest.mark.slow
-def test_the_last_values_of_mlflow_are_said_to_be_that(tmp_path: Path) -> None:
-    curves = {"0.1": "[0.2, 0.9]", "0.01": "[0.5]", "0.001": "[0.6, 0.7]", "1": "[0.1, math.nan]"}
-    text = "{" + ", ".join(f"'{rate}': {curve}" for rate, curve in curves.items()) + "}"
-    run_script(LAST_VALUES, f"sqlite:///{tmp_path}/mlflow.db", text, folder=tmp_path)
-    found = judge([tmp_path / "mlflow.db"], Reading())
-    rates = found.summary.learning_rates.set_index("learning_rate")["validation_mean"]
-    assert rates.dropna().to_dict() == {0.001: 0.7, 0.01: 0.5, 0.1: 0.9}
-    assert found.summary.runs.set_index("learning_rate")["status"][1.0] == "diverged"
-    assert any("runs of MLflow, the last value of each metric" in line for line in found.about_table)
+from lr_sweep.tests.support.judged import BEST, RATES, RUNS, accuracy, assert_found, chosen, judge, run_script
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "torch.utils.tensorboard"])
@@ -289,12 +181,6 @@ def test_ends_of_lines_in_texts_of_json_end_no_line(tmp_path: Path) -> None:
     assert_found(judge([tmp_path / "runs.jsonl"], Reading()), "JSON lines")
 
 
-def test_wrong_lines_of_json_are_named(tmp_path: Path) -> None:
-    (tmp_path / "runs.jsonl").write_text('{"lr": 0.1, "val_acc": 0.5}\n{"lr": 0.2, "val_')
-    with pytest.raises(UserError, match="runs.jsonl:2: no JSON"):
-        judge([tmp_path / "runs.jsonl"], Reading())
-
-
 def test_files_by_a_pattern(tmp_path: Path) -> None:
     for variant in "ab":
         rows = [f"{rate},{seed},{accuracy(variant, rate, seed)}" for name, rate, seed in RUNS if name == variant]
@@ -324,21 +210,59 @@ def test_a_library_that_is_not_there_is_named(tmp_path: Path, library: str, monk
         judge([source], Reading())
 
 
-def test_what_is_no_store_is_said(tmp_path: Path) -> None:
-    (tmp_path / "broken.db").write_bytes(b"SQLite format 3\0" + b"\1" * 200)
-    (tmp_path / "folder").mkdir()
-    for source, message in (("broken.db", "as a database"), ("folder", "none of Ray Tune, Hydra")):
-        with pytest.raises(UserError, match=message):
-            judge([tmp_path / source], Reading())
+DEEP = "[" * 100_000
+METRICS = {"metrics.csv": "step,val_acc\n1,0.5\n"}
+DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
+    "a line": ("runs.json", {"runs.json": f'{{"lr": 0.1}}\n{DEEP}'}, "runs.json:2: no JSON"),
+    "a line that is cut": ("r.jsonl", {"r.jsonl": '{"lr": 0.1, "val_acc": 0.5}\n{"lr": 0.2, "v'}, "r.jsonl:2: no JSON"),
+    "the first line": ("runs.json", {"runs.json": DEEP}, "nested too deeply"),
+    "no rows": (
+        "runs.json",
+        {"runs.json": '{"columns": ["lr", "val_acc"], "data": [1, 2, 3]}'},
+        "no column of learning rates in columns, data",
+    ),
+    "a date": (".", METRICS | {"hparams.yaml": "day: 2001-13-45"}, "hparams.yaml cannot be read"),
+    "deep settings": (".", METRICS | {"hparams.yaml": "x: " + "[" * 1000}, "hparams.yaml cannot be read"),
+    "settings that are cut": (".", METRICS | {"hparams.yaml": "x: ["}, "hparams.yaml cannot be read"),
+    "a deep trial": (
+        ".",
+        {"params.json": '{"lr": 0.1}', "result.json": f'{{"a": {DEEP}'},
+        "result.json: a line is no JSON",
+    ),
+    "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "as a database"),
+    "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
+}
 
 
-def test_several_studies_are_variants_and_several_objectives_are_refused(tmp_path: Path) -> None:
-    optuna = pytest.importorskip("optuna")
-    storage = f"sqlite:///{tmp_path}/s.db"
-    for variant in "ab":
-        study = optuna.create_study(storage=storage, study_name=variant, direction="maximize")
-        study.add_trials([trial(accuracy(variant, rate, seed), lr=rate, seed=seed) for _, rate, seed in RUNS[:6]])
-    assert_found(judge([tmp_path / "s.db"], Reading()), "2 studies of Optuna")
-    optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
-    with pytest.raises(UserError, match="the study two has several objectives"):
-        judge([tmp_path / "s.db"], Reading())
+@pytest.mark.parametrize(("source", "files", "message"), DAMAGED.values(), ids=DAMAGED)
+def test_what_cannot_be_read_is_named(tmp_path: Path, source: str, files: dict[str, str], message: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        judge([tmp_path / source], Reading())
+
+
+def test_damaged_hyperparameters_of_tensorboard_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event
+
+    event = Event()
+    value = event.summary.value.add(tag="_hparams_/session_start_info")
+    value.metadata.plugin_data.plugin_name, value.metadata.plugin_data.content = "hparams", b"\xff\xff"
+    content = event.SerializeToString()
+    framed = struct.pack("<Q", len(content)) + b"\0" * 4 + content + b"\0" * 4
+    (tmp_path / "events.out.tfevents.1").write_bytes(framed)
+    with pytest.raises(UserError, match="events.out.tfevents.1 is damaged"):
+        judge([tmp_path], Reading())
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("adam-lr0.1-s1", {"lr": "0.1", "seed": "1", "variant": "adam"}),
+        ("vit-s16-lr0.1", {"lr": "0.1", "variant": "vit s16"}),  # ViT-S/16
+        ("Mixer_S32_lr0.1_s2", {"lr": "0.1", "seed": "2", "variant": "Mixer S32"}),
+    ],
+)
+def test_settings_in_a_name(name: str, found: dict[str, str]) -> None:
+    assert labels_of(name) == found

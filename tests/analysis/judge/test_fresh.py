@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from lr_sweep.analysis.judge.gate import FALSE_ACCEPT, FIRST_LOOK_ALONE, Gate, gate
+from lr_sweep.analysis.judge.fresh import FALSE_ACCEPT, FIRST_LOOK_ALONE, Gate, gate
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
@@ -65,24 +65,41 @@ def test_a_gain_is_accepted_and_a_loss_rejected(tmp_path: Path) -> None:
     assert lost.why.startswith("the candidate is worse: it gains -3.00 points")
 
 
-def test_a_gain_has_to_exceed_the_least_one(tmp_path: Path) -> None:
-    assert judged(tmp_path, 3.0, (4, 4), min_gain=1.0).outcome == "accept"
-    assert judged(tmp_path, 3.0, (4, 4), min_gain=6.0).outcome == "reject"
-    open_ = judged(tmp_path, 3.0, (4, 4), min_gain=3.0)
-    assert open_.outcome == "run"
-    assert "no more than 3.0 points are accepted" in open_.about[-1]
+BOTH = {"baseline": range(7, 11), "candidate": range(7, 11)}
+FEWER = {"baseline": range(9, 11), "candidate": range(7, 11)}
+"""Seeds to run next: of both sides alike, and where the candidate has fewer."""
 
 
-def test_the_side_with_fewer_seeds_gets_the_next_ones(tmp_path: Path) -> None:
-    found = judged(tmp_path, 0.0, (6, 4))
-    assert found.seeds == {"baseline": range(9, 11), "candidate": range(7, 11)}
-    assert found.text().startswith("run seeds 9 to 10 of the baseline and seeds 7 to 10 of the candidate:")
-
-
-def test_without_a_gain_all_seeds_end_in_a_rejection(tmp_path: Path) -> None:
-    found = judged(tmp_path, 0.0, (6, 6), max_seeds=6)
-    assert (found.outcome, found.seeds) == ("reject", {})
-    assert found.why.startswith("with 6 seeds of each it was not shown that the candidate is better")
+@pytest.mark.parametrize(
+    ("gain", "fresh", "limits", "outcome", "seeds", "text"),
+    [
+        (3.0, (4, 4), {"min_gain": 1.0}, "accept", {}, "accept: the candidate gains more than 1.0 points"),
+        (3.0, (4, 4), {"min_gain": 6.0}, "reject", {}, "reject: the candidate gains less than 6.0 points"),
+        (3.0, (4, 4), {"min_gain": 3.0}, "run", BOTH, "no more than 3.0 points are accepted"),
+        (0.0, (6, 4), {}, "run", FEWER, "run seeds 9 to 10 of the baseline and seeds 7 to 10 of the candidate:"),
+        (
+            0.0,
+            (6, 6),
+            {"max_seeds": 6},
+            "reject",
+            {},
+            "with 6 seeds of each it was not shown that the candidate is bet",
+        ),
+    ],
+    ids=["least gain", "too little", "open", "fewer seeds", "all seeds"],
+)
+def test_limits_and_seeds_decide_the_outcome(
+    tmp_path: Path,
+    gain: float,
+    fresh: tuple[int, int],
+    limits: dict[str, float],
+    outcome: str,
+    seeds: dict[str, range],
+    text: str,
+) -> None:
+    found = judged(tmp_path, gain, fresh, **limits)
+    assert (found.outcome, found.seeds) == (outcome, seeds)
+    assert text in found.text()
 
 
 def test_fresh_runs_without_any_value_show_nothing(tmp_path: Path) -> None:
