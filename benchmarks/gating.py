@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from lr_sweep.analysis.judge.fresh import gate_settings
+from lr_sweep.analysis.judge.gate import gate_settings
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED, Pairs, judge_pairs
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, cell_noise
 from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
 from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
-from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS, is_setting, listed, words_of
+from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS, TIMES, has_word, is_setting, listed, words_of
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
@@ -96,12 +96,14 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
 def _names_shared(rows: pd.DataFrame) -> list[str]:
     """Return the settings that differ among the rows of one run's name: several runs share it.
 
-    Numbers that no tool calls a setting are left out: they may grow with the step.
+    Numbers and times that no tool calls a setting are left out: they may grow with the step.
     """
     if "run" not in rows:
         return []
     names = [
-        name for name in _settings(rows) if is_setting(name) or not (_is_about_run(name) or _has_numbers(name, rows))
+        name
+        for name in _settings(rows)
+        if is_setting(name) or not (_is_about_run(name) or has_word(name, TIMES) or _has_numbers(name, rows))
     ]
     return [name for name in names if rows.groupby("run", sort=False)[UNREAD + name].nunique().gt(1).any()]
 

@@ -94,7 +94,7 @@ def judge(
     """Judge runs that any program made: write their tables, figures and checks (docs/judge.md)."""
     import pandas
 
-    from lr_sweep.analysis.judge.fresh import decided_text
+    from lr_sweep.analysis.judge.gate import decided_text
     from lr_sweep.analysis.judge.judge import SHARED_SEEDS, check_apart, judged, judged_json, write_judged
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
 
@@ -141,7 +141,7 @@ def judge(
 
 
 def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int, json: bool) -> int:
-    from lr_sweep.analysis.judge.fresh import gate
+    from lr_sweep.analysis.judge.gate import gate
 
     if len(tables) != 2:
         raise UserError(f"--gate: got {counted(len(tables), 'table')}, want two, BASELINE and CANDIDATE")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge import fresh, judge
+from lr_sweep.analysis.judge import gate as fresh, judge
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.tests.support.judged import contents_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.fresh import gate
+from lr_sweep.analysis.judge.gate import gate
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import (
     Choice,
@@ -223,6 +223,17 @@ SCHEDULED = rows_of(
     "0.01,0.01,1,0.9,0.1,0.9 0.005,0.01,2,0.9,0.1,0.8 0.1,0.1,1,0.9,0.1,0.7 0.05,0.1,2,0.9,0.1,0.6 "
     "0.01,0.01,1,0.5,0,0.95 0.005,0.01,2,0.5,0,0.85 0.1,0.1,1,0.5,0,0.75 0.05,0.1,2,0.5,0,0.65",
 )
+
+
+def test_a_time_that_changes_within_a_run_tells_no_runs_apart(tmp_path: Path) -> None:
+    """Ray Tune's tables have the time of each report; some runs are so short that theirs does not change."""
+    lines = ["trial_id,method,lr,seed,training_iteration,date,val_acc"]
+    for number, (variant, rate, seed) in enumerate((v, r, s) for v in "ab" for r in (1e-3, 1e-2) for s in (0, 1)):
+        for step in (1, 2):
+            second = step if number % 2 else 0
+            lines.append(f"t{number},{variant},{rate},{seed},{step},2026-11-27_17-49-0{second},0.{5 + number % 4}")
+    (tmp_path / "steps.csv").write_text("\n".join(lines) + "\n")
+    assert len(judge([tmp_path / "steps.csv"], Reading()).summary.runs) == 8
 
 
 def test_two_models_that_share_the_names_of_runs_are_asked_about(tmp_path: Path) -> None:

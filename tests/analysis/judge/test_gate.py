@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from lr_sweep.analysis.judge.fresh import FALSE_ACCEPT, FIRST_LOOK_ALONE, Gate, gate
+from lr_sweep.analysis.judge.gate import FALSE_ACCEPT, FIRST_LOOK_ALONE, Gate, gate
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
