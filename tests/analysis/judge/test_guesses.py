@@ -22,7 +22,7 @@ from lr_sweep.analysis.judge.reading import (
 )
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.tests.support.judged import chosen, rows_of, study_of
+from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 RATES = ("1e-3", "1e-2", "1e-1")
 VALUES = {"1e-3": 0.5, "1e-2": 0.8, "1e-1": 0.6}
