@@ -40,11 +40,11 @@ from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.tune import driver
-from lr_sweep.sweep.tune.options import Options
+from lr_sweep.sweep.tune import driver, tuner
 from lr_sweep.sweep.tune.run_study import run_study
-from lr_sweep.sweep.tune.trial_events import TrialEvent
-from lr_sweep.sweep.tune.trials import report_every_s, train_cohorts
+from lr_sweep.sweep.tune.trials import TrialEvent, report_every_s
+from lr_sweep.sweep.tune.tuner import train_cohorts
+from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.events import Advanced, Finished
 
@@ -174,7 +174,7 @@ def measure_fleet(folder: Path, num_trials: int, num_live: int, minutes: float, 
     study.write_text(STUDY.format(**given))
     with (
         s3_server(folder) as uri,
-        patch.object(driver, "train_cohorts", watch.train),
+        patch.object(tuner, "train_cohorts", watch.train),
         patch.object(driver, "report_every_s", lambda _: every_s),  # of the runs, each of which stands for a trial
         patch.object(ray_trainable, "CohortTrainable", StubTrainable),
     ):

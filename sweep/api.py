@@ -26,8 +26,8 @@ from lr_sweep.sweep.store.results import results_here
 from lr_sweep.sweep.study.file import load_study, study_of
 from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.tune.options import Options, refuse
 from lr_sweep.sweep.tune.run_study import Outcome, run_study
+from lr_sweep.sweep.tune.work import Options, refuse
 
 __all__ = ["Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError"]
 

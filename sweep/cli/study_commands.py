@@ -62,8 +62,8 @@ def run(
     from lr_sweep.sweep.plan.placement import Placement
     from lr_sweep.sweep.store.results import PATIENCE_S, results_here
     from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
-    from lr_sweep.sweep.tune.options import Options
     from lr_sweep.sweep.tune.run_study import run_study
+    from lr_sweep.sweep.tune.work import Options
 
     with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
         try:
@@ -120,7 +120,7 @@ def _page(results: Results) -> Iterator[Page]:
 
 def _may_replace(replace: bool, line: str) -> bool:
     """Print which recorded runs would no longer be wanted, and ask, unless `--replace` was given."""
-    from lr_sweep.sweep.tune.options import ANOTHER_NAME
+    from lr_sweep.sweep.tune.work import ANOTHER_NAME
 
     if replace:
         _say(line)
@@ -184,8 +184,7 @@ def plan(
 
 def _measure(plan: Plan, at_once: int) -> None:
     from lr_sweep.sweep.plan.measure import measure_cells
-    from lr_sweep.sweep.plan.packing import cohorts
-    from lr_sweep.sweep.plan.placement import check_beforehand
+    from lr_sweep.sweep.plan.placement import check_beforehand, cohorts
     from lr_sweep.sweep.results.directory import storage_problems
 
     check_beforehand(plan.placement, plan.study.for_gpus)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from lr_sweep.common.source_code import CHECKOUT
-from lr_sweep.sweep.results.provenance import PACKED_STATE, git_state
+from lr_sweep.sweep.results.recorder import PACKED_STATE, git_state
 
 SENT = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the program that a cluster's machines get, below `lr_sweep`."""

@@ -25,9 +25,9 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, open_plain
 from lr_sweep.common.text import command, counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
-from lr_sweep.sweep.results.agreement import contradiction, merge
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems
 from lr_sweep.sweep.results.run_state import RecordedRun, Row, read_run, recorded_ids, run_title
+from lr_sweep.sweep.results.validation import contradiction, merge
 from lr_sweep.sweep.store.results import fetched
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.pretraining.weights import WEIGHTS

@@ -9,7 +9,7 @@ from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.mirror import Mirror
-from lr_sweep.sweep.results.sink import Sink
+from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.trainables.worker.events import Finished, Report, evaluations
 
 REST = 3.0

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import aligned, counted, duration, gigabytes
-from lr_sweep.sweep.plan.packing import cohorts
-from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.placement import Placement, cohorts
 from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
+from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.trainables.checkpoint import NUM_KEPT
 from lr_sweep.trainables.pretraining.fit import body_shapes
@@ -36,14 +35,10 @@ class Cost:
     """What training takes, at most: runs that diverge stop early."""
 
     to_train: Sequence[WantedRun]
-    """In the study's order."""
     num_trials: int
     at_once: int
-    """Trials that train at the same time."""
     device: str
-    """`cpu` or `cuda`."""
     timings: dict[Cell, Timing]
-    """By cell, where one is timed."""
     device_s: dict[str, Span]
     """By run id, of the runs whose cells are timed."""
     wall_s: Span

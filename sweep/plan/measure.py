@@ -12,8 +12,7 @@ from torch import Tensor
 
 from lr_sweep.common.text import counted
 from lr_sweep.datasets.task import DataError, TaskData
-from lr_sweep.sweep.plan.packing import CohortSizes, Group, largest_groups
-from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.placement import CohortSizes, Group, Placement, largest_groups
 from lr_sweep.sweep.plan.timings import keep_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun

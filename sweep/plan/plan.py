@@ -21,12 +21,7 @@ from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.runs import (
-    NOT_PROPOSED,
-    by_cell,
-    fresh_allowed,
-    grids_of,
-)
+from lr_sweep.sweep.study.runs import NOT_PROPOSED, by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.settings import Decide
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
@@ -66,10 +61,7 @@ class Plan:
 def plan_on(plan: Plan, machine: dict[str, float], price: float | None = None) -> str:
     """Return the plan for a machine (`devices_here`), with its cost by what was timed so far.
 
-    Args:
-        plan: of a study.
-        machine: resources by Ray's names.
-        price: of an hour of a device.
+    `price`: of an hour of a device.
     """
     text = plan_text(plan, cost_on(plan, machine, price))
     if not plan.reconciled.to_train or fits(plan.placement, [machine]):

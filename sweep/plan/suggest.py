@@ -19,7 +19,6 @@ from lr_sweep.sweep.study.runs import Cell, by_cell
 
 Known = list[tuple[str, pd.DataFrame, pd.DataFrame]]
 """Each recorded study's name, the optima of its cells, and their settings."""
-
 HALF_WIDTH = (0.5, 1.5)
 """Decades that a suggested grid reaches to each side of a law's rate, at least and at most."""
 OTHER_TASK = 1.0
@@ -89,7 +88,6 @@ def _grid(middle: float, reach: float) -> str:
 
 
 def _is_alike(series: pd.DataFrame, mine: int) -> bool:
-    """Return whether a cell has all that the others of a series share."""
     others = series.drop(index=mine)
     shared = others.columns[others.nunique(dropna=False) == 1]
     return bool(series[shared].nunique(dropna=False).eq(1).all())

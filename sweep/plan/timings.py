@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import read_rows, read_run_rows
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import is_changed
+from lr_sweep.common.files import is_changed, sealed, write_json
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_planned, write_timings
-from lr_sweep.sweep.results.reconcile import Reconciled
+from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.run_state import Row, State
+from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.runs import Cell, by_cell
 from lr_sweep.trainables.run import needs_plain
 
@@ -64,11 +63,9 @@ class Timing:
     step_s: Span
     """Seconds of a trial for one gradient step of one run, its evaluations included; over what was timed."""
     device: str
-    """What it was timed on."""
     source: str
     """What was timed, for the reader."""
     written_at: float
-    """Unix time at which the timing was written."""
     is_measured: bool = False
     """Whether `--measure` timed it, alone on a machine."""
 
@@ -204,7 +201,7 @@ def keep_measured(results: Results, entry: Mapping[str, Any]) -> None:
     timed = _without(entry["content"], *UNTIMED_FIELDS)
     entry = {**entry, "content": timed}
     others = [other for other in read_measured(results) if _identity(other) != _identity(entry)]
-    write_timings(results, [*others, entry])
+    write_json(results.timings, sealed({"timings": [*others, entry]}))
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -228,5 +225,5 @@ def keep_planned(study: str, reconciled: Reconciled, placement: Placement, resul
             new[run.run_id] = planned | {"timed_by": f"{timing.source} on {timing.device}"}
     if new:
         kept = [row for row in before if row["run_id"] not in new]
-        write_planned(results, study, [*kept, *new.values()])
+        write_parquet(results.planned(study), [*kept, *new.values()], PLANNED)
     return timings

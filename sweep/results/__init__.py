@@ -1,1 +1,1 @@
-"""In: what a study wants, and what trials report. Out: what is left to train, and the record, which has one writer."""
+"""In: what a study wants, and what trials report. Out: the record, which has one writer, and the states of runs."""

@@ -21,8 +21,8 @@ from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS
 from lr_sweep.datasets.checksum import task_sources
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
+from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.backbones import is_unknown
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study

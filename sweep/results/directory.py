@@ -27,7 +27,6 @@ from lr_sweep.common.files import FULL, is_locked, read_plain, remove_dead_parti
 
 STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 """Failures to write that trying again will not mend."""
-
 LOCK_PATIENCE_S = 1.0
 """`status` takes the lock for a moment to see whether a process holds it; a `run` that starts just then waits."""
 

@@ -1,25 +1,64 @@
-"""Events of trials -> the record and the runs' logs. The one writer of runs and curves."""
+"""What a study wants, and events of trials -> the record and the runs' logs. The one writer of runs and curves."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.record.columns import CURVES, RUNS, best_of
-from lr_sweep.analysis.record.read import RecordError, read_curves, read_rows, read_run_rows
+from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
+from lr_sweep.analysis.record.read import FORMAT, RecordError, read_curves, read_rows, read_run_rows
+from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
+from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.provenance import git_state, package_versions
-from lr_sweep.sweep.results.sink import Sink
+from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.run import PROTOCOL_VERSION
 from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, Started
+
+PACKED_STATE = "packed.json"
+"""In a checkout that was packed and sent to a cluster: the commit and whether it had changes, where it was packed."""
+PACKAGES = ("torch", "torchvision", "transformers", "ray", "numpy", "scikit-learn", "safetensors", "pyarrow")
+
+
+def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
+    """Write what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
+    write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
+    write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
+    facts = {"study": study.study, "title": study.title, "format": FORMAT} | study.facts()
+    write_json(results.facts(study.study), sealed(facts))
+
+
+def write_started(results: Results, study: Study, data_dir: str, cpus: int | None) -> None:
+    """Write what the live page shows in the command that resumes the study on this machine."""
+    folder = str(study.files.folders[0]) if study.files is not None else None  # of its own code
+    write_json(results.started(study.study), {"folder": folder, "data_dir": data_dir, "cpus": cpus})
+
+
+class Sink:
+    """Takes in what happens to runs, in the driver's process. A sink overrides what it has a use for."""
+
+    def add(self, runs: Iterable[WantedRun]) -> None:
+        """Expect further runs: the next round of a search."""
+
+    def event(self, event: Report) -> None:
+        """Take in what a worker reports of a run."""
+
+    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
+        """Note that runs do not train at the moment, if they did; `text` is the reason, for their logs."""
+
+    def failed(self, run_id: str, reason: str) -> None:
+        """Note that a run has ended by an error."""
 
 
 @dataclass
@@ -61,7 +100,7 @@ class Recorder(Sink):
         self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
         self.wanted = {run.run_id: run for run in wanted}
         commit, is_dirty = git_state()
-        self.provenance = {"git_commit": commit, "git_dirty": is_dirty, "versions": package_versions()}
+        self.provenance = {"git_commit": commit, "git_dirty": is_dirty, "versions": _package_versions()}
         self._open: dict[str, _Open] = {}
 
     def add(self, runs: Iterable[WantedRun]) -> None:
@@ -107,7 +146,7 @@ class Recorder(Sink):
                 before = row
             self._open[run_id] = _Open(
                 started_at=self.clock(),
-                attempts=max(before["attempts"], starts_in(self.results.log(run_id))),
+                attempts=max(before["attempts"], _starts_in(self.results.log(run_id))),
                 recorded_step=step,
                 seen_step=max(step, before["num_steps"], self._reached.pop(run_id, 0)),
                 lost_steps=before["lost_steps"],
@@ -201,7 +240,7 @@ class RunLogs(Sink):
             self.write(run_id, text.splitlines())
 
 
-def starts_in(log: Path) -> int:
+def _starts_in(log: Path) -> int:
     """Return how often a run was started, by its log; 0 where there is none."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
@@ -230,3 +269,27 @@ def _evaluated(evaluation: Evaluation) -> str:
     numbers = {name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name) for name in names}
     shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
     return f"step {evaluation.step}: {shown}"
+
+
+def _package_versions() -> str:
+    return json.dumps({"python": sys.version.split()[0]} | {name: metadata.version(name) for name in PACKAGES})
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """Return the commit of the code and whether the checkout had changes; None, None outside a git checkout."""
+    if (CHECKOUT / PACKED_STATE).is_file():
+        packed = json.loads((CHECKOUT / PACKED_STATE).read_text())
+        return packed["git_commit"], packed["git_dirty"]
+    if not (CHECKOUT / ".git").exists():  # an installation may be below a folder of another repository
+        return None, None
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    return (commit, None if changes is None else bool(changes)) if commit else (None, None)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -97,7 +97,6 @@ class RunStates(Generic[W]):
 
     wanted: Sequence[W]
     states: Mapping[str, State]
-    """By run id, in the order of `wanted`."""
     ends: Mapping[str, Row]
     """The rows of runs that have ended, by run id (`read_ends`)."""
 

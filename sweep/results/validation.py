@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +33,18 @@ from lr_sweep.analysis.record.rungs import read_judgements
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
+from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, RecordedRun, Row
 
 NOT_ALWAYS_REPORTED = ("train_loss", "train_accuracy", "validation_loss", "test_loss")
 """Columns of a curve that are NaN where a training function of the user's own does not report them."""
 MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
 """Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
 MAX_CONTENT = 1_000_000
-"""Characters of the `content` of a run."""
 _AGAIN = "run the study again to write it"
 SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
 """Columns of a row that its `content` has, too."""
+NUMBERS = [column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms", "elapsed_s")]
+"""What two trainings of one run must agree in at every step."""
 
 
 def row_problems(run_id: str, rows: Sequence[Row]) -> list[str]:
@@ -190,17 +192,14 @@ def _length_problems(points: Sequence[Row], row: Row | None, every: int) -> Iter
         yield f"its last evaluation is at step {last}, want {wanted}: its row says {end}"
 
 
-def digest_problem(name: str, sha256: str) -> str | None:
+def checkpoint_problem(name: str, sha256: str) -> str | None:
     """Compare the sha256 of a checkpoint with its name, `step-<step>-<sha256 prefix>.safetensors`."""
     want = name.removesuffix(".safetensors").split("-")[-1]
     got = sha256[: len(want)]
-    return None if got == want else f"its sha256 begins with {got}, its name says {want}"
-
-
-def checkpoint_problem(name: str, sha256: str) -> str | None:
-    """Return what is wrong with a checkpoint, by `digest_problem`, and what to do."""
-    problem = digest_problem(name, sha256)
-    return problem and f"{name}: {problem}: delete it; its run resumes from an earlier one, or from step 0"
+    if got == want:
+        return None
+    problem = f"its sha256 begins with {got}, its name says {want}"
+    return f"{name}: {problem}: delete it; its run resumes from an earlier one, or from step 0"
 
 
 def check_options(path: Path) -> bytes | None:
@@ -248,3 +247,68 @@ def study_problems(results: Results, name: str) -> list[str]:
     if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
         problems.append(f"{results.wanted(name)}: wants {', '.join(twice)} more than once: {_AGAIN}")
     return problems
+
+
+def last_step(run: RecordedRun) -> int:
+    """Return the step of the last evaluation; 0: there is none."""
+    return run.curve[-1]["step"] if run.curve else 0
+
+
+def _trained_to(run: RecordedRun) -> int:
+    """Return the steps that certainly went well: to the last evaluation, or to the end of a complete run."""
+    return max(last_step(run), run.row["num_steps"] if run.row and run.row["status"] == "complete" else 0)
+
+
+def _diverged_at(run: RecordedRun) -> int | None:
+    return run.row["diverged_at_step"] if run.row else None
+
+
+def contradiction(ours: RecordedRun, theirs: RecordedRun) -> str | None:
+    """Compare two records of one run: content, every number at shared steps bit for bit, and divergence.
+
+    Times, devices, versions, attempts and names are not compared: they may differ between equal runs. Returns the first
+    difference that cannot be, with both values; None: the records agree.
+    """
+    if ours.row and theirs.row and ours.row["content"] != theirs.row["content"]:
+        return _differ("content", ours.row["content"], theirs.row["content"])
+    shared_to = min(last_step(ours), last_step(theirs))
+    here, there = ({p["step"]: p for p in run.curve if p["step"] <= shared_to} for run in (ours, theirs))
+    for step in sorted(here.keys() | there.keys()):
+        if step not in here or step not in there:
+            evaluated = [("no " if step not in points else "an ") + "evaluation" for points in (here, there)]
+            return _differ(f"step {step}", *evaluated)
+        for name in NUMBERS:
+            if repr(here[step][name]) != repr(there[step][name]):  # equal only for equal bits, of 0.0 and -0.0 too
+                return _differ(f"{name} at step {step}", here[step][name], there[step][name])
+    for one, other in ((ours, theirs), (theirs, ours)):
+        step = _diverged_at(one)  # elsewhere, the run can neither pass this step nor diverge at another
+        if step is not None and (_trained_to(other) >= step or _diverged_at(other) not in (None, step)):
+            ends = [_diverged_at(run) or f"trained to step {_trained_to(run)}" for run in (ours, theirs)]
+            return _differ("diverged_at_step", *ends)
+    return None
+
+
+def _differ(where: str, here: object, there: object) -> str:
+    return f"{where}: {here} here, {there} there"
+
+
+def merge(ours: RecordedRun, theirs: RecordedRun) -> RecordedRun:
+    """Return the row and the evaluations to keep of two records that agree: those that are further, else ours."""
+    curve = theirs.curve if last_step(theirs) > last_step(ours) else ours.curve
+    best, other = sorted((ours, theirs), key=_reach, reverse=True)  # ours first of equals
+    row = best.row
+    if row and row["status"] in CUT_SHORT and other.row is None and last_step(other) > last_step(best):
+        row = None  # the other trained past the step at which this one ended
+    return replace(ours, row=row, curve=curve)
+
+
+def _reach(run: RecordedRun) -> tuple[int, bool, int]:
+    """Order runs: by how far they came before they ended, if they have, then results before failures."""
+    if run.row is None:
+        return -1, False, 0
+    diverged_at = _diverged_at(run)
+    return (
+        _trained_to(run) if diverged_at is None else diverged_at,
+        run.row["status"] not in CUT_SHORT,
+        run.row["num_steps"],
+    )

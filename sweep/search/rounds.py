@@ -37,7 +37,6 @@ def next_proposals(state: StudyState) -> list[Proposal]:
 def _round(
     cell: Cell, sampler: str, number: int, earlier: Sequence[Proposal], *chosen: dict[str, Any]
 ) -> list[Proposal]:
-    """Return proposals of one round, numbered from `number`, after `earlier` ones of the cell."""
     of_round = cell._asdict() | {"sampler": sampler, "round": earlier[-1].round + 1 if earlier else 1}
     return [Proposal(**of_round, number=number + index, **each) for index, each in enumerate(chosen)]
 

@@ -27,14 +27,9 @@ Tried = Sequence[tuple[Point, Observation]]
 
 
 def next_points(search: Search, cell: Sequence[str], tried: Tried, number: int, *, maximise: bool) -> list[Point]:
-    """Return a cell's next points, all with other learning rates than those tried.
+    """Return the next `number` points of a cell (task, model, variant), at other learning rates than those `tried`.
 
-    Args:
-        search: of the study.
-        cell: names of task, model and variant.
-        tried: all earlier points of the cell.
-        number: of points to propose.
-        maximise: whether higher values are better.
+    `maximise`: whether higher values are better.
     """
     # Samplers that read values begin with some points that depend on none.
     num_first = min(number, max(0, NUM_FIRST - len(tried))) if search.sampler in ADAPTIVE else number

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_proposals
-from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
+from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.run_state import RunStates, State, read_ends, states_of
 from lr_sweep.sweep.study.backbones import Backbone
-from lr_sweep.sweep.study.only import ALL_RUNS, Only
+from lr_sweep.sweep.study.only import ALL_RUNS, Only, select
 from lr_sweep.sweep.study.runs import (
     Cell,
     Proposed,
+    WantedRun,
     first_fresh_seed,
     fresh_allowed,
     grids_of,
@@ -31,11 +32,9 @@ from lr_sweep.sweep.study.search import NO_OPTIONS, Point
 from lr_sweep.sweep.study.study import Study
 
 REFINE = "refine"
-"""The `sampler` of proposals that refine a grid."""
 WINNER = "winner"
-"""The `sampler` of proposals that give a rate all seeds."""
 FRESH = "fresh"
-"""The `sampler` of proposals that give a cell's chosen rate one more seed, which compares variants."""
+"""The `sampler` of proposals that refine a grid, give a rate all seeds, or give a chosen rate one more seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,6 @@ class Proposal:
     number: int
     """From 0, in the cell; proposals of a search, its winners, a refinement and fresh seeds are numbered apart."""
     round: int
-    """From 1, in the cell."""
     learning_rate: float
     sampler: str
     options: str | None = None
@@ -112,8 +110,7 @@ def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[
     return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.decide.max_seeds])}
 
 
-def proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
-    """Return what was proposed for each cell, as its runs are written out by."""
+def _proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
     proposals, winners, fresh, compared = stored.rates, stored.winners, stored.fresh, fresh_allowed(study)
     return {
         cell: Proposed(
@@ -139,6 +136,56 @@ def _stored(results: Results, study: str) -> dict[tuple[Cell, str], list[Proposa
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reconciled(RunStates[WantedRun]):
+    """Every wanted run with its state, and the runs to train now."""
+
+    left: tuple[WantedRun, ...]
+    """The runs that are not over, also those that `only` leaves out."""
+    only: Only
+
+    @cached_property
+    def to_train(self) -> tuple[WantedRun, ...]:
+        """The runs to train now; raises UserError if no run has the values of `only`."""
+        if not self.only:
+            return self.left
+        chosen = {run.run_id for run in select(self.wanted, self.only)}
+        return tuple(run for run in self.left if run.run_id in chosen)
+
+    def with_new(self, runs: Sequence[WantedRun]) -> Reconciled:
+        """Return this with further runs, of which the record holds nothing."""
+        if not runs:
+            return self
+        states = {**self.states, **{run.run_id: State.WAITING for run in runs}}
+        return replace(self, wanted=[*self.wanted, *runs], states=states, left=(*self.left, *runs))
+
+
+def reconcile(
+    wanted: Sequence[WantedRun],
+    results: Results,
+    *,
+    max_attempts: int = 0,
+    only: Only = ALL_RUNS,
+    stopped: StoppedRates = NOTHING_STOPPED,
+) -> Reconciled:
+    """Compare a study's runs with the record, which need not exist yet.
+
+    A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
+    `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
+    """
+    ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
+    early = {run.run_id for run in wanted if not run.fresh and (*run.cell, run.run.learning_rate) in stopped}
+    states = states_of({run.run_id: run.num_steps for run in wanted}, ends, results, early)
+
+    def is_open(run_id: str) -> bool:
+        if states[run_id].on_request:
+            return bool(ends[run_id]["attempts"] < max_attempts)
+        return not states[run_id].over
+
+    left = tuple(run for run in wanted if is_open(run.run_id))
+    return Reconciled(wanted=wanted, states=states, left=left, ends=ends, only=only)
+
+
 class StudyState:
     """A study at one moment: what was proposed for it, the runs that it wants, and what has become of them.
 
@@ -160,7 +207,7 @@ class StudyState:
         self.study, self.backbones, self.results, self.data_dir = study, backbones, results, data_dir
         self.only, self.max_attempts = only, max_attempts
         self.stored = read_stored(results, study)
-        self.proposed = proposed_of(study, self.stored)
+        self.proposed = _proposed_of(study, self.stored)
         self.wanted = wanted_runs(study, backbones, data_dir, self.proposed)
         self.stopped = stopped_rates(study, results.root)
 
@@ -184,7 +231,7 @@ class StudyState:
             assert proposal.number == len(of_cell), "a cell's proposals are numbered in their order"
             of_cell.append(proposal)
         rows = [asdict(proposal) for key in sorted(stored) for proposal in stored[key]]
-        write_proposals(self.results, self.study.study, rows)
+        write_parquet(self.results.proposals(self.study.study), rows, PROPOSALS)
         return self.again()
 
     def again(self) -> StudyState:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from statistics import fmean
 
+from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
 from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_judgements
-from lr_sweep.sweep.results.sink import Sink
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.worker.events import Event, Finished, Report, evaluations
@@ -71,7 +71,7 @@ class EarlyStopping(Sink):
         self._changed.clear()
         if new:
             self._judgements += new
-            write_judgements(self._results, self._study, self._judgements)
+            write_parquet(self._results.rungs(self._study), [asdict(each) for each in self._judgements], RUNGS)
         if any(not each.kept for each in new):
             self.request()
 

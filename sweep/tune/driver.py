@@ -11,25 +11,21 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.index import INDEX_FROM
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_json
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.worker import MirrorThread
-from lr_sweep.sweep.plan.packing import CohortSizes, cohorts
+from lr_sweep.sweep.plan.placement import CohortSizes, cohorts
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import read_state
-from lr_sweep.sweep.results.files import write_progress
-from lr_sweep.sweep.results.recorder import Recorder, RunLogs
-from lr_sweep.sweep.results.sink import Sink
+from lr_sweep.sweep.results.recorder import Recorder, RunLogs, Sink
 from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
-from lr_sweep.sweep.tune.display import Display
 from lr_sweep.sweep.tune.failures import Failure, Failures, Setback, advice_on
-from lr_sweep.sweep.tune.nodes import Machines
-from lr_sweep.sweep.tune.prepare import Work
-from lr_sweep.sweep.tune.progress import StudyProgress
+from lr_sweep.sweep.tune.nodes import Machines, Share
+from lr_sweep.sweep.tune.progress import Display, StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
-from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import (
+from lr_sweep.sweep.tune.trials import (
     Leave,
     Reported,
     StorageFailed,
@@ -37,8 +33,10 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialFailed,
     TrialInterrupted,
     WorkerReplaced,
+    cohort_of,
+    report_every_s,
 )
-from lr_sweep.sweep.tune.trials import cohort_of, report_every_s, train_cohorts
+from lr_sweep.sweep.tune.work import Work
 from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
@@ -160,6 +158,8 @@ class Driver:
             )
             for group in groups
         ]
+        from lr_sweep.sweep.tune.tuner import train_cohorts  # imported late: importing Ray takes seconds
+
         events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)
         try:
             with closing(events):
@@ -185,7 +185,7 @@ class Driver:
         if (began := time.monotonic()) >= self._status_due:
             training = self._progress.training()
             more = {"training": training, "machines": self._machines.described(training), "updated_at": time.time()}
-            write_progress(self._results, self._work.state.study.study, self._progress.summary().as_dict() | more)
+            write_json(self._status, self._progress.summary().as_dict() | more)
             ended = time.monotonic()
             self._status_due = ended + max(STATUS_EVERY_S, (ended - began) / STATUS_SHARE)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, failure_line
-from lr_sweep.sweep.plan.packing import CohortSizes, is_out_of_memory
+from lr_sweep.sweep.plan.placement import CohortSizes, is_out_of_memory
 from lr_sweep.sweep.results.run_state import run_title
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.tune.nodes import node_text
@@ -67,7 +67,6 @@ class Failure:
     cell: Cell
     reason: str
     node: str | None
-    """Ray's id of the node; None: not known."""
 
     @property
     def kind(self) -> str:
@@ -82,7 +81,6 @@ class Setback:
     log: str
     """Text for the logs of its runs."""
     notes: Sequence[str] = ()
-    """Lines for the user."""
     is_blamed: bool = False
     """Whether it counts as a failure, of its runs or of its node."""
     failed: Sequence[Failure] = ()
@@ -112,7 +110,6 @@ class Failures:
         self._started_on: dict[str, str] = {}
         """The node of each run that started since the last failure there."""
         self._early: list[Failure] = []
-        """Failures before anything was evaluated."""
         self._is_early = True
         self._kills: Counter[str] = Counter()
         """By run: of its worker where it trained alone, or of one that had begun none of its runs."""
@@ -139,7 +136,7 @@ class Failures:
         if KILLED in reason and self.killed(ids):
             note = f"a trial of {counted(len(ids), 'run')} was {reason}; it is started again"
             return Setback(log=reason, notes=[note])
-        notes = self.first_of_kind(runs, reason)
+        notes = self._first_of_kind(runs, reason)
         failed, left = self.failed(Failure(run_ids=ids, cell=runs[0].cell, reason=reason, node=node))
         notes += _left(node, reason) if left else []
         return Setback(log=f"failed: {reason}", notes=notes, is_blamed=True, failed=failed, leaves_node=left)
@@ -148,12 +145,12 @@ class Failures:
         """Decide what follows from a failure after which Tune starts the trial again."""
         if node in self._excluded:
             return Setback(log=reason, leaves_node=True)
-        notes = self.first_of_kind(runs, reason, "; it is tried again")
+        notes = self._first_of_kind(runs, reason, "; it is tried again")
         if left := not _is_of_memory(reason) and self._leaves([run.run_id for run in runs], reason, node):
             notes += _left(node, reason)
         return Setback(log=reason, notes=notes, leaves_node=left)
 
-    def first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str = "") -> list[str]:
+    def _first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str = "") -> list[str]:
         """Return what to print of a failure: of each kind the first one, since many runs may fail for one reason."""
         kind = kind_of(reason)
         if kind in self._kinds_shown or len(self._kinds_shown) >= MAX_KINDS:

@@ -1,4 +1,4 @@
-"""Progress of a study's runs while they train: counts, the best of each cell, the time left. Draws nothing."""
+"""Progress of a study's runs while they train: counts, the best of each cell, the time left; and its display."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lr_sweep.common.text import duration, rate_text
 from lr_sweep.sweep.plan.cost import wall_time
-from lr_sweep.sweep.results.sink import Sink
+from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, evaluations
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, Started, evaluations
 
 QUIET_S = 5.0
 """Workers report every two seconds of training; one that has not reported for this long may be evaluating."""
-
+REFRESH_S = 0.5
+PLAIN_EVERY_S = 30.0
+"""Seconds between two plain lines where the console is no terminal."""
+LONG_SILENCE_S = 30.0
+"""Time without a report after which the display says so, whatever the reason."""
+_TABLE_FRAME_LINES = 7
+"""Lines of the display that are no row of the table: its borders and heads, one for hidden rows, two of summary."""
 UNFINISHED = ("waiting", "running")
-"""Statuses of runs that have not ended."""
 
 
 class Pace(NamedTuple):
     """Seconds of its trial that a run takes; the runs of a trial share its time."""
 
     step_s: float
-    """A gradient step."""
     evaluation_s: float
     """An evaluation with its checkpoint."""
 
 
 Paces = Mapping[Cell | None, Pace]
 """The mean pace of each cell; under None, that of all. Empty: nothing is known."""
-
-
-class Best(NamedTuple):
-    """The best validation accuracy so far, or another metric, with the run's learning rate and the step."""
-
-    accuracy: float
-    learning_rate: float
-    step: int
-    metric: Metric = ACCURACY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,6 @@ class _Run:
 
     @property
     def every(self) -> int:
-        """Steps between evaluations."""
         return self.wanted.run.steps_between_evaluations
 
     def pace_by(self, paces: Paces) -> Pace:
@@ -109,7 +109,8 @@ class StudyProgress(Sink):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total_runs, self.clock, self._started_at = total_runs, clock, clock()
-        self.best: dict[Cell, Best] = {}
+        self.best: dict[Cell, tuple[WantedRun, Evaluation]] = {}
+        """The best validation result of each cell so far, and its run."""
         self._expected = {cell: Pace(step_s, 0.0) for cell, step_s in (expected_s or {}).items()}
         self._runs = {run.run_id: _Run(wanted=run) for run in runs}
         self._trials: Sequence[Sequence[str]] = [[run_id] for run_id in self._runs]
@@ -136,11 +137,12 @@ class StudyProgress(Sink):
                 run.pace = Pace(event.step_s, event.evaluation_s)
             case Finished():
                 run.status = event.status
-        wanted, sign = run.wanted, run.wanted.metric.sign
+        cell, sign = run.wanted.cell, run.wanted.metric.sign
         for evaluation in evaluations(event):  # of equal ones, the first is the best
-            accuracy, best = evaluation.validation_accuracy, self.best.get(wanted.cell)
-            if math.isfinite(accuracy) and (best is None or sign * accuracy > sign * best.accuracy):
-                self.best[wanted.cell] = Best(accuracy, wanted.run.learning_rate, evaluation.step, wanted.metric)
+            value = sign * evaluation.validation_accuracy
+            best = sign * self.best[cell][1].validation_accuracy if cell in self.best else -math.inf
+            if math.isfinite(value) and value > best:
+                self.best[cell] = run.wanted, evaluation
 
     def failed(self, run_id: str, reason: str = "") -> None:
         """Note that a run failed."""
@@ -231,9 +233,107 @@ class _Trial:
         return bool(self._paces) and self.silent_s >= max(QUIET_S, self._seconds_to_evaluation())
 
     def steps_per_s(self) -> float:
-        """Return the steps of all its runs a second; evaluations take their part of the time."""
         if not self._paces:
             return 0.0
         paces = [(run.pace_by(self._paces), run.every) for run in self.running]
         step_s = sum(pace.step_s + pace.evaluation_s / every for pace, every in paces)
         return len(paces) / step_s if step_s > 0 else 0.0
+
+
+class Display(Sink):
+    """Shows progress; a context manager. It draws only when `tick` is called: call it often.
+
+    The clock is that of `progress`.
+    """
+
+    def __init__(self, progress: StudyProgress, console: Console) -> None:
+        self._progress, self._console, self._clock = progress, console, progress.clock
+        self._drawn_at = self._clock()
+        self._interval_s = REFRESH_S if console.is_terminal else PLAIN_EVERY_S
+        self._live = Live(
+            console=console,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_renderable=self._render,
+        )
+
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        statuses = [status for cell in self._progress.statuses().values() for status in cell]
+        nothing = not self._progress.best and set(statuses) <= set(UNFINISHED)
+        if self._console.is_terminal:
+            self._live.transient = nothing
+            self._live.stop()
+        elif not nothing:
+            self._print_line()
+
+    def note(self, message: str) -> None:
+        """Print a message above the live display; may be called from any thread."""
+        self._console.print(Text(message), soft_wrap=True)
+
+    def event(self, event: Report) -> None:
+        """Print which checkpoints of a run that starts were damaged."""
+        if isinstance(event, Started):
+            for path in event.damaged:
+                self.note(f"{path} is damaged (its checksum differs); the run resumes from step {event.step}")
+
+    def tick(self) -> None:
+        """Draw again if it is time to."""
+        now = self._clock()
+        if now - self._drawn_at < self._interval_s:
+            return
+        self._drawn_at = now
+        if self._console.is_terminal:
+            self._live.refresh()
+        else:
+            self._print_line()
+
+    def _print_line(self) -> None:
+        self._console.print(Text(summary_line(self._progress.summary())), soft_wrap=True)
+
+    def _render(self) -> Group:
+        summary = summary_line(self._progress.summary()).split(" | ", maxsplit=1)
+        lines = [Text(part, no_wrap=True, overflow="ellipsis") for part in summary]
+        room = self._console.height - _TABLE_FRAME_LINES
+        return Group(*_cells_table(self._progress, room), *lines) if room > 0 else Group(*lines)
+
+
+def summary_line(summary: Summary) -> str:
+    """Return `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`.
+
+    While no run reports, it adds why: `... | 2 evaluating, last report 0:01:20 ago`.
+    """
+    counts = summary.counts
+    runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
+    left = "unknown" if summary.time_left_s is None else duration(summary.time_left_s)
+    parts = [f"{counts['done']}/{summary.total_runs} runs done, {runs}", f"{summary.steps_per_s:.1f} steps/s"]
+    parts += [f"elapsed {duration(summary.elapsed_s)}", f"left {left}"]
+    if summary.evaluating or summary.silent_s >= LONG_SILENCE_S:
+        evaluating = f"{summary.evaluating} evaluating, " if summary.evaluating else ""
+        parts.append(f"{evaluating}last report {duration(summary.silent_s)} ago")
+    return " | ".join(parts)
+
+
+def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
+    """Return the best of each cell; where not all fit, cells that train now come first, then those with a result."""
+    cells = progress.statuses()
+    ranked = sorted(cells, key=lambda cell: ("running" not in cells[cell], cell not in progress.best))
+    shown = set(ranked[:max_rows])
+    table = Table("task", "model", "variant", "ended", "best validation", "at rate", "at step")
+    for cell in (cell for cell in cells if cell in shown):
+        ended = sum(status not in UNFINISHED for status in cells[cell])
+        result = []
+        if cell in progress.best:
+            run, best = progress.best[cell]
+            score = run.metric.score_text(best.validation_accuracy)
+            result = [score, rate_text(run.run.learning_rate), str(best.step)]
+        table.add_row(*cell, f"{ended}/{len(cells[cell])}", *result)
+    for column in table.columns:
+        column.no_wrap = True
+    hidden = len(cells) - len(shown)
+    return [table, Text(f"and {hidden} more cells")] if hidden else [table]

@@ -23,8 +23,7 @@ from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scra
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cluster
 from lr_sweep.sweep.terminal import GROUP_SIGNALS, blocked
-from lr_sweep.sweep.tune.nodes import cluster_nodes, exchange_claims
-from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.sweep.tune.nodes import Share, cluster_nodes, exchange_claims
 from lr_sweep.trainables.worker.ray_internals import (
     dead_processes,
     end_without_waiting,
@@ -39,10 +38,8 @@ from lr_sweep.trainables.worker.ray_internals import (
 
 RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
-
 VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot run without."""
-
 _LONGEST_PATH = "/r-99/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
 """Longest path of one of Ray's sockets below our folder."""
 _MAX_FOLDER_BYTES = 103 - len(_LONGEST_PATH)

@@ -7,6 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
+
+import torch
+from packaging.requirements import Requirement
 
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
@@ -16,17 +20,27 @@ from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
-from lr_sweep.sweep.results.changes import version_now
+from lr_sweep.sweep.plan.plan import state_counts
+from lr_sweep.sweep.results.changes import (
+    change_lines,
+    own_examples,
+    renamed_lines,
+    replaced_by,
+    restart_cells,
+    version_now,
+)
 from lr_sweep.sweep.results.directory import storage_problems
-from lr_sweep.sweep.results.provenance import untried_versions
-from lr_sweep.sweep.results.reconcile import Reconciled
+from lr_sweep.sweep.results.recorder import write_started
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
+from lr_sweep.sweep.search.state import Reconciled, StudyState
+from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.only import only_text
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
-from lr_sweep.sweep.tune.options import Options
-from lr_sweep.sweep.tune.prepare import Work, prepare
+from lr_sweep.sweep.tune.work import Options, Work
+from lr_sweep.trainables.own.probe import look_at
+from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 
 MIRROR_PATIENCE_S = 60.0
 """Seconds that the end of a sweep waits for MLflow; the next `run` mirrors what is missing then."""
@@ -41,11 +55,9 @@ class Outcome:
     report: Report | None
     """None: it was asked to stop before any run ended, so there is nothing new to report."""
     trained: int
-    """Runs that ended in this sweep."""
     failed: int
     """Wanted runs whose last end was a failure, in this sweep or before."""
     stopped: bool
-    """Whether it was asked to stop before the end."""
 
 
 def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
@@ -62,7 +74,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         say(line)
     with storage_problems(results.root), results.writing(study.study):
         shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died
-        work = prepare(study, options, say)
+        work = _prepare(study, options, say)
         before, stopped = work.state.reconciled, False
         mirror = MirrorThread(Mirror(results.root, study.study, tracking_uri(results.root), results.uri), work.news.put)
         mirror.changed(*work.held_ids())
@@ -82,6 +94,75 @@ def _check_stops(study: Study, options: Options) -> None:
             f"{study.study}: got `stop_early` on a cluster with results in {options.results.location}, want a disk "
             f"that all machines share for --results; or leave `stop_early` out"
         )
+
+
+def untried_versions() -> list[str]:
+    """Return a line for each library whose version is outside pyproject.toml's bounds, which `make test` was run at."""
+    requirements = [Requirement(text) for text in metadata.requires("lr-sweep") or ()]
+    needed = [each for each in requirements if not each.marker or each.marker.evaluate({"extra": ""})]
+    return [
+        f"{each.name} {version} is installed, but this program was tried with {each.specifier}: "
+        f"if anything fails, `pip install '{each.name}{each.specifier}'`"
+        for each in needed
+        if (version := metadata.version(each.name)) not in each.specifier
+    ]
+
+
+def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
+    """Fetch data and weights, write down what the study wants, and find what is left to train of it."""
+    results, data_dir = options.results, options.data_dir
+    study.fetch(data_dir)
+    # The machine that starts a cluster's trials may have no GPU itself.
+    device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+    _check_disk_first(study, options)
+    examples = own_examples(study, data_dir)
+    backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say, data_dir)
+    state = StudyState(study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts)
+
+    replaced = replaced_by(study, state.wanted, results)
+    if replaced.text is not None and not options.replace(replaced.text):
+        raise UserError("nothing was changed")
+    if replaced.cells:
+        restart_cells(results, study.study, replaced.cells)
+        state = state.again()
+
+    work = Work(state, options, examples)
+    wanted, reconciled = work.state.wanted, work.state.reconciled
+    for line in [*change_lines(reconciled, results, examples), *renamed_lines(study, wanted, results)]:
+        say(line)
+    work.write_down()
+    write_started(results, study, str(data_dir), options.placement.cpus)
+    results.write_index()  # the last writer may have died before it did
+    say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+    if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
+        _look_at_function(work, device.type, say)
+    return work
+
+
+def _check_disk_first(study: Study, options: Options) -> None:
+    """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
+    backbones = find_backbones(study, options.results.pretrained, options.data_dir)
+    if models := to_pretrain(study, backbones):
+        state = StudyState(
+            study, backbones, options.results, options.data_dir, only=options.only, max_attempts=options.max_attempts
+        )
+        check_disk(state.expected().to_train, options.results, models)
+
+
+def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> None:
+    """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
+    study, run = work.state.study.study, work.state.reconciled.to_train[0].run
+    if not isinstance(run, OwnRun):
+        return
+    function = run.files.trainable
+    try:
+        found = look_at(run, None if work.held_ids() else device)
+    except TrainingFunctionError as error:
+        raise UserError(
+            f"{study}: {function} cannot be imported, so no run was started. Correct it, and run this again:\n{error}"
+        ) from error
+    if found:
+        say(f"{study}: {function} {found}")
 
 
 def _finish(

@@ -18,15 +18,14 @@ from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.tune import driver, run_study
-from lr_sweep.sweep.tune.nodes import Machines
-from lr_sweep.sweep.tune.options import Options
+from lr_sweep.sweep.tune import driver, run_study, tuner
+from lr_sweep.sweep.tune.nodes import Machines, Share
 from lr_sweep.sweep.tune.run_study import Outcome
-from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import TrialEvent, TrialFailed
+from lr_sweep.sweep.tune.trials import TrialEvent, TrialFailed
+from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.worker.cohort import Cohort
@@ -57,6 +56,8 @@ def no_report(results: Path, study: str, code_now: object) -> Report:
 
 
 class Trainer(Protocol):
+    """Stands for `tuner.train_cohorts`."""
+
     def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events: ...
 
 
@@ -80,6 +81,7 @@ class Script:
         leave: threading.Event,
         at_most: int | None,
     ) -> Events:
+        """Stand for `tuner.train_cohorts`."""
         assert len({cohort.name for cohort in cohorts}) == len(cohorts)
         self.passes.append([cohort.run_ids for cohort in cohorts])
         for cohort in cohorts:
@@ -157,7 +159,7 @@ class Bench:
         """Run the study; write no report unless it is asked for."""
         self.said.clear()
         self.monkeypatch.setattr(run_study, "write_report", write_report if report else no_report)
-        self.monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
+        self.monkeypatch.setattr(tuner, "train_cohorts", script.train_cohorts)
         options = Options(
             results=self.results,
             data_dir=self.folder,

@@ -86,9 +86,9 @@ def trial_pids(node: Any) -> set[int]:
 
 IMPATIENT = """
 import sys
-from lr_sweep.sweep.tune import shares as sharing
+from lr_sweep.sweep.tune import nodes
 from lr_sweep.sweep.cli.parser import main
-sharing.CHECK_EVERY_S, sharing.SETTLE_S, sharing.PATIENCE_S = 0.5, 1.0, 3.0
+nodes.CHECK_EVERY_S, nodes.SETTLE_S, nodes.PATIENCE_S = 0.5, 1.0, 3.0
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -23,14 +23,13 @@ from lr_sweep.sweep.cli.app import Group, app
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_wanted
-from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.results.recorder import Recorder, write_wanted
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
 from lr_sweep.sweep.study.settings import Resources
-from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.trials import cohort_of
+from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.curve import Evaluation

@@ -10,7 +10,7 @@ import pytest
 from lr_sweep.sweep import api
 from lr_sweep.sweep.api import RecordError, Sweep, UserError
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.tune import driver
+from lr_sweep.sweep.tune import tuner
 from lr_sweep.tests.support.scripted_trials import Script, new_bench
 from lr_sweep.tests.support.tiny_study import said, write_study
 
@@ -53,7 +53,7 @@ def test_the_plan_is_the_command_s(tmp_path: Path) -> None:
 
 def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench, script = new_bench(tmp_path, monkeypatch), Script()
-    monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
+    monkeypatch.setattr(tuner, "train_cohorts", script.train_cohorts)
     sweep = Sweep(tmp_path / "tiny.yaml", bench.results.root, data_dir=tmp_path)
     with pytest.raises(RecordError, match="run a study first"):
         sweep.summary()

@@ -19,8 +19,9 @@ from lr_sweep.analysis.record.read import read_curves, read_runs, recorded_studi
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.merge import _Merger, merge_results
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.reconcile import State, reconcile
 from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.tests.support.records import (
     Trained,
     add,

@@ -13,10 +13,9 @@ from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.inspection.stop import request_stop
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_wanted
-from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.results.recorder import Recorder, write_wanted
 from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, rows, runs_of, train, write_study

@@ -20,7 +20,7 @@ import pytest
 from lr_sweep.common.files import write_json
 from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.files import write_wanted
+from lr_sweep.sweep.results.recorder import write_wanted
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable

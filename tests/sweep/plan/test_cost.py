@@ -15,16 +15,9 @@ from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, estimate_cost, wall_time
 from lr_sweep.sweep.plan.placement import Placement, devices_here
-from lr_sweep.sweep.plan.timings import (
-    Span,
-    Timing,
-    find_timings,
-    keep_measured,
-    keep_planned,
-    read_measured,
-)
+from lr_sweep.sweep.plan.timings import Span, Timing, find_timings, keep_measured, keep_planned, read_measured
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.tests.support.records import NOON, SyntheticRecord

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
 import pytest
 
+from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
+from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
 from lr_sweep.datasets import TASKS
-from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_wanted
-from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.results.changes import (
+    change_lines,
+    code_of_tasks,
+    own_examples,
+    renamed_lines,
+    replaced_by,
+    restart_cells,
+)
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.recorder import Recorder, write_wanted
+from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, succeeds, write_study
+from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.tests.support.own_study import write_function
+from lr_sweep.tests.support.records import ended_row, evaluation
+from lr_sweep.tests.support.tiny_study import cohort_here, in_process, rows, runs_of, succeeds, write_study
 from lr_sweep.trainables.worker.session import Session
 
 TASK = """
@@ -155,3 +166,137 @@ def test_data_that_changed_under_the_same_checksum_is_noticed(tmp_path: Path) ->
     assert changes(study, results, examples=other)[0].startswith(
         "1 recorded run was trained by another version of the examples of mine"
     )
+
+
+VARIANT = ("unfrozen-random",)
+
+
+def recorded(study: Path, results: Path, status: str = "complete") -> list[WantedRun]:
+    """Write a record in which a study's runs have ended."""
+    kept, wanted = Results(results), runs_of(study, results)
+    kept.prepare()
+    write_wanted(kept, load_study(study), wanted)
+    for run in wanted:
+        row = ended_row(run.row(), [(20, 0.5, 0.5)], status, run.num_steps) | {"content": run.run.canonical_json()}
+        write_parquet(kept.run(run.run_id), [row], RUNS)
+        write_parquet(kept.curve(run.run_id), [evaluation(run.run_id, 20)], CURVES)
+    return wanted
+
+
+def said(study: Path, results: Path) -> str | None:
+    return replaced_by(load_study(study), runs_of(study, results), Results(results)).text
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """The record of two rates and one seed."""
+    recorded(write_study(tmp_path, rates=(1e-3, 1e-2), variants=VARIANT), tmp_path / "results")
+    return tmp_path / "results"
+
+
+@pytest.mark.parametrize(
+    ("rates", "seeds", "num_steps"),
+    [((1e-3, 1e-2), 1, 20), ((1e-3, 1e-2, 1e-1), 1, 20), ((1e-3, 1e-2), 2, 20), ((1e-3, 1e-2), 1, 40)],
+)
+def test_an_extended_study_loses_nothing(
+    tmp_path: Path, results: Path, rates: Sequence[float], seeds: int, num_steps: int
+) -> None:
+    study = write_study(tmp_path, rates=rates, seeds=seeds, num_steps=num_steps, variants=VARIANT)
+    assert said(study, results) is None
+
+
+def test_what_a_changed_study_loses_is_counted_with_the_reason(tmp_path: Path, results: Path) -> None:
+    start = "of study tiny ({0} complete) would no longer be wanted: "
+    end = "; {0} of them are wanted by no other study, and `gc` would offer them"
+    fewer = write_study(tmp_path, rates=(1e-3,), variants=VARIANT)
+    assert said(fewer, results) == f"1 recorded run {start}the study has no learning rate 1e-2{end}".replace("{0}", "1")
+    other = write_study(
+        tmp_path, rates=(1e-3, 1e-2), variants=VARIANT, protocol="{evaluate_every: 10, dropout: 0, batch_size: 4}"
+    )
+    assert said(other, results) == (
+        f"2 recorded runs {start}the study has another protocol.batch_size, protocol.dropout, "
+        f"protocol.train_examples_evaluated{end}"
+    ).replace("{0}", "2")
+
+
+def test_runs_that_another_study_wants_are_not_offered_by_gc(tmp_path: Path, results: Path) -> None:
+    (tmp_path / "other.yaml").write_text((tmp_path / "tiny.yaml").read_text().replace("study: tiny", "study: other"))
+    recorded(tmp_path / "other.yaml", results)
+    text = said(write_study(tmp_path, rates=(1e-3,), variants=VARIANT), results)
+    assert text is not None
+    assert "`gc`" not in text
+
+
+def test_failed_runs_and_runs_that_never_began_are_no_loss(tmp_path: Path) -> None:
+    study, failed, never = write_study(tmp_path, variants=VARIANT), tmp_path / "failed", tmp_path / "never"
+    recorded(study, failed, status="failed")
+    Results(never).prepare()
+    write_wanted(Results(never), load_study(study), runs_of(study, never))
+    fewer = write_study(tmp_path, rates=(1e-3,), variants=VARIANT)
+    assert said(fewer, failed) is None
+    assert said(fewer, never) is None
+
+
+def test_another_study_file_of_the_same_name_replaces_nothing_by_itself(
+    tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    study = write_study(tmp_path / "elsewhere", rates=(3e-3,), variants=VARIANT)
+    before = read_wanted_rows(results, "tiny")
+    plan = succeeds("plan", study, "--results", results)
+    assert "\nchanged    2 recorded runs of study tiny (2 complete) would no longer be wanted: " in plan
+    assert "the study has no learning rate 1e-3, 1e-2; 2 of them" in plan
+    assert "`run` asks first, or wants --replace" in plan
+    assert in_process("run", study, "--results", results, "--data-dir", tmp_path)[0] == 2
+    error = capsys.readouterr().err
+    assert "give the study another name; to replace what it wanted, give --replace: `" in error
+    assert read_wanted_rows(results, "tiny") == before
+
+
+def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -> None:
+    """A rung that stopped the former runs at 1e-3 would stop the new ones before their first step."""
+    kept, cell = Results(results), Cell("digits", "tiny", VARIANT[0])
+    other = cell._replace(model="other")
+    labels = {"learning_rate": 1e-3, "step": 10, "value": 0.1, "num_compared": 2, "kept": False}
+    write_parquet(Results(results).rungs("tiny"), [each._asdict() | labels for each in (cell, other)], RUNGS)
+    proposal = {"number": 0, "round": 1, "learning_rate": 1e-3, "sampler": "refine", "options": None, "seed": None}
+    write_parquet(kept.proposals("tiny"), [each._asdict() | proposal for each in (cell, other)], PROPOSALS)
+    fewer = write_study(tmp_path, rates=(1e-3,), variants=VARIANT)
+    assert not replaced_by(load_study(fewer), runs_of(fewer, results), kept).cells
+    study = write_study(tmp_path, rates=(1e-3,), variants=VARIANT, protocol="{evaluate_every: 10, dropout: 0}")
+    replaced = replaced_by(load_study(study), runs_of(study, results), kept)
+    assert replaced.cells == {cell}
+    restart_cells(kept, "tiny", replaced.cells)
+    for path, columns in ((Results(results).rungs("tiny"), RUNGS), (kept.proposals("tiny"), PROPOSALS)):
+        assert [row["model"] for row in read_rows(path, columns) or []] == ["other"]
+
+
+BODY = "for _ in session.steps():\n    if session.due:\n        session.report(validation=0.5, test=0.5)"
+
+
+def test_a_renamed_study_of_an_own_function_says_why_it_trains_again(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    mine = write_function(tmp_path, BODY)
+    recorded(mine, results)
+    renamed = mine.with_name("b.yaml")
+    renamed.write_text(mine.read_text().replace("study: mine", "study: b"))
+    plan = succeeds("plan", renamed, "--results", results)
+    assert (
+        "\nchanged    1 recorded run of study mine would be this study's but for the task's name, by default the "
+        "study's; with `tasks: {mine: {}}` in the study they are not trained again"
+    ) in plan
+    renamed.write_text(renamed.read_text() + "tasks: {mine: {}}\n")
+    assert "1 wanted: 1 complete" in in_process("plan", renamed, "--results", results)[1]
+    assert not list(renamed_lines(load_study(renamed), runs_of(renamed, results), Results(results)))
+
+
+def test_ls_writes_a_run_s_values_by_its_own_metric(tmp_path: Path) -> None:
+    """A loss of 3.887 of a study whose name another study, of an accuracy, has taken since."""
+    results = tmp_path / "results"
+    (run,) = recorded(write_function(tmp_path, BODY, metric="{name: loss, higher_is_better: false}"), results)
+    (row,) = read_rows(Results(results).run(run.run_id), RUNS) or []
+    write_parquet(Results(results).run(run.run_id), [row | {"validation_at_best": 3.887}], RUNS)
+    recorded(write_function(tmp_path, BODY), results)  # of an accuracy, under the same name
+    text = succeeds("ls", "--results", results)
+    assert "3.887" in text
+    assert "388.7%" not in text

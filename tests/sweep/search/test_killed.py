@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
-from lr_sweep.sweep.tune import prepare
+from lr_sweep.sweep.tune import work
 from lr_sweep.tests.support.scripted_trials import Bench, Killed, Landscape, grid_bench, proposed, search_bench
 from lr_sweep.tests.support.tiny_study import rows
 
@@ -83,7 +83,7 @@ def test_a_death_between_storing_and_training_changes_nothing(tmp_path: Path, mo
 
     bench = MAKE["search"](tmp_path, monkeypatch)
     with monkeypatch.context() as patched:
-        patched.setattr(prepare, "write_wanted", die)
+        patched.setattr(work, "write_wanted", die)
         with pytest.raises(Killed):
             bench.run(Landscape())
     stored = proposed(bench)

@@ -19,7 +19,7 @@ from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.settings import StopEarly
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.sweep.tune.run_study import Options
-from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent
+from lr_sweep.sweep.tune.trials import Reported, TrialEvent
 from lr_sweep.tests.support.scripted_trials import Bench, Killed, evaluation, grid_bench, planned
 from lr_sweep.tests.support.tiny_study import in_process, rows, succeeds
 from lr_sweep.trainables.worker.cohort import Cohort

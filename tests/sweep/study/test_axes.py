@@ -9,7 +9,7 @@ import pytest
 from lr_sweep.analysis.record.read import read_study
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.files import write_wanted
+from lr_sweep.sweep.results.recorder import write_wanted
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study

@@ -13,10 +13,9 @@ from lr_sweep.common.files import write_json
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import driver, trials
-from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
+from lr_sweep.sweep.tune.nodes import Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trials import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, write_study
 from lr_sweep.trainables.worker.events import Started
@@ -79,7 +78,7 @@ def test_summing_up_many_runs_takes_a_twentieth_of_the_driver_s_time(
         yield TrialInterrupted(run_ids=cohorts[0].run_ids)
 
     monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
-    monkeypatch.setattr(driver, "write_progress", slow)
+    monkeypatch.setattr(driver, "write_json", slow)
     bench.run(Disturbed(waits))
     assert clock.written_at[:3] == [101.0, 122.0, 143.0]
 
@@ -184,21 +183,6 @@ def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytes
     assert (outcome.trained, outcome.failed) == (4, 0)
     assert rows(bench.results.root)[bench.ids[0]]["attempts"] == 21
     assert capfd.readouterr().out.count("1 trials at once instead of 2; runs resume from their checkpoints") == 20
-
-
-@pytest.mark.parametrize(("times", "failed"), [(MAX_LOSSES, 0), (MAX_LOSSES + 1, 1)])
-def test_lost_machines_are_overlooked_unless_a_run_gets_no_further(bench: Bench, times: int, failed: int) -> None:
-    def machine_is_lost(cohorts: Any, placement: object, scratch: object, machines: Machines, *_: object) -> Events:
-        """End the trial as the callback does when no retry is left."""
-        run_ids = cohorts[0].run_ids
-        yield Started(run_id=run_ids[0], step=0)
-        if machines.overlook_loss(run_ids):
-            yield TrialInterrupted(run_ids=run_ids)
-        else:
-            yield TrialFailed(run_ids=run_ids, reason="ActorUnavailableError: gone")
-
-    assert bench.run(Disturbed(*[machine_is_lost] * times)).failed == failed
-    assert bench.states() == ["failed" if failed else "complete"] + ["complete"] * 3
 
 
 def test_a_sweep_whose_workers_are_killed_again_and_again_ends_with_advice(bench: Bench) -> None:

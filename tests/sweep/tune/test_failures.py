@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan.packing import CohortSizes
+from lr_sweep.sweep.plan.placement import CohortSizes
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.tune import failures as module

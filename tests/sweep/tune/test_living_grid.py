@@ -17,9 +17,9 @@ import pytest
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.tune import driver
-from lr_sweep.sweep.tune.options import Options
+from lr_sweep.sweep.tune import tuner
 from lr_sweep.sweep.tune.run_study import run_study
+from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.scripted_trials import replace_ray
 from lr_sweep.tests.support.tiny_study import curves, events_of, rows, write_study
 from lr_sweep.trainables.worker.cohort import Cohort
@@ -75,7 +75,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Grid(tmp_path_factory.mktemp("grid"))
     with pytest.MonkeyPatch.context() as patch:
         replace_ray(patch)
-        patch.setattr(driver, "train_cohorts", made.train_cohorts)
+        patch.setattr(tuner, "train_cohorts", made.train_cohorts)
         made.run()
     assert len(made.trained) == len(rows(made.results)) == 12
     return made.folder
@@ -86,7 +86,7 @@ def grid(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gri
     """A copy of it."""
     made = Grid(Path(shutil.copytree(finished, tmp_path / "grid")))
     replace_ray(monkeypatch)
-    monkeypatch.setattr(driver, "train_cohorts", made.train_cohorts)
+    monkeypatch.setattr(tuner, "train_cohorts", made.train_cohorts)
     return made
 
 

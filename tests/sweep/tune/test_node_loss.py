@@ -15,7 +15,7 @@ from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.small_cluster import ClusterRun, SmallCluster, checkpointed, small_cluster, trains
 from lr_sweep.tests.support.tiny_study import rows, sweep, swept, write_study
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # which machine gets which runs is quick: test_shares.py
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # which machine gets which runs is quick: test_nodes.py
 
 EVALUATE_EVERY = 250
 STUDY: dict[str, Any] = {

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.tune.display import Display, summary_line
-from lr_sweep.sweep.tune.progress import StudyProgress
+from lr_sweep.sweep.tune.progress import Display, StudyProgress, summary_line
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.tests.support.small_runs import run_of
 from lr_sweep.trainables.worker.events import Advanced, Finished, Started
@@ -214,8 +213,8 @@ def test_best_is_the_highest_and_of_equals_the_first() -> None:
     state = four_runs()
     for name, step, accuracy in (("a", 10, 0.5), ("b", 10, 0.7), ("b", 20, 0.7), ("c", 10, float("nan"))):
         state.evaluated(name, step, accuracy)
-    (best,) = state.best.values()
-    assert best[:3] == (0.7, 1e-3, 10)
+    ((run, best),) = state.best.values()
+    assert (run.run_id, best.step, best.validation_accuracy) == ("b", 10, 0.7)
 
 
 events = st.lists(

@@ -1,7 +1,8 @@
-"""`run` with real Ray: three starts of it, shared by the tests below."""
+"""`run` with real Ray: three starts of it, shared by the first tests."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from lr_sweep.tests.support.tiny_study import (
     runs_of,
     succeeds,
     sweep,
+    swept,
     trained_here,
     write_study,
 )
@@ -262,3 +264,38 @@ def test_a_failed_run_is_trained_again_on_request(second: Ended, folder: Path) -
     assert "8 runs wanted, 7 complete, 1 failed" in third.output
     assert {(row["status"], row["num_steps"]) for row in third.rows.values()} == {("complete", 40)}
     assert {run_id: third.curves[run_id] for run_id in second.curves} == second.curves
+
+
+@pytest.mark.slow
+def test_optimizers_are_trained_by_their_engines_and_reported(tmp_path: Path) -> None:
+    axes = "{optimizer: [sgd, muon], schedule: [cosine]}"
+    study = write_study(tmp_path, variants=("unfrozen-random",), axes=axes, selection="final", rates=(1e-3, 1e-2))
+    results = tmp_path / "results"
+    swept("run", study, "--results", results, "--cpus", "2")
+    assert curves(results) == trained_here(study, tmp_path / "elsewhere")
+    ended = rows(results)
+    contents = {run_id: json.loads(row["content"]) for run_id, row in ended.items()}
+    engines = {(contents[run_id]["protocol"]["optimizer"], row["engine"]) for run_id, row in ended.items()}
+    assert engines == {("sgd", "stacked"), ("muon", "plain")}
+    assert {content["schedule_steps"] for content in contents.values()} == {20}
+    report = (results / "studies" / "tiny" / "report" / "report.md").read_text()
+    assert "unfrozen-random-sgd-cosine" in report
+    assert "unfrozen-random-muon-cosine" in report
+    assert "in each run the last step" in report
+
+
+@pytest.mark.slow
+def test_listops_at_its_real_length(tmp_path: Path) -> None:
+    """2,000 tokens, on two cores."""
+    listops = "num_steps: 2, source: generated, num_train: 16, num_validation: 8, num_test: 8"
+    study = write_study(
+        tmp_path,
+        variants=("frozen-random", "unfrozen-random"),
+        tasks=f"{{listops: {{{listops}}}}}",
+        protocol="{batch_size: 2, evaluate_every: 2, train_examples_evaluated: 8}",
+        runs_per_trial=2,
+    )
+    swept("run", study, "--results", tmp_path / "results", "--cpus", "2")
+    recorded = rows(tmp_path / "results").values()
+    assert [row["status"] for row in recorded] == ["complete"] * 4
+    assert all('"attention":"blocked"' in row["content"] for row in recorded)

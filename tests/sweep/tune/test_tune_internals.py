@@ -17,8 +17,8 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
-from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent, TrialFailed
-from lr_sweep.sweep.tune.trials import train_cohorts
+from lr_sweep.sweep.tune.trials import Leave, TrialEvent, TrialFailed
+from lr_sweep.sweep.tune.tuner import train_cohorts
 from lr_sweep.tests.support.trainables import FAILS, LongSteps, ShortSteps, ShortTrial
 from lr_sweep.trainables.worker import ray_trainable, tune_internals
 from lr_sweep.trainables.worker.events import Advanced

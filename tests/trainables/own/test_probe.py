@@ -12,8 +12,8 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import driver
-from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import run_study
+from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import runs_of
 from lr_sweep.trainables.own.probe import look_at

@@ -8,8 +8,8 @@ import pytest
 
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import runs_of, write_study

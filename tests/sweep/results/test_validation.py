@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.sweep.results.agreement import contradiction, last_step, merge
 from lr_sweep.sweep.results.run_state import RecordedRun
-from lr_sweep.sweep.results.validation import curve_problems, row_problems
+from lr_sweep.sweep.results.validation import contradiction, curve_problems, last_step, merge, row_problems
 from lr_sweep.tests.support.records import Trained, points, row, run_id_of
 
 SEED = 3
