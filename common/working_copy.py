@@ -1,7 +1,7 @@
 """The copy on this machine of a results directory that is in an object store: all code but this works on the copy.
 
 Data flows one way at a time. A reader pulls: the copy becomes what the store holds. A `run` pulls before it begins, and
-from then on the store follows the copy (`sweep.store.push`).
+from then on the store follows the copy (`sweep.store.writing`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT = {
 """What of each folder is copied. Reports are left out, which are made again, and checkpoints, which workers fetch."""
 FORMAT_FILE, WRITER_LOCK = "format.json", "writer.lock"
 LOCK = "writer.json"
-"""In the store: the process that writes there (`sweep.store.lock`), as a directory has it; `{}`: there is none."""
+"""In the store: the process that writes there (`sweep.store.writing`), as a directory has it; `{}`: there is none."""
 
 THREADS = 16
 """Objects fetched at once: they are small, and a store takes some ten milliseconds for each."""

@@ -21,7 +21,6 @@ from rich.console import Console
 from lr_sweep.common.files import lead_nowhere
 
 STOPPED = 130
-"""The exit code of a command that was asked to stop."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Signals that ask for an end: Ctrl-C, `kill`, a closed terminal, a batch system shortly before a job's end."""
 GROUP_SIGNALS = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
@@ -174,7 +173,6 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Handle the signals that ask for an end; a SIGHUP that `nohup` had ignored stays so."""
     numbers = [*_STOPPING, signal.SIGQUIT]
     ignored = [number for number in numbers if number != signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in numbers if number not in ignored}
@@ -205,7 +203,10 @@ def _leave_at_once(terminal: int) -> NoReturn:
 
 
 def signals_as_ctrl_c() -> AbstractContextManager[None]:
-    """Make the signals that ask for an end raise KeyboardInterrupt, as Ctrl-C does."""
+    """Make the signals that ask for an end raise KeyboardInterrupt, as Ctrl-C does.
+
+    A shell without job control starts background jobs with SIGINT ignored; here it counts.
+    """
     return _handled_by(signal.default_int_handler)
 
 
@@ -231,14 +232,3 @@ def last_word(message: str) -> Iterator[None]:
 
 def _dismiss(watcher: subprocess.Popen[bytes]) -> None:
     watcher.communicate(b"\n")
-
-
-def end_by_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but for a SIGHUP that `nohup` has this ignore.
-
-    A shell without job control starts background jobs with SIGINT ignored, which is not meant for a server.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.default_int_handler)

@@ -17,8 +17,8 @@ TESTS = [Path("tests", name) for name in ("test_docs.py", "sweep/tune/test_a.py"
 @pytest.mark.parametrize(
     ("changed", "turn", "expected"),
     [
-        ("sweep/store/push.py", 0, [TESTS[0], TESTS[3]]),
-        ("sweep/store/push.py", 1, [TESTS[1]]),
+        ("sweep/store/writing.py", 0, [TESTS[0], TESTS[3]]),
+        ("sweep/store/writing.py", 1, [TESTS[1]]),
         ("sweep/tune/driver.py", 2, [TESTS[1], TESTS[2]]),
         ("tests/sweep/tune/test_b.py", 1, [TESTS[2], TESTS[1]]),
         ("tests/support/small_runs.py", 1, [TESTS[1]]),

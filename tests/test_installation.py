@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from lr_sweep.analysis.record.read import read_runs
 from lr_sweep.benchmarks.house import modules_of
-from lr_sweep.sweep.cluster.package import SENT, sent_files
+from lr_sweep.sweep.cluster.jobs import SENT, sent_files
 from lr_sweep.tests.support.servers.local_head import local_head
 from lr_sweep.tests.support.tiny_study import ROOT, environment, rows, write_study
 

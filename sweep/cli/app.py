@@ -163,7 +163,6 @@ def _let_threads_sleep() -> None:
 
 
 def _explained(error: OSError, given: dict[str, Any]) -> str | None:
-    """Return what to say of an error to a user who gave these arguments; None: it is a mistake of this program."""
     from lr_sweep.analysis.record.access import denied
     from lr_sweep.datasets.files import cache_dir
 

@@ -12,7 +12,15 @@ from lr_sweep.common.text import aligned, counted, duration, machines_there, mos
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
-from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, RESTARTED, STOP_WAIT_S, ClusterJobs, Job
+from lr_sweep.sweep.cluster.jobs import (
+    DEFAULT_ADDRESS,
+    RESTARTED,
+    STOP_WAIT_S,
+    ClusterJobs,
+    Job,
+    check_paths,
+    submit_study,
+)
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
 
 if TYPE_CHECKING:
@@ -110,9 +118,6 @@ def submit(
     strict: opt.Strict = False,
 ) -> int:
     """Train a study on a cluster: send the program there and follow what it prints."""
-    from lr_sweep.sweep.cluster.submit import check_paths
-    from lr_sweep.sweep.cluster.submit import submit as submit_study
-
     check_paths(results, data_dir)
     (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
     server = ClusterJobs(address)  # refuses one that does not answer before the plan is printed

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import PROGRAM, counted
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
     from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 
 WIDTH = 110
-"""Letters of a paragraph's line on the terminal."""
 GATE_CODES = {"accept": 0, "reject": 1, "run": 3}
 MOST_QUESTIONS = 10
 T = TypeVar("T")
@@ -125,7 +123,7 @@ def judge(
     decided = None if decide is None else decided_text(found, decide, reading.equal_within or 0.0)
     code = int(strict and written.num_problems > 0)
     if json:
-        streams.print_json(judged_json(found.study, written) | {"decided": decided})
+        opt.print_json(judged_json(found.study, written) | {"decided": decided})
         return code
     read_as, *remarks = found.study.about_table
     warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
@@ -154,14 +152,13 @@ def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int, 
         ["judge", "--gate", *tables, *options],
     )
     if json:
-        streams.print_json(asdict(found))
+        opt.print_json(asdict(found))
     else:
         print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
     return GATE_CODES[found.outcome]
 
 
 def _reading(given: list[str]) -> Reading:
-    """Read `learning_rate=lr,validation=val_acc`, possibly several times, and files that keep a reading."""
     from lr_sweep.analysis.judge.reading import KEPT, Reading, columns_in, saved_reading
 
     files = [text for text in given if text.endswith(KEPT) and ("=" not in text or Path(text).is_file())]

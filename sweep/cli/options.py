@@ -1,9 +1,12 @@
-"""The arguments and options that several commands have, how their text is read, and what it names."""
+"""What several commands share: arguments and options, how their text is read, what it names, questions and JSON."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -210,3 +213,28 @@ def load_studies(
         option = "-".join(map(str, first["loc"])).replace("_", "-")
         raise UserError(f"--{option}: {first['msg']}") from error
     return [study.model_copy(update={"resources": each}) for study, each in zip(studies, held, strict=True)]
+
+
+def agreed(question: str, elsewhere: str) -> bool:
+    """Ask, and return whether the answer is yes; raises UserError with the other text if there is no terminal."""
+    if not sys.stdin.isatty():
+        raise UserError(elsewhere)
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def print_json(content: object) -> None:
+    """Print content as JSON: times as ISO 8601, numbers that are not finite as null."""
+    print(json.dumps(_plain(content), indent=1, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

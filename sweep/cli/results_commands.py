@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command, group
 
 if TYPE_CHECKING:
@@ -26,12 +25,12 @@ def ls(
     """List the studies of a results directory, and each run that has started or ended, with its values at the step of
     the best validation value.
     """
-    from lr_sweep.sweep.inspection.ls import listing, listing_json
+    from lr_sweep.sweep.inspection.status import listing, listing_json
 
     recorded = opt.open_results(results, curves=False)
     names = opt.study_names(studies, recorded)
     if json:
-        return streams.print_json(listing_json(recorded, names))
+        return opt.print_json(listing_json(recorded, names))
     print(listing(recorded, names))
 
 
@@ -47,7 +46,7 @@ def show(
 
     opt.not_together(log=log, json=json)
     if json:
-        return streams.print_json(run_json(opt.open_results(results), run))
+        return opt.print_json(run_json(opt.open_results(results), run))
     text = log_text if log else run_text
     print(text(opt.open_results(results), run))
 
@@ -56,24 +55,23 @@ def show(
 def ui(
     results: Annotated[str | None, opt.option("DIR", f"{opt.RESULTS_HELP} By default ./results.", opt.location)] = None,
     cluster: Annotated[
-        Path | None,
-        opt.option("FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path),
+        Path | None, opt.option("FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path)
     ] = None,
     port: Annotated[
         int, opt.number("The port of the pages, on this machine's loopback address.", partial(opt.whole, most=65_535))
     ] = 5000,
 ) -> int:
     """Serve a live page of a results directory and MLflow's pages, or open the MLflow and Ray pages of a cluster."""
-    from lr_sweep.sweep.terminal import end_by_signals
+    from lr_sweep.sweep.terminal import signals_as_ctrl_c
 
     opt.not_together(results=results, cluster=cluster)
-    end_by_signals()
-    if cluster is None:
-        _serve(opt.open_results(results or "results"), port)
-        return 0
-    from lr_sweep.sweep.cluster.tunnels import open_tunnels
+    with signals_as_ctrl_c():
+        if cluster is None:
+            _serve(opt.open_results(results or "results"), port)
+            return 0
+        from lr_sweep.sweep.cluster.tunnels import open_tunnels
 
-    return open_tunnels(cluster, port)
+        return open_tunnels(cluster, port)
 
 
 def _serve(results: Results, port: int) -> None:
@@ -104,6 +102,7 @@ def verify(
     data_dir: opt.DataDir = None,
 ) -> int:
     """Check every file of a results directory, also during a sweep; the exit code is 1 if something is wrong."""
+    from lr_sweep.sweep.inspection.verify import probe_study
     from lr_sweep.sweep.inspection.verify import verify as verify_all
     from lr_sweep.sweep.store.results import fetched
 
@@ -111,8 +110,6 @@ def verify(
         # A store is verified in a temporary copy; findings name the store.
         problems = verify_all(recorded, lambda line: print(line.replace(str(recorded.root), recorded.location)))
     if studies:
-        from lr_sweep.sweep.inspection.probe_study import probe_study  # only it needs torch
-
         say, folder = partial(print, flush=True), opt.data_folder(data_dir)
         problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies))
     return 1 if problems else 0
@@ -245,7 +242,7 @@ def gc(
 
     def agreed(kind: str) -> bool:
         elsewhere = "nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed."
-        return yes or streams.agreed(f"{kind}: remove?", elsewhere)
+        return yes or opt.agreed(f"{kind}: remove?", elsewhere)
 
     recorded = opt.open_directory(results, "gc")
     check_format(recorded.root)

@@ -14,12 +14,12 @@ from lr_sweep.common.files import write_bytes
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
+    import subprocess
+
     from lr_sweep.analysis.study_report import Report
-    from lr_sweep.sweep.live.beside import Page
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
 
@@ -28,9 +28,7 @@ CUT_SHORT = (
     "`dmesg`), or Ray's library ended it because a part of Ray died (see the newest file in `logs` of the results "
     "directory). What is recorded is intact; the same command resumes."
 )
-"""Printed when `run` ends without a message."""
 STARTERS = Path(__file__).parents[1] / "starters"
-"""The folders of files that `init` writes."""
 
 _say = partial(print, flush=True)
 
@@ -109,8 +107,8 @@ def _print_report(report: Report, store: str | None) -> None:
 
 
 @contextmanager
-def _page(results: Results) -> Iterator[Page]:
-    from lr_sweep.sweep.live.beside import page_beside
+def _page(results: Results) -> Iterator[subprocess.Popen[str]]:
+    from lr_sweep.sweep.live.server import page_beside
 
     results.prepare()
     with page_beside(results) as (page, link):
@@ -119,14 +117,13 @@ def _page(results: Results) -> Iterator[Page]:
 
 
 def _may_replace(replace: bool, line: str) -> bool:
-    """Print which recorded runs would no longer be wanted, and ask, unless `--replace` was given."""
     from lr_sweep.sweep.tune.work import ANOTHER_NAME
 
     if replace:
         _say(line)
         return True
     again = f"to replace what it wanted, give --replace: `{program_command(*sys.argv[1:], '--replace')}`"
-    return streams.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
+    return opt.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
 
 
 @command("plan rothermel2021-table1 --measure")
@@ -179,7 +176,7 @@ def plan(
         if ids:
             print("\n".join(id_lines(planned)))
     if json:
-        streams.print_json({"studies": plans})
+        opt.print_json({"studies": plans})
 
 
 def _measure(plan: Plan, at_once: int) -> None:
@@ -221,7 +218,7 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
     recorded.check()
     names = opt.study_names(studies, recorded)
     if json:
-        return streams.print_json({"studies": [status_json(recorded, study) for study in names]})
+        return opt.print_json({"studies": [status_json(recorded, study) for study in names]})
     for study in names:
         print(status_text(recorded, study))
 
@@ -258,6 +255,6 @@ def init(
 @command("stop 0f3a")
 def stop(run: opt.Run, results: opt.Results = "results") -> None:
     """Stop one run of a running sweep. The others continue; `run --retry-failed` resumes the stopped one."""
-    from lr_sweep.sweep.inspection.stop import request_stop
+    from lr_sweep.sweep.inspection.show import request_stop
 
     print(request_stop(opt.open_directory(results, "stop"), run))

@@ -52,6 +52,7 @@ COMMON = (
         "want 127.0.0.1 as the host: tunnels reach it there, and others should not",
     ),
     Mistake("*_commands.*", r"\A(?!.*\$\{?RAY_HEAD\b)", "want $RAY_HEAD_IP: nothing sets $RAY_HEAD"),
+    Mistake("*_commands.*", r"\A(?!.*cluster\.idle\b)", "want cluster.head idle, as it is called now"),
     Mistake(
         "head_start_ray_commands",
         r"\bray start --head\b.*--autoscaling-config=~/ray_bootstrap_config\.yaml",
@@ -147,7 +148,6 @@ def problems_in(cluster_file: Path) -> list[str]:
 
 
 def _made(mistake: Mistake, cluster: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a mistake once for each setting in which it is made."""
     path = mistake.path.replace("HEAD", str(cluster.get("head_node_type")))
     for place, value in _settings(cluster, path.split(".") if path else []):
         text = "\n".join(f"{each}: {item}" for each, item in sorted(_scalars(value))) if _holds(value) else str(value)
@@ -187,7 +187,6 @@ def _placeholders(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _files(cluster: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the files of this machine that are missing, and those that the machines would lack."""
     mounts = cluster.get("file_mounts") or {}
     named = {f"file_mounts.{there}": str(here) for there, here in mounts.items()}
     if key := cluster["auth"].get("ssh_private_key"):

@@ -1,30 +1,42 @@
-"""The jobs of a Ray cluster that train studies: list, start, follow and stop them."""
+"""The jobs of a Ray cluster that train studies: submit, list, follow and stop them.
+
+A job gets a copy of the program, and trains its study with `run`; this machine may be switched off then.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from pydantic import HttpUrl, TypeAdapter, ValidationError
 
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.network import check_answers
+from lr_sweep.common.object_store import checked, local_path
+from lr_sweep.common.scratch import scratch_folder
+from lr_sweep.common.source_code import CHECKOUT
+from lr_sweep.common.text import gigabytes
+from lr_sweep.sweep.results.recorder import PACKED_STATE, git_state
 from lr_sweep.trainables.worker.ray_internals import use_token_file
+
+if TYPE_CHECKING:
+    from lr_sweep.sweep.study.study import Study
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
 
 MAX_NODES = 10_000
-"""Most machines that Ray's job server lists."""
 ACTIVE = ("PENDING", "RUNNING")
 STUDY_KEY = "lr_sweep_study"
 RESULTS_KEY = "lr_sweep_results"
@@ -35,8 +47,9 @@ STOP_WAIT_S = 120
 RECONNECT_S = 600.0
 """Seconds for which a lost connection is tried again: a head that boots takes some minutes."""
 FOLLOW_EVERY_S = 1.0
-"""Seconds between two looks at what a job has printed."""
 
+SENT = ("analysis", "common", "datasets", "sweep", "trainables")
+"""Folders of the program that a cluster's machines get, below `lr_sweep`."""
 START = "lr_sweep/sweep/cluster/start.sh"
 """The script in the folder that is sent; it finds the interpreter."""
 KEPT = Path("~/lr-sweep-jobs").expanduser()
@@ -123,11 +136,13 @@ class ClusterJobs:
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
         """
+        # A second, not a number: a head that was lost takes its list of jobs with it.
+        new_name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
-                submission_id=name or job_name(study, datetime.now(UTC)),
+                submission_id=name or new_name,
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
                 metadata={STUDY_KEY: study, RESULTS_KEY: results},
             )
@@ -177,11 +192,6 @@ def driver_command(arguments: Sequence[str]) -> str:
     return f"exec sh {START} {shlex.join(arguments)}"  # `exec`: a stop signals Python, not a shell
 
 
-def job_name(study: str, submitted: datetime) -> str:
-    """Name a job by its second, not by a number: a head that was lost takes its list of jobs with it."""
-    return f"{study}-{submitted:%Y%m%d-%H%M%S}"
-
-
 def _job(details: Any) -> Job:
     return Job(
         name=details.submission_id,
@@ -226,3 +236,85 @@ def _problems(address: str) -> AbstractContextManager[None]:
 
     kinds = (AuthenticationError, aiohttp.ClientError, RuntimeError, OSError)
     return translated(kinds, explain)
+
+
+def submit_study(
+    study: Study, results: str, data_dir: str, server: ClusterJobs, options: Sequence[str], say: Callable[[str], None]
+) -> Job:
+    """Start a job that trains the runs of a study that the record on the cluster lacks; do not wait for its end.
+
+    Args:
+        study: what to train.
+        results: the results directory, on a disk that all of the cluster's machines see, or a store.
+        data_dir: where data sets are or are downloaded to, on such a disk.
+        server: the cluster's job server.
+        options: further options of `run`, such as `["--gpus-per-trial", "0.5"]`.
+        say: receives a line about what is sent.
+
+    Raises UserError while a job of the study, or one that writes there, is running.
+    """
+    from lr_sweep.sweep.study.file import study_to_yaml
+    from lr_sweep.trainables.own.run import write_code
+
+    _refuse_a_second(server, study.study, results)
+    with scratch_folder("copy-") as folder:
+        size = copy_program(folder)
+        sent = f"{study.study}.yaml"  # with all defaults and absolute paths
+        (folder / sent).write_text(study_to_yaml(study), encoding="utf-8")
+        if study.files is not None:  # data files are looked for in the data directory
+            write_code(study.files, folder)
+        say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
+        run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
+        name = server.start(study.study, results, driver_command(run), folder)
+    return server.get(name)
+
+
+def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
+    for job in filter(lambda job: job.active, cluster.jobs()):
+        if job.study == study:
+            raise UserError(
+                f"{job.name} trains this study already, in {job.results}; nothing was sent. Follow it with "
+                f"`cluster logs {study}`. If the study has changed since, `cluster stop {study}` and submit it again: "
+                f"what was trained stays."
+            )
+        if PurePosixPath(job.results) == PurePosixPath(results):
+            raise UserError(
+                f"{job.name} writes to {results}, and a results directory has one writer at a time; nothing was sent. "
+                f"Give this study one of its own with --results (`merge` joins them later), or submit it when "
+                f"{job.name} has ended."
+            )
+
+
+def check_paths(results: str, data_dir: str) -> None:
+    """Raise UserError for relative paths, which mean nothing on other machines, StoreError for URIs of no store."""
+    folder = local_path(results)
+    given = {"--results": folder, "--data-dir": PurePosixPath(data_dir)}
+    relative = [f"{option} {path}" for option, path in given.items() if path is not None and not path.is_absolute()]
+    if folder is None:
+        checked(results)
+    if relative:
+        raise UserError(
+            f"got {' and '.join(relative)}, want absolute paths: they are folders on a disk that all of the cluster's "
+            f"machines see, such as /shared/results. The job itself runs in a temporary folder."
+        )
+
+
+def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
+    """Copy the program to `folder`/lr_sweep, record its commit there, and return its size in bytes.
+
+    Ray's job server refuses more than 100 MiB (2.60), packed.
+    """
+    sizes = {file: file.stat().st_size for file in sent_files(program)}
+    for file in sizes:
+        copy = folder / "lr_sweep" / file.relative_to(program)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+    commit, changed = git_state()
+    (folder / "lr_sweep" / PACKED_STATE).write_text(json.dumps({"git_commit": commit, "git_dirty": changed}))
+    return sum(sizes.values())
+
+
+def sent_files(program: Path) -> list[Path]:
+    """Return the files of the program that a cluster gets, sorted."""
+    found = [path for folder in SENT for path in (program / folder).rglob("*")]
+    return sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)

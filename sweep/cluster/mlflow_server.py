@@ -25,7 +25,6 @@ from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, study_pages
 
 RAY_TOKEN = Path("~/.ray/auth_token")
-"""The cluster's token, here and on its head."""
 
 
 def head_token() -> str:
@@ -36,14 +35,14 @@ def head_token() -> str:
         raise UserError(f"no token: {error}. `ray get-auth-token --generate` makes one") from error
 
 
-def server_app(uri: str, artifacts: Path, token: str, port: int) -> Starlette:
+def _server_app(uri: str, artifacts: Path, token: str, port: int) -> Starlette:
     """Return the server's application: MLflow, and at `/` the way to the page of all runs."""
     served = MlflowPages(takes_artifacts=True)
     served.open(uri, artifacts)
 
     def all_runs(request: Request) -> Response:
         try:
-            return RedirectResponse(study_pages(uri, PREFIX)[""])
+            return RedirectResponse(study_pages(uri)[""])
         except MirrorError:  # no sweep has written to it yet
             return RedirectResponse(f"{PREFIX}/")
 
@@ -55,7 +54,7 @@ def server_app(uri: str, artifacts: Path, token: str, port: int) -> Starlette:
 def main(option: str) -> None:
     """Serve until a signal ends it; `option` is `--port=NUMBER`."""
     port = int(option.removeprefix("--port="))
-    app = server_app(os.environ["MLFLOW_BACKEND_STORE_URI"], Path("artifacts").absolute(), head_token(), port)
+    app = _server_app(os.environ["MLFLOW_BACKEND_STORE_URI"], Path("artifacts").absolute(), head_token(), port)
     uvicorn.run(app, host=LOOPBACK, port=port, log_level="warning", access_log=False)
 
 

@@ -14,7 +14,6 @@ from lr_sweep.common.object_store import ObjectStore, local_path
 from lr_sweep.trainables.worker.ray_internals import num_nodes
 
 POLL_S = 1.0
-"""Seconds between two looks for nodes."""
 
 
 def wait(address: str, number: str, patience_s: str) -> int:

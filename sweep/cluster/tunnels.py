@@ -24,7 +24,6 @@ DASHBOARD_PORT = 8265
 MLFLOW_PORT = 5000
 """Port of the MLflow server that cluster files start on the head."""
 RETRY_S = 5.0
-"""Seconds between two tries to open lost tunnels."""
 
 
 def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:

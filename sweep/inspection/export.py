@@ -19,8 +19,7 @@ from lr_sweep.sweep.results.run_state import LABELS
 VALUES = tuple(f"{split}_{of}" for split in ("train", "validation", "test") for of in ("loss", "accuracy"))
 
 
-def curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
-    """Return every evaluation of the studies' runs, a row each: `study`, `LABELS`, `run_id`, `step`, `VALUES`."""
+def _curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
     frames = []
     for study in studies:
         wanted = record.read_wanted(results.root, study)
@@ -88,7 +87,6 @@ def _checked_name(name: str) -> str:
 
 
 def _check_target(target: Path) -> None:
-    """Refuse what exists or has no folder; remove what killed exports left beside it."""
     if target.exists():
         raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
     if not target.parent.is_dir():
@@ -100,7 +98,7 @@ def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataF
     record.check_format(results.root)
     _check_target(target)
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
-    table = curve_table(results, names) if names else pd.DataFrame()
+    table = _curve_table(results, names) if names else pd.DataFrame()
     if table.empty:
         raise UserError(f"{results.root} holds no evaluation to export; `run` a study first, or give its --results.")
     return table

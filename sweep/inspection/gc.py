@@ -30,7 +30,6 @@ CONSEQUENCES = {
     "the record, curves and tables stay",
     UNWANTED: "rows, curves and checkpoints of runs that no recorded study wants. MLflow keeps its copies",
 }
-"""What each kind is, and what is lost with it."""
 
 
 @dataclass
@@ -117,7 +116,6 @@ def _find_runs(results: Results, found: Garbage) -> None:
 
 
 def _damaged_weights(results: Results) -> list[Path]:
-    """Return the folders of weights that were pretrained here and are damaged, or cannot be read."""
     damaged = []
     for folder in [path.parent for path in sorted(results.pretrained.glob("[!.]*/model.safetensors"))]:
         try:
@@ -187,7 +185,6 @@ def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:
 
 
 def _remove(path: Path) -> int:
-    """Remove a file or a folder; return its size in bytes."""
     num_bytes = _file_bytes(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

@@ -53,9 +53,7 @@ _PATHS = {
 STEP = re.compile(r'\{"step": ([0-9]{1,18})[,}]')
 """The start of the progress in a checkpoint, as every version has saved it; the rest is not read."""
 DAMAGED = (OSError, EOFError, ValueError, OverflowError, RecursionError, LookupError, TypeError, AttributeError)
-"""What Python raises for damaged files."""
 MAX_CONFLICTS = 20
-"""Most conflicts that an error lists."""
 
 
 def merge_results(location: str, results: Results) -> str:
@@ -156,7 +154,6 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _refuse_damage(theirs: Results, copy: Results) -> None:
-    """Refuse a directory that has anything in it that `verify` would name."""
     try:
         problem = next(_damage(copy), None)
     except (RecordError, pa.ArrowException, *DAMAGED) as error:
@@ -188,7 +185,6 @@ def _newer_checkpoint(theirs: Results, ours: Results, run_id: str) -> Path | Non
 
 
 def _newest_checkpoint(results: Results, run_id: str) -> Path | None:
-    """Return a run's checkpoint of the highest step, intact or not; None: it has none."""
     return next((path for path in checkpoints(results.checkpoints(run_id)) if CHECKPOINT.fullmatch(path.name)), None)
 
 
@@ -197,8 +193,6 @@ def _step_in_name(checkpoint: Path) -> int:
 
 
 class _Merger:
-    """Decides everything about a copy of another directory, then moves files."""
-
     def __init__(self, theirs: Results, ours: Results) -> None:
         """Compare all that was copied with what is here."""
         self.theirs, self.ours = theirs, ours
@@ -232,7 +226,6 @@ class _Merger:
             self._counts["checkpoints"] += 1
 
     def _plan_tables(self, ours: RecordedRun | None, theirs: RecordedRun) -> None:
-        """Take a run that is not here, or the parts of it that are further than here."""
         run_id, here = theirs.run_id, ours or RecordedRun(run_id=theirs.run_id, row=None)
         merged = merge(here, theirs)
         self._counts["added" if ours is None else "kept" if merged == ours else "replaced"] += 1
@@ -297,7 +290,6 @@ class _Merger:
 
 
 def _title(run_id: str, *records: RecordedRun | None) -> str:
-    """Return a run's id, with its labels if it has ended somewhere."""
     row = next((run.row for run in records if run and run.row), None)
     return f"{run_id} ({run_title(row)})" if row else run_id
 

@@ -11,17 +11,15 @@ from pathlib import Path
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
-from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import end_of
 from lr_sweep.common.text import aligned, failure_line, gigabytes
 from lr_sweep.sweep.results import run_state
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import RecordedRun, Row
 
 SHORTEST_PREFIX = 4
-"""Fewest letters of an id that name a run."""
 MAX_CANDIDATES = 10
 MAX_EVALUATIONS = 20
 """Most evaluations of a curve that are shown, with the first, the best and the last."""
@@ -29,7 +27,6 @@ ROW = (
     *("pretrained_on", "weights_checksum", "data_origin", "data_checksum", "git_commit", "git_dirty", "versions"),
     *("device", "wall_s", "device_s", "attempts", "lost_steps", "started_at", "finished_at"),
 )
-"""Columns of a run's row that are shown as they are."""
 BAR_WIDTH = 24
 """Letters of the bar of an accuracy of 1."""
 
@@ -38,29 +35,30 @@ Fact = tuple[str, str]
 
 def run_text(results: Results, given: str) -> str:
     """Return everything about a run, given by its id or the first letters of it; raises UserError or RecordError."""
-    run, end = _found(results, given)
+    run = _whole(results, given)
+    end = run.row
     failure = (end["failure"] or "").splitlines() if end is not None else []
     lines = {"traceback": failure} if len(failure) > 1 else {}
-    sections = {"wanted by": _studies(run, end, results)}
+    sections = {"wanted by": _studies(run, results)}
     if end is not None:
         sections |= {"content": _content(end), "row": _row(end)}
     sections["files"] = _files(run.run_id, results)
     lines |= {title: aligned(facts) for title, facts in sections.items()}
     lines["curve"] = _curve_lines(results, run.run_id, run_state.metric_of(end))
     texts = ["\n  ".join([title, *shown]) for title, shown in lines.items()]
-    return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
+    return "\n\n".join(["\n".join(aligned(_outcome(run))), *texts])
 
 
-def _found(results: Results, given: str) -> tuple[RecordedRun, Row | None]:
-    run = find_run(results, given, [column.name for column in RUNS])
-    return run, run.row
+def _whole(results: Results, given: str) -> RecordedRun:
+    return find_run(results, given, [column.name for column in RUNS])
 
 
 def run_json(results: Results, given: str) -> Row:
     """Return everything about a run as content for JSON; raises as `run_text`."""
-    run, end = _found(results, given)
+    run = _whole(results, given)
+    end = run.row
     row = None if end is None else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
-    states = {study: _state_in(study, run, end, results) for study in run.budgets}
+    states = {study: _state_in(study, run, results) for study in run.budgets}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
     wanted = [{"study": study, "num_steps": budget, "state": states[study]} for study, budget in run.budgets.items()]
     curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
@@ -110,7 +108,8 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Recor
     raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 
 
-def _outcome(run: RecordedRun, end: Row | None) -> list[Fact]:
+def _outcome(run: RecordedRun) -> list[Fact]:
+    end = run.row
     facts = [("run", run.run_id), ("status", run.status)]
     if end is not None:
         if end["diverged_at_step"] is not None:
@@ -127,27 +126,24 @@ def _outcome(run: RecordedRun, end: Row | None) -> list[Fact]:
     return facts + [(name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS]
 
 
-def _studies(run: RecordedRun, end: Row | None, results: Results) -> list[Fact]:
+def _studies(run: RecordedRun, results: Results) -> list[Fact]:
     return [
-        (study, f"up to step {budget}: {_state_in(study, run, end, results)}") for study, budget in run.budgets.items()
+        (study, f"up to step {budget}: {_state_in(study, run, results)}") for study, budget in run.budgets.items()
     ] or [("no study", "that is recorded here")]
 
 
-def _state_in(study: str, run: RecordedRun, end: Row | None, results: Results) -> run_state.State:
-    chooses = run.labels is not None and not run.labels.get("fresh")
-    early = chooses and key_of(run.labels or {}) in stopped_of(results.root, study)
-    return run_state.state_of(run.budgets[study], end, run.started, early)
+def _state_in(study: str, run: RecordedRun, results: Results) -> run_state.State:
+    ends = {} if run.row is None else {run.run_id: run.row}
+    return run_state.recorded_states(results, study, [run.wanted[study]], ends).states[run.run_id]
 
 
 def _content(end: Row) -> list[Fact]:
-    """Return the plain values first, then those of each mapping under its name."""
     flat = run_state.flattened(json.loads(end["content"]))
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in flat.items()}
     return sorted(texts.items(), key=lambda fact: "." in fact[0])
 
 
 def _row(end: Row) -> list[Fact]:
-    """Return the rest of the run's row, by the names of docs/record.md: its provenance and what it cost."""
     return [(name, "none" if end[name] is None else str(end[name])) for name in ROW]
 
 
@@ -193,3 +189,19 @@ def evenly(number: int, most: int) -> set[int]:
 
 def _bar_length(value: float, metric: Metric) -> int:
     return round(value * BAR_WIDTH) if metric.is_fraction and math.isfinite(value) else 0
+
+
+def request_stop(results: Results, given: str) -> str:
+    """Leave a file that the run's worker finds within seconds; return what happens next.
+
+    Raises:
+        UserError: no such run, it has ended, or nothing is running there.
+    """
+    run = find_run(results, given)
+    if all(run_state.state_of(budget, run.row, run.started).over for budget in run.budgets.values()):
+        raise UserError(f"run {run.run_id} is {run.status}: want one that has not ended; `ls` lists them")
+    if not results.being_written():
+        raise UserError(f"no sweep is running in {results.root}; the next `run` takes a part with --only")
+    with storage_problems(results.root):
+        results.request_stop(run.run_id)
+    return f"run {run.run_id} ends at its next report, within seconds of training; one that waits ends when it starts"

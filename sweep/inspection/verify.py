@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lr_sweep.analysis.record.access import closed_folder, is_folder, misplaced, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
@@ -31,6 +32,9 @@ from lr_sweep.sweep.results.validation import (
 )
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
 
+if TYPE_CHECKING:
+    from lr_sweep.sweep.study.study import Study
+
 FILES = (".parquet", ".json", ".yaml", ".safetensors", ".log", ".db", ".lock")
 """Endings of the names of files; no folder of a results directory has one."""
 UNREAD = ("tune", "mlflow-artifacts", "report")
@@ -44,7 +48,6 @@ class Verification:
         self.results = results
         self.counts: Counter[str] = Counter()
         self._noted: list[str] = []
-        """Notes: findings of `problems` that do no harm."""
 
     def problems(self) -> Iterator[str]:
         """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
@@ -185,7 +188,6 @@ class Verification:
                 yield f"{folder}: {problem}: delete it; {mend}"
 
     def _garbage(self) -> Iterator[str]:
-        """Yield notes on what `gc` removes, and on what it leaves to the user."""
         for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
             weights = self.results.pretrained / folder.name[1:].removesuffix(".checkpoints")
             if not (weights / WEIGHTS).exists():
@@ -224,3 +226,30 @@ def verify(results: Results, say: Callable[[str], None]) -> int:
     notes = f", {counted(found['note'], 'note')}" if found["note"] else ""
     say(f"{seen}, {verification.counts['weights']} weights: {problems}{notes}")
     return found["problem"]
+
+
+def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int:
+    """Train a few steps of each cell of a training function: do they repeat, and resume exactly?
+
+    Passes a line a cell to `say`, and returns how many are not deterministic, resume inexactly, or fail.
+
+    Raises UserError for a study that has no training function of the user's own, or whose device is not here.
+    """
+    from lr_sweep.sweep.plan.placement import Placement, check_beforehand
+    from lr_sweep.sweep.study.runs import by_cell, expected_runs
+    from lr_sweep.trainables.own.probe import probe
+    from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
+
+    if study.files is None:
+        raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
+    placement, num_problems = Placement(resources=study.resources), 0
+    check_beforehand(placement, study.for_gpus)
+    for cell, (first, *_) in by_cell(expected_runs(study, {}, data_dir, {})).items():
+        try:
+            found = probe(own_run(first.run), placement.device)
+            sound, text = not found.random and not found.lost, found.text()
+        except TrainingFunctionError as error:
+            sound, text = False, str(error)
+        num_problems += not sound
+        say(f"{'' if sound else 'problem: '}{study.study} {' '.join(cell)}: {text}")
+    return num_problems

@@ -1,13 +1,26 @@
-"""The live page: a web server on loopback that answers only to those who have the link with its token."""
+"""The live page: a web server on loopback that answers only to those who have the link with its token.
+
+    python -P -m lr_sweep.sweep.live.server < arguments
+
+serves it beside a `run`, in a process of its own: drawing it takes nothing from the driver. The arguments are a line of
+JSON, since every user of the machine can list command lines and the token is among them. The process ends with its
+standard input, which is when the driver ends, however it does.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import secrets
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +37,25 @@ from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.report.page import web_text
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.network import free_port
 from lr_sweep.common.source_code import version_here
 from lr_sweep.common.text import command
 from lr_sweep.sweep.inspection.show import find_run, log_text
-from lr_sweep.sweep.live.guard import LOOPBACK, Guard
+from lr_sweep.sweep.live.guard import LOOPBACK, Guard, link
 from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live, rows_stamp, study_stamp
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import run_title
+from lr_sweep.sweep.terminal import output_to, signals_as_ctrl_c
 
 WEB = Path(__file__).with_name("web")
 REPORT_POLICY = "frame-ancestors 'none'"
 """The policy that a report's page has besides its own."""
 MOST_LOG = 200_000
-"""Most bytes of a log's end that are shown."""
 POLL_S = 1.0
-"""Seconds between two looks for changes while a page is open."""
 
 
-class Reports:
+class _Reports:
     """Reports of studies, written again for the next reader once their record has changed."""
 
     def __init__(self, live: Live) -> None:
@@ -63,11 +76,9 @@ class Reports:
             return (results.report(study) / "index.html").read_bytes()
 
 
-class Page:
-    """The answers."""
-
+class _Page:
     def __init__(self, live: Live, mlflow: Mapping[str, str]) -> None:
-        self.live, self.mlflow, self.reports = live, mlflow, Reports(live)
+        self.live, self.mlflow, self.reports = live, mlflow, _Reports(live)
         self._templates = Environment(
             loader=FileSystemLoader(Path(__file__).with_name("templates")),
             autoescape=True,
@@ -77,12 +88,10 @@ class Page:
         )
 
     def overview(self, request: Request) -> Response:
-        """Show all studies."""
         size = {"width": WIDTH, "height": HEIGHT}
         return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow, size=size)
 
     def report(self, request: Request) -> Response:
-        """Show the report of a study."""
         study = str(request.path_params["study"])
         if study not in recorded_studies(self.live.results.root):
             raise HTTPException(404, "no such study")
@@ -90,7 +99,6 @@ class Page:
         return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
 
     def run(self, request: Request) -> Response:
-        """Show the log of a run."""
         run_id = str(request.path_params["run_id"])
         if not re.fullmatch("[0-9a-f]{16}", run_id):
             raise HTTPException(404, "no such run")
@@ -117,13 +125,11 @@ class Page:
         return StreamingResponse(changes(), media_type="text/event-stream")
 
     def file(self, request: Request) -> Response:
-        """Return the style, or the script."""
         if request.url.path == "/live.js":
             return Response((WEB / "live.js").read_text(encoding="utf-8"), media_type="text/javascript")
         return Response(web_text("page.css") + (WEB / "live.css").read_text(encoding="utf-8"), media_type="text/css")
 
     def refused(self, request: Request, error: Exception) -> Response:
-        """Show what the user can put right."""
         return self._html("refused.html", status=400, problem=str(error))
 
     def _html(self, template: str, status: int = 200, **values: Any) -> Response:
@@ -134,7 +140,7 @@ class Page:
 
 def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlette:
     """Return the page's application, with MLflow's."""
-    page = Page(live, mlflow.addresses)
+    page = _Page(live, mlflow.addresses)
 
     app = Starlette(
         routes=[
@@ -166,3 +172,36 @@ def serve(results: Results, port: int, token: str, say: Callable[[str], None]) -
         server = uvicorn.Server(config)
         app.state.closing = lambda: server.should_exit
         server.run()
+
+
+@contextmanager
+def page_beside(results: Results) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve the page of a results directory while the block runs; yield its process, and the link."""
+    port, token = free_port(), secrets.token_hex(16)
+    arguments = {"root": str(results.root), "uri": results.uri, "port": port, "token": token}
+    # In a session of its own: the terminal's Ctrl-C is for the sweep, which ends this.
+    command = [sys.executable, "-P", "-m", __name__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as page:
+        assert page.stdin is not None
+        print(json.dumps(arguments), file=page.stdin, flush=True)
+        try:
+            yield page, link(port, token)
+        finally:
+            page.terminate()
+
+
+def _serve(root: str, uri: str | None, port: int, token: str) -> None:
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    results = Results(Path(root))
+    results.uri = uri  # a working copy is shown under the name of its store
+    with signals_as_ctrl_c(), output_to(results.logs / "ui.log"):
+        serve(results, port, token, print)
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    _serve(**json.loads(sys.stdin.readline()))

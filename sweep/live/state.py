@@ -28,14 +28,11 @@ MOST_OF_A_CORE = 0.1
 MOST_RUNS = 24
 """Most training runs of a study that are shown, and most failed ones."""
 MOST_NAMED = 3
-"""Most runs that are named beside a machine."""
 DEVICES = (("cpus", "CPU"), ("gpus", "GPU"))
 MOST_POINTS = 60
-"""Most evaluations of a curve that are drawn."""
 STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
 """Options of `run`, by what `started.json` calls them."""
 WIDTH, HEIGHT = 120, 28
-"""Size of a curve's drawing, in pixels."""
 WANTED_COLUMNS = ("run_id", "task", "model", "variant", "learning_rate", "seed", "num_steps", "fresh")
 
 
@@ -49,7 +46,6 @@ class StudyView:
     num_wanted: int = 0
     num_ended: int = 0
     counts: tuple[tuple[str, int], ...] = ()
-    """Runs by state."""
     cost: str = ""
     decided: str = ""
     """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
@@ -78,7 +74,6 @@ class View:
     is_running: bool
     studies: tuple[StudyView, ...]
     stop_asked: bool = False
-    """Whether the sweep that runs is stopping."""
     stop: str = ""
     """The command that ends the sweep as Ctrl-C does; empty: none runs."""
 
@@ -177,13 +172,12 @@ class Live:
             machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
             failed=[(row["run_id"], run_title(row), why) for row, why in failed[:MOST_RUNS]],
-            resume=run_command(self.results, name) if not all(each.over or each.on_request for each in counts) else "",
-            retry=run_command(self.results, name, "--retry-failed") if any(each.on_request for each in counts) else "",
+            resume=_run_command(self.results, name) if not all(each.over or each.on_request for each in counts) else "",
+            retry=_run_command(self.results, name, "--retry-failed") if any(each.on_request for each in counts) else "",
             spread=spread,
         )
 
     def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[Sequence[Row], str]:
-        """Return the runs as `StudyView.training`, and the values between which their curves are drawn."""
         ids = [row["run_id"] for row in rows]
         curves = record.read_curves(self.results.root, ids, ("run_id", "step", "validation_accuracy")).dropna()
         low, high = curves["validation_accuracy"].min(), curves["validation_accuracy"].max()
@@ -207,7 +201,7 @@ class Live:
         return shown, spread if high > low else ""
 
 
-def run_command(results: Results, study: str, *options: str) -> str:
+def _run_command(results: Results, study: str, *options: str) -> str:
     """Return the command that resumes a study, with the data directory and CPUs with which it was started last.
 
     It reads the study's file beside the user's own function, if that is here, else the study as it is recorded.
@@ -255,7 +249,6 @@ def _cost(found: _Recorded, states: Mapping[str, State]) -> str:
 
 
 def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> list[Row]:
-    """Return the machines that the driver described as `StudyView.machines`, those first that train."""
     titles = {row["run_id"]: run_title(row) for row in training}
     return [
         {

@@ -1,26 +1,31 @@
-"""The address of the mirror, and a quiet MLflow client with errors that say what to do."""
+"""The address of the mirror, a quiet MLflow client with errors that say what to do, and the runs that it writes."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
 from lr_sweep.common.network import quiet_mlflow, shown_uri
+from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
 from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
-"""The MLflow experiment that holds everything."""
 VIEW_TAG = "mlflow.sharedViewState."
 """The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
+_MAX_METRICS, _MAX_PARAMS, _MAX_DIGEST = 1000, 100, 36
+"""Most metrics and params of a batch, and characters of a checksum that MLflow takes."""
+T = TypeVar("T")
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 """The starts of addresses of databases: before a plain path, and before one that is quoted for its `%?#;`."""
@@ -37,17 +42,17 @@ class MirrorError(UserError):
 
 def tracking_uri(results: Path) -> str:
     """Return the mirror's address: `MLFLOW_TRACKING_URI` if set, else a SQLite database in the results directory."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or own_uri(results)
+    return os.environ.get("MLFLOW_TRACKING_URI") or _own_uri(results)
 
 
-def own_uri(results: Path) -> str:
+def _own_uri(results: Path) -> str:
     """Return the address of the database in a results directory, which holds nothing of another one."""
     return _database_uri(Paths(results.resolve()).mlflow_database)
 
 
 def owner_in(uri: str, results: Path) -> str:
     """Return the id by which a results directory's runs are known in a store; empty: its own database has no others."""
-    return "" if uri == own_uri(results) else Results(results).id
+    return "" if uri == _own_uri(results) else Results(results).id
 
 
 def _database_uri(path: Path) -> str:
@@ -120,7 +125,6 @@ def store_problems(uri: str) -> Iterator[None]:
 
 
 def _mend(uri: str, cause: str) -> str:
-    """Return what to do about a database, as the end of a message."""
     database = _own_database(uri)
     if database is not None and _DAMAGE.search(cause):
         return (
@@ -141,3 +145,94 @@ def database_exists(uri: str) -> bool:
     """Return whether a SQLite database is there, or the address is another store's."""
     database = _database_at(uri)
     return database is None or database.exists()
+
+
+@dataclass
+class MlflowRun:
+    """What MLflow is known to hold of a run; its methods add what is not there yet."""
+
+    client: Any
+    mlflow_id: str
+    status: str
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    steps: set[int] | None = None
+    """Steps whose evaluation is there; None: not known."""
+
+    def log_params(self, params: Mapping[str, str]) -> None:
+        """Add the params that are not there yet: another study may have given the run other labels before."""
+        from mlflow.entities import Param
+
+        new = [Param(key, value) for key, value in params.items() if key not in self.params]
+        for batch in _batches(new, _MAX_PARAMS):
+            self.client.log_batch(self.mlflow_id, params=batch)
+        self.params |= {param.key: param.value for param in new}
+
+    def log_metrics(self, metrics: Mapping[str, float], time_ms: int) -> None:
+        """Add the metrics that have another value there, at step 0: MLflow draws bars of these, and not lines."""
+        from mlflow.entities import Metric
+
+        new = [Metric(key, value, time_ms, 0) for key, value in metrics.items() if self.metrics.get(key) != value]
+        for batch in _batches(new, _MAX_METRICS):
+            self.client.log_batch(self.mlflow_id, metrics=batch)
+        self.metrics |= metrics
+
+    def log_points(self, recorded: MirroredRun, *, all_of_them: bool) -> None:
+        """Add the wanted evaluations that are not there yet, each whole in one batch, which is one transaction.
+
+        They keep their recorded time: MLflow takes the same point at another time as a second one.
+        """
+        from mlflow.entities import Metric
+
+        if self.steps is None:
+            self.steps = {point.step for point in self.client.get_metric_history(self.mlflow_id, "elapsed_s")}
+        points = recorded.points(self.steps, all_of_them=all_of_them)
+        for batch in _batches(points, _MAX_METRICS // len(METRICS)):
+            metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
+            self.client.log_batch(self.mlflow_id, metrics=metrics)
+            self.steps |= {metric.step for metric in metrics}
+
+    def log_data(self, recorded: MirroredRun) -> None:
+        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
+        from mlflow.entities import Dataset, DatasetInput
+
+        if row := recorded.row:
+            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
+            entry = DatasetInput(Dataset(row["task"], digest, "record", source))
+            try:
+                self.client.log_inputs(self.mlflow_id, [entry])
+            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
+                self.client.log_inputs(self.mlflow_id, [entry])
+
+    def set_status(self, status: str, ended_ms: int | None = None) -> None:
+        """Set the status, if it is another one; of a run that has ended, with the time of its end."""
+        if ended_ms is not None:
+            self.client.set_terminated(self.mlflow_id, status, end_time=ended_ms)
+        elif self.status != status:
+            self.client.update_run(self.mlflow_id, status=status)
+        self.status = status
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set the tags that have another value there; with a new status, remove those of an end before it."""
+        from mlflow.entities import RunTag
+
+        for key in ENDING_TAGS:
+            if "sweep.status" in tags and key in self.tags and key not in tags:
+                self.client.delete_tag(self.mlflow_id, key)
+                del self.tags[key]
+        changed = {key: value for key, value in tags.items() if self.tags.get(key) != value}
+        if changed:
+            self.client.log_batch(self.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
+            self.tags |= changed
+
+
+def _batches(items: list[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def known_run(client: Any, run: Any) -> MlflowRun:
+    """Return what an `mlflow.entities.Run` says of itself."""
+    data = run.data
+    return MlflowRun(client, run.info.run_id, run.info.status, dict(data.params), dict(data.metrics), dict(data.tags))

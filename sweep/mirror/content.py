@@ -21,7 +21,7 @@ from lr_sweep.common.text import NO_VALUE, rate_text
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
-"""Columns of a curve that are mirrored, under the names that `metric_names` gives."""
+"""Columns of a curve that are mirrored, under the names that `_metric_names` gives."""
 
 ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
 """Tags that are removed when a later attempt of the same run makes them untrue."""
@@ -32,12 +32,10 @@ _TAGGED = (
 )
 _UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
-"""Characters that MLflow refuses in names."""
 _MAX_TEXT_LENGTH = 5000
 """Most characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
 
 MOST_CELLS = 40
-"""Most cells in a study's note."""
 MOST_POINTS = 100
 """Most points of a curve, unless the study has `mirror: all`."""
 MOST_DRAWN = 100
@@ -53,7 +51,6 @@ class MirroredRun(RecordedRun):
     """What the record holds of one run, in MLflow's terms; at most one study's row of `WANTED`."""
 
     metric: Metric
-    """What its study measures."""
 
     @property
     def asked(self) -> Row:
@@ -83,26 +80,21 @@ class MirroredRun(RecordedRun):
     @property
     def mlflow_status(self) -> str:
         """MLflow's word for the status; of a run that diverged it is FAILED, and `sweep.failure` says why."""
-        words = {
-            State.STARTED: "RUNNING",
-            State.FAILED: "FAILED",
-            State.DIVERGED: "FAILED",
-            State.STOPPED: "KILLED",
-        }
+        words = {State.STARTED: "RUNNING", State.FAILED: "FAILED", State.DIVERGED: "FAILED", State.STOPPED: "KILLED"}
         return words.get(self.status, "FINISHED")
 
     @property
     def started_ms(self) -> int:
         """Unix time of the start, in milliseconds; while the run trains, computed from its first evaluation."""
         if self.row is not None:
-            return unix_ms(self.row["started_at"])
+            return _unix_ms(self.row["started_at"])
         first = self.curve[0]
         return int(first["time_ms"] - 1000 * first["elapsed_s"])
 
     @property
     def ended_ms(self) -> int | None:
         """Unix time of the end, in milliseconds; None while the run trains."""
-        return None if self.row is None or self.status is State.STARTED else unix_ms(self.row["finished_at"])
+        return None if self.row is None or self.status is State.STARTED else _unix_ms(self.row["finished_at"])
 
     def params(self) -> dict[str, str]:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
@@ -152,7 +144,7 @@ class MirroredRun(RecordedRun):
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
         """
-        names = metric_names(self.metric).items()
+        names = _metric_names(self.metric).items()
         return [
             [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
             for row in (self.curve if all_of_them else self.thinned())
@@ -160,7 +152,7 @@ class MirroredRun(RecordedRun):
         ]
 
 
-def metric_names(metric: Metric) -> dict[str, str]:
+def _metric_names(metric: Metric) -> dict[str, str]:
     """Return columns of a curve by the names that MLflow shows: those of accuracies hold the study's own metric.
 
     A metric called `loss` takes the names of the losses.
@@ -174,8 +166,7 @@ def allowed(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)
 
 
-def unix_ms(time: datetime) -> int:
-    """Return milliseconds since 1970."""
+def _unix_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 

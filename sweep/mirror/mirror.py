@@ -9,30 +9,31 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
 from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
+from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.network import shown_uri
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
     MirrorError,
+    MlflowRun,
     is_server,
+    known_run,
     open_client,
     owner_in,
     store_problems,
 )
 from lr_sweep.sweep.mirror.content import (
-    ENDING_TAGS,
-    METRICS,
     MirroredRun,
     charts_view,
     naming_labels,
@@ -41,31 +42,23 @@ from lr_sweep.sweep.mirror.content import (
     study_params,
     view_key,
 )
+from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
 from lr_sweep.sweep.results.validation import read_options
+from lr_sweep.trainables.worker.events import Finished, Report, evaluations
 
-_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
-"""Most metrics and params of a batch, runs of a page, and characters of a checksum that MLflow takes."""
-T = TypeVar("T")
+_MAX_RUNS = 1000
+"""Most runs of a page that MLflow takes."""
 OWNER_TAG = "sweep.results_id"
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """The tag that is set last, to the time of the end that is fully mirrored: the next start skips such a run."""
 _ALL = " with all points"
 """The end of that tag in a run that was mirrored with `mirror: all`."""
-
-
-@dataclass
-class _MlflowRun:
-    """What MLflow is known to hold of a run."""
-
-    mlflow_id: str
-    status: str
-    params: dict[str, str]
-    metrics: dict[str, float]
-    """Their latest values."""
-    tags: dict[str, str]
-    steps: set[int] | None = None
-    """Steps whose evaluation is there; None: not known."""
+REST = 3.0
+"""Ratio of a pause to the work before it: the thread takes a quarter of the driver's time at most. Several points of a
+run that arrive in a pause are mirrored together, which costs little more than one point."""
+_STUDY = "the study's own run"
+"""The key, among run ids, that closes the study once all its runs are mirrored."""
 
 
 class Mirror:
@@ -89,8 +82,8 @@ class Mirror:
         """The folder of artifacts beside a database; None: a server has its own."""
         self._client: Any = None
         self._experiment_id = ""
-        self._parent: _MlflowRun | None = None
-        self._runs: dict[str, _MlflowRun] = {}
+        self._parent: MlflowRun | None = None
+        self._runs: dict[str, MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._naming: list[str] = []
         self._metric, self._every_point = ACCURACY, False
@@ -99,7 +92,7 @@ class Mirror:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
         if (recorded := self._read(run_id)) is not None:
             with self._session() as parent:
-                self._set_status(parent, "RUNNING")
+                parent.set_status("RUNNING")
                 self._sync(recorded, parent)
 
     def sync_all(self) -> int:
@@ -123,13 +116,13 @@ class Mirror:
             mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]
             for run in mirrored:
                 if run.status == "RUNNING":
-                    self._set_status(run, "KILLED")
+                    run.set_status("KILLED")
             ended = [run.tags[_ENDED_TAG] for run in mirrored if run.status in ("FINISHED", "FAILED")]
             ends_ms = [int(tag.removesuffix(_ALL)) for tag in ended]
             if len(ends_ms) < len(self._wanted):
-                self._set_status(parent, "KILLED")
+                parent.set_status("KILLED")
             else:
-                self._set_status(parent, "FINISHED", max(ends_ms))
+                parent.set_status("FINISHED", max(ends_ms))
 
     def log_report(self, folder: Path) -> None:
         """Store the files of a folder as the artifact `report` of the study's MLflow run.
@@ -160,7 +153,7 @@ class Mirror:
         return MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._metric}) if found else None
 
     @contextmanager
-    def _session(self) -> Iterator[_MlflowRun]:
+    def _session(self) -> Iterator[MlflowRun]:
         """Connect, and yield the study's run; after a problem, forget what MLflow holds: it may hold more."""
         if self._client is None:
             self._client = open_client(self.tracking_uri)
@@ -170,21 +163,21 @@ class Mirror:
                     self._experiment_id = self._find_or_create_experiment()
                     self._runs = self._once("run", "sweep.run_id")
                     self._parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
-                    self._set_tags(self._parent, self._owner_tags)  # the directory may have been moved
+                    self._parent.set_tags(self._owner_tags)  # the directory may have been moved
                 yield self._parent
         except Exception:
             self._parent = None
             raise
 
-    def _once(self, kind: str, tag: str) -> dict[str, _MlflowRun]:
+    def _once(self, kind: str, tag: str) -> dict[str, MlflowRun]:
         """Return the MLflow runs of a kind by a tag's value: this directory's, and those of versions without owners.
 
         A request under way when its sender was killed may create a second one after the next sender has looked: all
         but one are deleted, which MLflow can undo.
         """
-        found: dict[str, _MlflowRun] = {}
-        unowned: dict[str, _MlflowRun] = {}
-        for run in map(_known, self._search(kind)):
+        found: dict[str, MlflowRun] = {}
+        unowned: dict[str, MlflowRun] = {}
+        for run in (known_run(self._client, run) for run in self._search(kind)):
             owner = run.tags.get(OWNER_TAG, "")
             if owner == self._owner and found.setdefault(run.tags[tag], run) is not run:
                 self._client.delete_run(run.mlflow_id)
@@ -212,14 +205,14 @@ class Mirror:
             if not (token := page.token):
                 return
 
-    def _create_parent(self) -> _MlflowRun:
+    def _create_parent(self) -> MlflowRun:
         self._read_wanted()
         started_ms = [recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))]
         title = read_study(self.results, self.study).title
         tags = {"sweep.kind": "study", "sweep.study": self.study, "mlflow.note.content": markdown_text(title)}
         return self._create_run(min(started_ms, default=None), tags, self.study)
 
-    def _sync(self, recorded: MirroredRun, parent: _MlflowRun) -> None:
+    def _sync(self, recorded: MirroredRun, parent: MlflowRun) -> None:
         run = self._runs.get(recorded.run_id)
         if run is None:
             labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
@@ -234,102 +227,93 @@ class Mirror:
         is_there = ended == whole or (ended == str(ended_ms) and not self._every_point)
         if not is_there or run.status != recorded.mlflow_status:
             tags |= recorded.tags()
-            self._log_params(run, recorded.params())
-            self._log_points(run, recorded)
+            run.log_params(recorded.params())
+            run.log_points(recorded, all_of_them=self._every_point)
             if ended_ms is None:
-                self._set_status(run, "RUNNING")
+                run.set_status("RUNNING")
             else:
-                self._log_metrics(run, recorded.chosen(), ended_ms)
-                self._log_data(run, recorded)
-                self._set_status(run, recorded.mlflow_status, ended_ms)
+                run.log_metrics(recorded.chosen(), ended_ms)
+                run.log_data(recorded)
+                run.set_status(recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
                 tags[_ENDED_TAG] = whole if self._every_point else str(ended_ms)
-        self._set_tags(run, tags)
+        run.set_tags(tags)
 
-    def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
+    def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> MlflowRun:
         tags = tags | self._owner_tags
-        return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
+        run = self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name)
+        return known_run(self._client, run)
 
-    def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: _MlflowRun) -> None:
+    def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: MlflowRun) -> None:
         params, cells = study_params(options), read.summary.cells.to_dict("records")
-        self._log_params(parent, params)
+        parent.log_params(params)
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
-        self._log_metrics(parent, study_metrics(cells), time.time_ns() // 1_000_000)
+        parent.log_metrics(study_metrics(cells), time.time_ns() // 1_000_000)
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
         note = study_note(read.info, cells, read.decision.progress() if read.decision else "")
-        self._set_tags(parent, {"mlflow.note.content": note} | now)
+        parent.set_tags({"mlflow.note.content": note} | now)
         view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values()), self._owner))
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{view_key(self.study, self._owner)}", view)
 
-    def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
-        """Add the params that are not there yet: another study may have given the run other labels before."""
-        from mlflow.entities import Param
 
-        new = [Param(key, value) for key, value in params.items() if key not in run.params]
-        for batch in _batches(new, _MAX_PARAMS):
-            self._client.log_batch(run.mlflow_id, params=batch)
-        run.params |= {param.key: param.value for param in new}
+class MirrorThread(Sink):
+    """Brings MLflow in line with the record, run by run, as runs change; waits as `BackgroundWorker` does.
 
-    def _log_metrics(self, run: _MlflowRun, metrics: Mapping[str, float], time_ms: int) -> None:
-        """Add the metrics that have another value there, at step 0: MLflow draws bars of these, and not lines."""
-        from mlflow.entities import Metric
+    Only the thread uses `mirror`, until it is closed. It calls `on_problem` with one message when mirroring begins to
+    fail, not again until it works.
+    """
 
-        new = [Metric(key, value, time_ms, 0) for key, value in metrics.items() if run.metrics.get(key) != value]
-        for batch in _batches(new, _MAX_METRICS):
-            self._client.log_batch(run.mlflow_id, metrics=batch)
-        run.metrics |= metrics
+    def __init__(
+        self, mirror: Mirror, on_problem: Callable[[str], None], *, retry_s: float = 5.0, max_retry_s: float = 300.0
+    ) -> None:
+        self._mirror, self._on_problem = mirror, on_problem
+        self._used = False
+        self._lacks: list[str] = []
+        self._worker: BackgroundWorker[str | Path] = BackgroundWorker(
+            "mlflow-mirror", self._sync, self._report, retry_s=retry_s, max_retry_s=max_retry_s, rest=REST
+        )
 
-    def _log_points(self, run: _MlflowRun, recorded: MirroredRun) -> None:
-        """Add the wanted evaluations that are not there yet, each whole in one batch, which is one transaction.
+    def changed(self, *run_ids: str) -> None:
+        """Have runs mirrored of which the record holds more now; returns at once."""
+        self._used = self._used or bool(run_ids)
+        self._worker.submit(*run_ids)
 
-        They keep their recorded time: MLflow takes the same point at another time as a second one.
-        """
-        from mlflow.entities import Metric
+    def event(self, event: Report) -> None:
+        """Have a run mirrored if the event added to its record."""
+        if evaluations(event) or isinstance(event, Finished):
+            self.changed(event.run_id)
 
-        if run.steps is None:
-            run.steps = {point.step for point in self._client.get_metric_history(run.mlflow_id, "elapsed_s")}
-        for batch in _batches(recorded.points(run.steps, all_of_them=self._every_point), _MAX_METRICS // len(METRICS)):
-            metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
-            self._client.log_batch(run.mlflow_id, metrics=metrics)
-            run.steps |= {metric.step for metric in metrics}
+    def failed(self, run_id: str, reason: str) -> None:
+        """Have a failed run mirrored."""
+        self.changed(run_id)
 
-    def _log_data(self, run: _MlflowRun, recorded: MirroredRun) -> None:
-        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
-        from mlflow.entities import Dataset, DatasetInput
+    def close(self, timeout_s: float) -> list[str]:
+        """Try what is left once more, for at most `timeout_s` seconds; return the ids of runs not mirrored fully."""
+        if self._used:
+            self._worker.close(0)  # from now on, what fails is not tried again after the study
+            self._worker.submit(_STUDY)
+            self._used = False
+        return [key for key in self._worker.close(timeout_s) if isinstance(key, str) and key != _STUDY]
 
-        if row := recorded.row:
-            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
-            entry = DatasetInput(Dataset(row["task"], digest, "record", source))
+    def finish(self, report: Path, timeout_s: float) -> list[str]:
+        """Close, then put the report into MLflow, each within `timeout_s` seconds; return lines about what it lacks."""
+        if late := self.close(timeout_s):
+            return [f"not in MLflow yet: {counted(len(late), 'run')}; the next `run` of this study mirrors the rest"]
+        self._worker.submit(report)
+        if self._worker.close(timeout_s):
+            return [f"the report is not in MLflow: no answer within {timeout_s:.0f} s"]
+        return self._lacks
+
+    def _sync(self, key: str | Path) -> None:
+        if isinstance(key, Path):
             try:
-                self._client.log_inputs(run.mlflow_id, [entry])
-            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
-                self._client.log_inputs(run.mlflow_id, [entry])
+                self._mirror.log_report(key)
+            except MirrorError as error:
+                self._lacks = [f"the report is not in MLflow: {error}"]
+        elif key != _STUDY:
+            self._mirror.sync_run(key)
+        elif not self._worker.failing:
+            self._mirror.close_study()
 
-    def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
-        if ended_ms is not None:
-            self._client.set_terminated(run.mlflow_id, status, end_time=ended_ms)
-        elif run.status != status:
-            self._client.update_run(run.mlflow_id, status=status)
-        run.status = status
-
-    def _set_tags(self, run: _MlflowRun, tags: dict[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        for key in ENDING_TAGS:
-            if "sweep.status" in tags and key in run.tags and key not in tags:
-                self._client.delete_tag(run.mlflow_id, key)
-                del run.tags[key]
-        changed = {key: value for key, value in tags.items() if run.tags.get(key) != value}
-        if changed:
-            self._client.log_batch(run.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
-            run.tags |= changed
-
-
-def _batches(items: list[T], size: int) -> Iterator[list[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _known(run: Any) -> _MlflowRun:
-    data = run.data
-    return _MlflowRun(run.info.run_id, run.info.status, dict(data.params), dict(data.metrics), dict(data.tags))
+    def _report(self, problem: Exception) -> None:
+        self._on_problem(f"{str(problem) or type(problem).__name__}; training continues, and mirroring is tried again")

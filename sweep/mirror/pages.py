@@ -40,18 +40,15 @@ from lr_sweep.sweep.mirror.client import (
 from lr_sweep.sweep.mirror.content import view_key
 
 PREFIX = "/mlflow"
-"""The path below which a server of ours has MLflow."""
 READS = tuple(
     f"{PREFIX}/{end}" for end in ("get-artifact", "api/2.0/mlflow/artifacts/list", "ajax-api/2.0/mlflow/artifacts/list")
 )
-"""Addresses that read a run's artifacts."""
 STORED = f"{PREFIX}/api/2.0/mlflow-artifacts/artifacts"
 """The start of the addresses by which clients store and read artifacts in the one folder for them."""
 POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-ancestors 'self'"
 """What MLflow's pages may load: scripts and styles of many kinds, but nothing from another host."""
 
 _LOOK_EVERY_S = 2.0
-"""Seconds between two looks for studies that the mirror has written."""
 
 
 class MlflowPages:
@@ -107,7 +104,6 @@ class MlflowPages:
         await app(scope, receive, with_policy)
 
     def _is_allowed(self, path: str, query: str) -> bool:
-        """Return whether a request has nothing to do with files, or only with a run's in our folder."""
         if "artifact" not in path and "promptlab" not in path:
             return True
         if path.startswith(STORED):
@@ -156,7 +152,7 @@ def _follow(
     problem = ""
     while not ended.wait(_LOOK_EVERY_S if pages.is_open or problem else 0):
         try:
-            found = study_pages(uri, PREFIX, owner_in(uri, results))
+            found = study_pages(uri, owner_in(uri, results))
             if not pages.is_open:
                 pages.open(uri, Paths(results.resolve()).mlflow_artifacts)
         except MirrorError as error:
@@ -168,7 +164,7 @@ def _follow(
         pages.addresses.update(found)
 
 
-def study_pages(uri: str, server: str, owner: str = "") -> dict[str, str]:
+def study_pages(uri: str, owner: str = "") -> dict[str, str]:
     """Return addresses on an MLflow server: by study, charts of its runs; under "", last, the page of all runs.
 
     `owner`: the id of the results directory whose studies have their plain names here; those of others have their ids.
@@ -181,7 +177,7 @@ def study_pages(uri: str, server: str, owner: str = "") -> dict[str, str]:
         experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
-    page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
+    page = f"{PREFIX}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
     views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
     ours = {view: view.removesuffix(view_key("", owner)) for view in views}
     return {ours[view]: f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views} | {"": page}

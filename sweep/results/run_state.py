@@ -209,11 +209,11 @@ def read_run(results: Path, run_id: str) -> RecordedRun | None:
 
 
 def read_all_wanted(results: Results, run_id: str | None = None) -> dict[str, list[Row]]:
-    """Return id, labels and budget of what each recorded study wants; raises RecordError for a damaged file.
+    """Return id, labels, budget and freshness of what each recorded study wants; raises RecordError for a damaged file.
 
     `run_id`: this run alone; None: all.
     """
-    names = ["run_id", *LABELS, "num_steps"]
+    names = ["run_id", *LABELS, "num_steps", "fresh"]
     tables = {study: read_wanted_table(results.root, study).select(names) for study in recorded_studies(results.root)}
     if run_id is not None:
         tables = {study: table.filter(pc.equal(table["run_id"], run_id)) for study, table in tables.items()}

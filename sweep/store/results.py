@@ -16,8 +16,7 @@ from lr_sweep.common.object_store import ObjectStore, checked, local_path, reach
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.working_copy import pull, refresh, working_copy
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.store.lock import StoreLock, current_writer
-from lr_sweep.sweep.store.push import PushThread
+from lr_sweep.sweep.store.writing import PushThread, StoreLock, current_writer
 
 PATIENCE_S = 120.0
 """Seconds for which a sweep waits for the store at its start and its end."""

@@ -13,7 +13,7 @@ from lr_sweep.analysis.record.index import INDEX_FROM
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import counted
-from lr_sweep.sweep.mirror.worker import MirrorThread
+from lr_sweep.sweep.mirror.mirror import MirrorThread
 from lr_sweep.sweep.plan.placement import CohortSizes, cohorts
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import read_state

@@ -20,7 +20,7 @@ import psutil  # type: ignore[import-untyped]
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scratch_folder
-from lr_sweep.sweep.cluster.package import copy_program
+from lr_sweep.sweep.cluster.jobs import copy_program
 from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cluster
 from lr_sweep.sweep.terminal import GROUP_SIGNALS, blocked
 from lr_sweep.sweep.tune.nodes import Share, cluster_nodes, exchange_claims

@@ -16,8 +16,7 @@ from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import tracking_uri
-from lr_sweep.sweep.mirror.mirror import Mirror
-from lr_sweep.sweep.mirror.worker import MirrorThread
+from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
 from lr_sweep.sweep.plan.plan import state_counts

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.sweep.mirror.worker import MirrorThread
+from lr_sweep.sweep.mirror.mirror import MirrorThread
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.results.directory import Results

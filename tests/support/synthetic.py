@@ -9,8 +9,8 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.common.object_store import ObjectStore
-from lr_sweep.sweep.store.lock import StoreLock
 from lr_sweep.sweep.store.results import StoredResults
+from lr_sweep.sweep.store.writing import StoreLock
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 HOSTILE = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>'

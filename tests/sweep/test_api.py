@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.sweep import api
 from lr_sweep.sweep.api import RecordError, Sweep, UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import tuner
@@ -70,7 +69,3 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     assert len(sweep.curves()) == 4
     assert "<td>unfrozen-random</td>" in sweep._repr_html_()
     assert sweep.report().text == outcome.report.text
-
-
-def test_the_names_are_there() -> None:
-    assert all(hasattr(api, name) for name in api.__all__)

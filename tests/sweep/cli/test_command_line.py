@@ -16,22 +16,9 @@ from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of, environment, refused, said
 
 NAMES = [
-    "run",
-    "plan",
-    "report",
-    "status",
-    "init",
-    "stop",
-    "ls",
-    "show",
-    "ui",
-    "verify",
-    "export",
-    "figure",
-    "merge",
-    "gc",
+    *("run", "plan", "report", "status", "init", "stop", "ls", "show", "ui", "verify", "export", "figure", "merge"),
+    *("gc", "judge", "data", "submit", "cluster"),
 ]
-NAMES += ["judge", "data", "submit", "cluster"]
 COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]
 COMMANDS += ["figure attention", "figure deviations", "figure coordinates"]
 COMMANDS += ["cluster check", "cluster jobs", "cluster logs", "cluster stop"]
@@ -142,10 +129,7 @@ def test_mistakes_in_a_command_line(tmp_path: Path, line: list[str], wanted: str
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("chosen", "policy", "spins_briefly"),
-    [(None, "PASSIVE", True), ("ACTIVE", "ACTIVE", False)],
-)
+@pytest.mark.parametrize(("chosen", "policy", "spins_briefly"), [(None, "PASSIVE", True), ("ACTIVE", "ACTIVE", False)])
 def test_threads_of_torch_soon_sleep_unless_the_user_says_otherwise(
     chosen: str | None, policy: str, spins_briefly: bool, tmp_path: Path
 ) -> None:

@@ -75,7 +75,7 @@ PLANTED = {
         ("bin/ray start --head", "bin/ray start"),
         ("cluster.head start", "cluster.heads start"),
         ("--port=6379", "--port=6380"),
-        ("make env EXTRAS=cluster", "true"),
+        ("make env EXTRAS=cluster", "python -m lr_sweep.sweep.cluster.idle 60"),
         ("  ssh_user: lab", "  # lab"),
         ("sweep/cluster/bin/ray start --head", "; ray start --head"),
         ("$RAY_HEAD_IP", "$RAY_HEAD"),

@@ -1,9 +1,10 @@
-"""Cluster files: what they start is reachable by ssh alone, once, and again where it fails."""
+"""The files of docs/cluster: what they start is reachable by ssh alone, once, and again where it fails."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 import yaml
+from ruamel.yaml import YAML
 
 from lr_sweep.sweep.cluster.check import problems_in
 from lr_sweep.tests.support.small_cluster import FILES, load
@@ -191,11 +193,11 @@ def addresses_listened_on(head: Head) -> set[str]:
 
 def test_an_idle_head_shuts_itself_down_and_is_terminated_then() -> None:
     cluster = load("aws")
-    (command,) = [line for line in cluster["head_start_ray_commands"] if "cluster.idle" in line]
-    assert "-m lr_sweep.sweep.cluster.idle 60 sudo shutdown -h now" in command
+    (command,) = [line for line in cluster["head_start_ray_commands"] if "cluster.head idle" in line]
+    assert "-m lr_sweep.sweep.cluster.head idle 60 sudo shutdown -h now" in command
     assert cluster["available_node_types"]["head"]["node_config"]["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert cluster["idle_timeout_minutes"] < 60  # workers end before the head, which ends them
-    assert not any("cluster.idle" in line for line in starts(load("local")))
+    assert not any("cluster.head idle" in line for line in starts(load("local")))
 
 
 @pytest.mark.parametrize(("failures", "code", "calls"), [(2, 0, 3), (99, 1, 10)])
@@ -215,3 +217,64 @@ def test_a_worker_s_start_is_tried_again(name: str, tmp_path: Path, failures: in
     env = os.environ | {"HOME": str(tmp_path), "PATH": path, "RAY_HEAD_IP": "192.0.2.10"}
     assert subprocess.run(["bash", "-c", command], env=env).returncode == code
     assert (tmp_path / "calls").read_text().splitlines() == ["start --address=192.0.2.10:6379"] * calls
+
+
+FOLDER = ROOT / "docs" / "cluster"
+
+
+def manifest() -> dict[str, Any]:
+    loaded: dict[str, Any] = YAML(typ="safe").load(FOLDER / "rayjob.yaml")
+    return loaded
+
+
+def test_the_entrypoint_is_a_command_of_the_program() -> None:
+    program, option, module, action, *arguments = shlex.split(manifest()["spec"]["entrypoint"])
+    assert (program, option, module) == ("python", "-m", "lr_sweep.sweep.cluster.head")
+    assert action == "keep"  # ends a job that is not to be tried again
+    chosen = arguments_of(arguments)
+    assert (arguments[0], chosen["address"]) == ("run", "auto")
+    mounts = [container["volumeMounts"][0]["mountPath"] for container in containers()]
+    assert mounts == ["/shared", "/shared"]
+    assert chosen["results"].startswith("/shared/")
+    assert str(chosen["data_dir"]).startswith("/shared/")
+
+
+def containers() -> list[dict[str, Any]]:
+    cluster = manifest()["spec"]["rayClusterSpec"]
+    pods = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    return [container for pod in pods for container in pod["template"]["spec"]["containers"]]
+
+
+def test_rays_version_is_the_environments() -> None:
+    version = manifest()["spec"]["rayClusterSpec"]["rayVersion"]
+    assert f"\nray=={version}\n" in (ROOT / "constraints.txt").read_text()
+    assert len({container["image"] for container in containers()}) == 1
+
+
+def test_kueues_label_is_one_line_away() -> None:
+    text = (FOLDER / "rayjob.yaml").read_text()
+    job = YAML(typ="safe").load(text.replace("# labels:", "labels:"))
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "lr-sweep"}
+
+
+def test_the_image_has_the_environments_packages_each_with_its_hash() -> None:
+    """pip refuses a package that lacks a hash, or has another; setuptools builds the program."""
+    assert "--require-hashes" in (FOLDER / "Dockerfile").read_text()
+    lines = [line for line in (FOLDER / "requirements.txt").read_text().splitlines() if line[0] != "#"]
+    assert all(re.fullmatch(r"\S+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    pinned = {canonical(line.split()[0]) for line in lines if not line.startswith("setuptools==")}
+    assert pinned <= set(map(canonical, (ROOT / "constraints.txt").read_text().split()))
+    assert {name.partition("==")[0] for name in pinned} >= {"ray", "torch", "mlflow", "psycopg", "psycopg-binary"}
+
+
+def canonical(pin: str) -> str:
+    return re.sub(r"[-_.]+(?=.*==)", "-", pin).lower()
+
+
+def test_what_the_image_is_built_from_is_listed() -> None:
+    """`.dockerignore` excludes everything but what the Dockerfile copies."""
+    first, *kept = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()
+    assert first == "*"
+    copied = re.findall(r"^COPY (.+) \S+$", (FOLDER / "Dockerfile").read_text(), re.MULTILINE)
+    wanted = {f"!{name}" for names in copied for name in names.split()} | {"**/__pycache__"}
+    assert set(kept) == wanted

@@ -148,7 +148,7 @@ def test_a_driver_that_is_killed_is_started_again_and_the_follower_sees_it(
 
 def test_kuberay_does_not_try_a_misspelt_study_again(head: LocalHead) -> None:
     """It submits the entrypoint of rayjob.yaml, and makes a new cluster for a job that FAILED."""
-    command = f"{sys.executable} -m lr_sweep.sweep.cluster.keep run rothermel2021-tabel1 --results /nowhere"
+    command = f"{sys.executable} -m lr_sweep.sweep.cluster.head keep run rothermel2021-tabel1 --results /nowhere"
     script = f"""
 import time
 from lr_sweep.sweep.cluster.jobs import ClusterJobs
@@ -167,11 +167,11 @@ def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:
     """A failure in the job is returned: its text and its exit code."""
     script = f"""
 from lr_sweep.sweep.cluster.jobs import ClusterJobs
-from lr_sweep.sweep.cluster.submit import submit
+from lr_sweep.sweep.cluster.jobs import submit_study
 from lr_sweep.sweep.study.file import load_study
 study, folder = load_study({str(study)!r}), {str(tmp_path)!r}
 cluster = ClusterJobs({head.address!r})
-job = submit(study, folder, folder, cluster, [], print)
+job = submit_study(study, folder, folder, cluster, [], print)
 busy = cluster.drivers() > 0
 ended = cluster.follow(job.name, print)
 print(busy, cluster.drivers(), cluster.machines())

@@ -22,14 +22,7 @@ from lr_sweep.tests.support.servers.laptop import (
     steps_within,
     study_of,
 )
-from lr_sweep.tests.support.servers.ssh_hosts import (
-    HEAD,
-    SHARED,
-    WORKERS,
-    Hosts,
-    local_cluster_file,
-    what_is_missing,
-)
+from lr_sweep.tests.support.servers.ssh_hosts import HEAD, SHARED, WORKERS, Hosts, local_cluster_file, what_is_missing
 from lr_sweep.tests.support.tiny_study import rows, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S, wait_until
 

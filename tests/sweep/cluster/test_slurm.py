@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.sweep.cluster.slurm import wait
 from lr_sweep.tests.support.chaos import final_weights, processes, record_content
 from lr_sweep.tests.support.servers.laptop import steps_within, study_of
 from lr_sweep.tests.support.servers.slurm import GPUS, Slurm, what_is_missing
 from lr_sweep.tests.support.tiny_study import ROOT, rows, swept, write_study
 from lr_sweep.tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.slurm
 
 PATIENCE_S = float(os.environ.get("SLURM_TEST_PATIENCE_S", "1200"))
 """Limit of each wait; a busy machine needs more."""
@@ -68,6 +67,7 @@ def rays_processes(job: str) -> list[str]:
     return [command for _, _, command in processes() if f"/tmp/ray-{job}/" in command]
 
 
+@pytest.mark.slurm
 def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undisturbed(
     slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -110,6 +110,7 @@ def rows_of(study: Path) -> list[dict[str, Any]]:
     return list(rows(study.parent / "results").values())
 
 
+@pytest.mark.slurm
 def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Path) -> None:
     """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle.
 
@@ -146,6 +147,7 @@ def raylets_of_trials(job: str) -> list[int]:
     return [parent for _, parent, command in processes() if parent in own and "Trainable" in command]
 
 
+@pytest.mark.slurm
 def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: Path) -> None:
     study = write_study(tmp_path, num_steps=10**6, protocol="{evaluate_every: 1000000}")  # saved by nothing else
     job = submit(slurm, (), study, "--checkpoint-every-s", "1000")
@@ -159,6 +161,7 @@ def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: P
     assert slurm.field(job, "Restarts") == "0"
 
 
+@pytest.mark.slurm
 def test_a_sweep_that_records_nothing_is_requeued_once(slurm: Slurm, tmp_path: Path) -> None:
     """Its time ends before a run can be saved: each part gets its signal while Ray starts, which takes forever."""
     venv = with_ray(tmp_path, "exec sleep 1000")
@@ -180,6 +183,7 @@ def with_ray(folder: Path, body: str) -> str:
     return str(programs.parent)
 
 
+@pytest.mark.slurm
 def test_a_ray_that_does_not_start_fails_the_job(slurm: Slurm, tmp_path: Path) -> None:
     venv = with_ray(tmp_path, "echo 'no Ray today' >&2; exit 3")
     job = submit(slurm, (), write_study(tmp_path), venv=venv)
@@ -188,6 +192,7 @@ def test_a_ray_that_does_not_start_fails_the_job(slurm: Slurm, tmp_path: Path) -
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slurm
 def test_ray_has_the_gpus_of_the_task_and_the_job_the_exit_code_of_run(slurm: Slurm, tmp_path: Path) -> None:
     job = submit(
         slurm,
@@ -200,3 +205,13 @@ def test_ray_has_the_gpus_of_the_task_and_the_job_the_exit_code_of_run(slurm: Sl
     )
     assert "nodes: 2 CPU and 2 GPU" in ended(slurm, job)
     assert slurm.field(job, "ExitCode") == "2:0"
+
+
+@pytest.mark.parametrize(("there", "code"), [(2, 1), (3, 0), (4, 0)])
+def test_fewer_nodes_than_wanted_are_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], there: int, code: int
+) -> None:
+    """One more is none: a node that Slurm gave back may still be known."""
+    monkeypatch.setattr("lr_sweep.sweep.cluster.slurm.num_nodes", lambda address: there)
+    assert wait("192.0.2.1:6379", "3", "0") == code
+    assert ("Ray started on 2 of 3 nodes" in capfd.readouterr().err) == (code == 1)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
+import subprocess
+import tomllib
 from collections.abc import Iterator, Sequence
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
@@ -11,11 +14,13 @@ from threading import Thread
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job
+from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, sent_files
+from lr_sweep.sweep.results import recorder as provenance
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.tiny_study import refused, said, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
 
 ABSOLUTE = ("--results", "/shared/results", "--data-dir", "/shared/data")
 
@@ -217,3 +222,84 @@ def test_status_says_why_a_driver_was_started_again(cluster: Cluster, status: st
     _, printed = said("cluster", "jobs")
     assert "Traceback" not in printed
     assert f"tiny-20261123-041500: {killed}\ntiny-20261123-041500: {last}\n" in printed
+
+
+MIB = 2**20
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    left_out = (".git/config", "results/runs/r.parquet", "docs/d.md", "sweep/__pycache__/a.pyc", "README.md")
+    for name in ("sweep/a.py", *left_out):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_what_is_copied(checkout: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    assert copy_program(there, checkout) == len("sweep/a.py")
+    files = {path.relative_to(there).as_posix() for path in there.rglob("*") if path.is_file()}
+    assert files == {"lr_sweep/packed.json", "lr_sweep/sweep/a.py"}
+    assert (there / "lr_sweep" / "sweep" / "a.py").read_text() == "sweep/a.py"
+
+
+@pytest.mark.cluster
+def test_equal_checkouts_make_equal_packages(checkout: Path, tmp_path: Path) -> None:
+    """Ray names packages by their content, and does not send again what a cluster has."""
+    from ray._private.runtime_env.packaging import get_uri_for_directory
+
+    packages = set()
+    for name in ("first", "second"):
+        copy_program(tmp_path / name, checkout)
+        packages.add(get_uri_for_directory(str(tmp_path / name), include_gitignore=True))
+        os.utime(checkout / "sweep" / "a.py", (0, 0))
+    assert len(packages) == 1
+
+
+DOCKERFILE = [line.split() for line in (ROOT / "docs/cluster/Dockerfile").read_text().splitlines()]
+
+
+def mounted(cluster_file: str) -> set[str]:
+    return set(yaml.safe_load((ROOT / cluster_file).read_text())["file_mounts"].values())
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        set(SENT),
+        mounted("cluster.yaml"),
+        mounted("docs/cluster/local.yaml"),
+        {word for line in DOCKERFILE if line[:1] == ["COPY"] for word in line[1:-1]},
+    ],
+    ids=["a job", "cluster.yaml", "local.yaml", "the image"],
+)
+def test_every_copy_has_all_folders_of_the_program(copied: set[str]) -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {name.split(".")[1] for name in packages if "." in name}
+    assert folders <= copied
+    assert all(name.startswith("~") or (ROOT / name).exists() for name in copied)
+
+
+def test_all_of_this_program_is_sent_and_fits() -> None:
+    tracked = subprocess.run(["git", "ls-files", *SENT], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("no git checkout")
+    sent = {path.relative_to(ROOT).as_posix() for path in sent_files(ROOT)}
+    assert {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()} <= sent
+    assert sum((ROOT / name).stat().st_size for name in sent) < 20 * MIB
+
+
+def test_a_copy_knows_its_commit(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs trained on a cluster are recorded with the commit of the laptop's checkout; .git is not sent."""
+    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.git_state", lambda: ("0f3a", True))
+    copy_program(tmp_path / "there", checkout)
+    monkeypatch.setattr(provenance, "CHECKOUT", tmp_path / "there" / "lr_sweep")
+    assert provenance.git_state() == ("0f3a", True)
+
+
+def test_the_commit_is_none_below_a_folder_of_another_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment with the program in it may be below one."""
+    monkeypatch.setattr(provenance, "CHECKOUT", ROOT / "sweep")
+    assert provenance.git_state() == (None, None)

@@ -252,11 +252,7 @@ def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answ
     monkeypatch.setattr("sys.stdin", terminal)
     before = made.files()
     succeeds("gc", "--results", made.results.root)
-    expected = {
-        "unwanted": UNWANTED_FILES,
-        "checkpoints": checkpoint("complete", "diverged", "unwanted"),
-        "": set(),
-    }
+    expected = {"unwanted": UNWANTED_FILES, "checkpoints": checkpoint("complete", "diverged", "unwanted"), "": set()}
     assert before - made.files() == expected[goes]
     assert made.results.checkpoints(made.ids["complete"]).exists() == (goes != "checkpoints")
 

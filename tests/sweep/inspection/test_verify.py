@@ -16,10 +16,13 @@ from safetensors.numpy import save_file
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED
 from lr_sweep.analysis.record.read import read_rows
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
-from lr_sweep.sweep.inspection.verify import Verification, verify
+from lr_sweep.sweep.inspection.verify import Verification, probe_study, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.tests.support.tiny_study import refused, said, succeeds, train, write_study
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.own_study import write_function, write_own_study
+from lr_sweep.tests.support.tiny_study import in_process, refused, said, succeeds, train, write_study
 
 CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
 
@@ -239,10 +242,7 @@ def test_leftovers_and_unwanted_runs_are_notes(results: Results) -> None:
 def test_while_a_sweep_writes(results: Results) -> None:
     (results.root / "runs" / ".ab.parquet.77.partial").touch()
     with results.writing("tiny"):
-        assert verify_lines(results) == [
-            "a sweep is writing here: what it adds from now on may not be checked",
-            CLEAN,
-        ]
+        assert verify_lines(results) == ["a sweep is writing here: what it adds from now on may not be checked", CLEAN]
 
 
 def test_a_study_that_a_sweep_is_just_writing_is_no_problem(results: Results) -> None:
@@ -283,3 +283,46 @@ def test_exit_codes(results: Results) -> None:
     assert said("verify", "--results", results.root)[0] == 1
     (results.root / "format.json").write_text("{")
     assert 'write {"format": 1} into it' in refused("verify", "--results", results.root)
+
+
+UNSAVED = """
+unsaved = torch.zeros(1)
+weight = torch.nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.SGD([weight], lr=run.learning_rate)
+for step in session.steps(optimizer=optimizer):
+    unsaved += 0.1
+    if session.due:
+        session.report(validation=unsaved.item(), test=0.5)
+"""
+
+
+def lines(study: Path) -> tuple[int, list[str]]:
+    found: list[str] = []
+    return probe_study(load_study(study), study.parent, found.append), found
+
+
+def test_a_sound_function(tmp_path: Path) -> None:
+    assert lines(write_own_study(tmp_path / "own")) == (
+        0,
+        [f"cnn digits conv {variant}: deterministic, and resumes exactly" for variant in ("adamw", "sgd")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [(UNSAVED, "deterministic, but resumes inexactly: a resumed training"), ("raise KeyError('x')", "KeyError: 'x'")],
+)
+def test_a_function_with_a_problem(tmp_path: Path, code: str, found: str) -> None:
+    number, (line,) = lines(write_function(tmp_path, code))
+    assert (number, line.startswith("problem: mine "), found in line) == (1, True, True)
+
+
+def test_a_study_without_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="tiny has no training function of its own"):
+        lines(write_study(tmp_path))
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Without results there is nothing to verify, and the probe does not begin."""
+    code, output = in_process("verify", write_function(tmp_path, UNSAVED), "--results", tmp_path / "none")
+    assert (code, "problem:" in output) == (2, False)

@@ -288,7 +288,7 @@ def test_a_deleted_store_is_rebuilt_and_evaluations_go_whole(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two evaluations of 7 metrics are a batch."""
-    monkeypatch.setattr("lr_sweep.sweep.mirror.mirror._MAX_METRICS", 15)
+    monkeypatch.setattr("lr_sweep.sweep.mirror.client._MAX_METRICS", 15)
     new_mirror(results).sync_all()
     # MLflow keeps a deleted database open for the life of the process: a copy stands for a new process.
     copy = Path(shutil.copytree(results, tmp_path / "copy", ignore=shutil.ignore_patterns("mlflow*")))

@@ -8,8 +8,8 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import ObjectStore
-from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
+from lr_sweep.sweep.store.writing import LOCK, current_writer
 from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of
 from lr_sweep.tests.support.tiny_study import curves, rows, succeeds, swept, trained_here, write_study

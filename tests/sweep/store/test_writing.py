@@ -20,9 +20,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.working_copy import refresh
-from lr_sweep.sweep.store.lock import LOCK, current_writer
-from lr_sweep.sweep.store.push import PushThread
 from lr_sweep.sweep.store.results import StoredResults
+from lr_sweep.sweep.store.writing import LOCK, PushThread, current_writer
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.synthetic import URI, add_runs, filled, lock_of
 from lr_sweep.tests.support.tiny_study import rows
@@ -191,7 +190,7 @@ def test_a_thread_that_lost_the_right_to_write_writes_nothing_more(
     lock.acquire()
     thread = PushThread(store, results.root, lock, every_s=0.1)
     assert thread.flush(10)
-    monkeypatch.setattr("lr_sweep.sweep.store.lock.RENEW_EVERY_S", 0.0)
+    monkeypatch.setattr("lr_sweep.sweep.store.writing.RENEW_EVERY_S", 0.0)
     store.write(LOCK, b'{"pid": 1}')
     (results.root / "runs" / "0123456789abcdef.parquet").write_bytes(parquet_bytes(table([], RUNS)))
     assert not thread.flush(10)

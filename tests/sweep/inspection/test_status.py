@@ -11,12 +11,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.inspection.ls import listing
-from lr_sweep.sweep.inspection.status import status_text
+from lr_sweep.sweep.inspection.show import run_text
+from lr_sweep.sweep.inspection.status import listing, status_text
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.records import SyntheticRecord, write
 from lr_sweep.tests.support.tiny_study import refused, said
 
 POINTS = [(100, 0.5, 0.4), (300, 0.6, 0.5)]
@@ -147,6 +148,25 @@ def test_a_checkpoint_alone_counts_as_started(tmp_path: Path, ids: dict[str, str
         path.unlink()
     path.parent.rmdir()
     assert words(status_text(Results(tmp_path), "small"), "all") == [["all", "1", "1", "1", "1", "2"]]
+
+
+def test_a_run_that_the_study_stopped_early_is_listed_as_such(tmp_path: Path) -> None:
+    """A fresh seed of a rate that was stopped is not: no rule applies to it."""
+    record = SyntheticRecord(tmp_path)
+    stopped = record.add(1e-3, 0, POINTS[:1], status="stopped", trained=100)
+    fresh = record.want(1e-3, 1)
+    record.wanted[1]["fresh"] = True
+    record.write()
+    cell = {name: record.wanted[0][name] for name in ("task", "model", "variant", "learning_rate")}
+    rung = cell | {"step": 100, "value": 0.5, "num_compared": 2, "kept": False}
+    write(tmp_path / "studies" / "small" / "rungs.parquet", [rung], RUNGS)
+    facts = tmp_path / "studies" / "small" / "study.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"stop_early": {"keep": 0.5}}))
+    results = Results(tmp_path)
+    for text in (listing(results, []), status_text(results, "small")):
+        assert "stopped early" in text.split("waiting")[0]
+    assert "up to step 300: stopped early" in run_text(results, stopped)
+    assert "up to step 300: waiting" in run_text(results, fresh)
 
 
 def test_a_failure_beyond_the_budget_is_another_study_s(tmp_path: Path) -> None:

@@ -17,16 +17,8 @@ import pytest
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, store_problems, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
-from lr_sweep.sweep.mirror.mirror import Mirror
-from lr_sweep.sweep.mirror.worker import MirrorThread
-from lr_sweep.tests.support.mirrored_record import (
-    find,
-    new_mirror,
-    points,
-    write_curve,
-    write_end,
-    write_study,
-)
+from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
+from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 
