@@ -46,7 +46,7 @@ from lr_sweep.sweep.tune.trials import TrialEvent, report_every_s
 from lr_sweep.sweep.tune.tuner import train_cohorts
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.worker import ray_trainable
-from lr_sweep.trainables.worker.events import Advanced, Finished
+from lr_sweep.trainables.worker.messages import Advanced, Finished
 
 NUM_WAITS = 50
 STUDY = """\

@@ -17,7 +17,7 @@ from lr_sweep.benchmarks.engine_cases import TINY, Cell, run_of
 from lr_sweep.datasets import digits
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.tests.support.small_runs import plain_of, stacked
-from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.run import Run
 
 RATES = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

@@ -18,7 +18,7 @@ import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, TINY, Cell, made_up_data, sweep_of, weights_of
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.stacked.products import batched
+from lr_sweep.trainables.stacked.layers import batched
 from lr_sweep.trainables.worker.memory import stack_bytes
 
 ROOT = Path(__file__).parent.parent

@@ -1,6 +1,6 @@
 """Matrix products of a CPU by torch's batched operation (MKL) and by oneDNN: `python -m benchmarks.product_speed`.
 
-On one thread, GFLOP/s: products of `trainables/stacked/products.py`, of tiny models' sizes up to GPT-2's. `sum`: a
+On one thread, GFLOP/s: products of `trainables/stacked/layers.py`, of tiny models' sizes up to GPT-2's. `sum`: a
 gradient of weights, whose first operand is transposed.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lr_sweep.benchmarks.engine_speed import machine, ratio_text
-from lr_sweep.trainables.stacked.products import by_onednn, onednn_is_faster
+from lr_sweep.trainables.stacked.layers import by_onednn, onednn_is_faster
 
 NUM_RUNS, ROUNDS, ROUND_S = 4, 7, 0.05
 SIZES = {

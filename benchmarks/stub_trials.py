@@ -8,8 +8,8 @@ from typing import Any
 
 from ray import tune
 
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Started
 
 EVALUATE_EVERY, EVALUATE_EVERY_S = 2000, 20
 """Steps and seconds between a run's evaluations: GPT-2, frozen, at 10 ms a step, the fastest of the paper's mix."""

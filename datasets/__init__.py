@@ -2,11 +2,17 @@
 
 To add a task: write one file with `Options`, `shape`, `num_train`, `num_held_out`, `checksum`, `origin`, `fetch` and
 `load` (see `datasets.task.Task`), and add one line to `TASKS`. The code of the file, and of what it imports of this
-folder, becomes a part of the ids of its runs (`datasets.checksum`); what it reads is the business of its `checksum`.
+folder, becomes a part of the ids of its runs (`data_checksum`); what it reads is the business of its `checksum`.
 """
 
-from lr_sweep.datasets import bit_memory, bit_xor, cifar10, cifar10_lra, digits, mnist, remote_homology
-from lr_sweep.datasets.listops import task as listops
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.common.source_code import code_hash, source_versions
+from lr_sweep.datasets import bit_memory, bit_xor, cifar10, cifar10_lra, digits, listops, mnist, remote_homology
 from lr_sweep.datasets.task import Task
 
 TASKS: dict[str, Task] = {
@@ -19,9 +25,32 @@ TASKS: dict[str, Task] = {
     "bit-xor": bit_xor,
     "remote-homology": remote_homology,
 }
-"""Every task by the name that studies use."""
 
 SHIPPED = frozenset(
     {"listops", "mnist", "cifar10", "cifar10-lra", "digits", "bit-memory", "bit-xor", "remote-homology"}
 )
 """Tasks whose `checksum` alone says which data it is, so that ids stay when their code is tidied. None of yours."""
+
+INTERFACE = "datasets/task.py"
+"""Every task imports it; `PROTOCOL_VERSION` covers it in a run's id."""
+
+
+def data_checksum(name: str, options: Any, data_dir: Path) -> str:
+    """Return what identifies a task's data in the ids of its runs.
+
+    That is the task's own `checksum`. A task that is not shipped adds the version of its source: the modules that
+    define it, and what they import of `datasets` and of their own package.
+
+    Raises:
+        DataError: data files are there but cannot be identified.
+    """
+    checksum = TASKS[name].checksum(options, data_dir)
+    if name in SHIPPED:
+        return checksum
+    sources = {file: version for file, version in task_sources(TASKS[name]).items() if file != INTERFACE}
+    return f"{checksum}+{code_hash(json.dumps(sources, sort_keys=True))}"
+
+
+def task_sources(task: Task) -> dict[str, str]:
+    """Return the versions of the files that define a task, by path."""
+    return source_versions([getattr(task, "__name__", type(task).__module__)])  # a module; of an object, its class's

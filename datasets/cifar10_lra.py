@@ -9,7 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.datasets.cifar10 import IMAGE_SIZE, checksum, fetch, num_held_out, num_train, origin, read_splits
+from lr_sweep.datasets.cifar10 import (
+    IMAGE_SIZE,
+    CropFlipRotate,
+    checksum,
+    fetch,
+    num_held_out,
+    num_train,
+    origin,
+    read_splits,
+)
 from lr_sweep.datasets.cifar10 import SplitOptions as Options
 from lr_sweep.datasets.images import to_patches
 from lr_sweep.datasets.task import TaskData, TaskShape
@@ -32,8 +41,6 @@ def load(options: Options, data_dir: Path) -> TaskData:
     """Read CIFAR-10 in gray; inputs are (N, 1024, 1) float32, 0 black and 255 white."""
     import torch
 
-    from lr_sweep.datasets.augment import CropFlipRotate
-
     train, validation, test = read_splits(options, data_dir, _to_gray_tokens)
     return TaskData(
         shape=shape(options),
@@ -42,7 +49,7 @@ def load(options: Options, data_dir: Path) -> TaskData:
         test=test,
         scale=torch.tensor([2 / 255]),
         shift=torch.tensor([-1.0]),
-        augment=CropFlipRotate(patch_size=1, image_size=IMAGE_SIZE, black=(-1.0,)) if options.augment else None,
+        augment=CropFlipRotate(patch_size=1, black=(-1.0,)) if options.augment else None,
     )
 
 

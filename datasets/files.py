@@ -102,7 +102,6 @@ def _missing(remote: RemoteFiles, root: Path) -> list[str]:
 
 
 def _download(remote: RemoteFiles, data_dir: Path) -> None:
-    """Download everything beside its place, then move in what is missing."""
     root = data_dir / remote.task
     with tempfile.TemporaryDirectory(dir=data_dir, prefix=f".{remote.task}-") as scratch:
         timeout_before_s = socket.getdefaulttimeout()

@@ -47,7 +47,6 @@ CSV_FILES = {
 JSON_FILES = ("remote_homology_train.json", "remote_homology_valid.json", "remote_homology_test_fold_holdout.json")
 """Training, validation and test file."""
 FOLDER = "remote_homology"
-"""Name of the files' folder in the data directory."""
 URL = "http://s3.amazonaws.com/songlabdata/proteindata/data_raw_pytorch/remote_homology.tar.gz"
 
 

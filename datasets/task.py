@@ -199,7 +199,7 @@ class Task(Protocol):
 
         It must change with everything that `load` reads: the bytes of its files, versions of a library that makes or
         changes examples, anything outside the code. Options are in a run's id anyway, and so is the code of a task of
-        your own (`datasets.checksum`). Runs on data that changes under the same checksum are not trained again.
+        your own (`datasets.data_checksum`). Runs on data that changes under the same checksum are not trained again.
         """
 
     def origin(self, options: Any, data_dir: Path) -> str:

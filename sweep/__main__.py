@@ -1,6 +1,6 @@
 """`python -m lr_sweep.sweep` is `lr-sweep`."""
 
-from lr_sweep.trainables.worker.import_path import hide_checkout
+from lr_sweep.trainables.worker import hide_checkout
 
 hide_checkout()  # before any library looks for Hugging Face's `datasets`
 

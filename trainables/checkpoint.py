@@ -240,7 +240,6 @@ def newest_checkpoint(
 
 
 def _names(store: ObjectStore, folder: Path) -> list[str]:
-    """List a run's checkpoints, newest first."""
     names = (Path(name).name for name in store.names(f"checkpoints/{folder.name}"))
     return sorted((name for name in names if name.startswith("step-")), reverse=True)
 

@@ -1,30 +1,109 @@
-"""What trains runs: the interface between a `Session` and the engines, and the pace they report.
+"""What trains runs: the interface between a `Session` and the engines, the curve of a run, and the pace of engines.
 
 `Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three. `plain.engine` trains
 one run in eager PyTorch and defines what is computed. `stacked.engine` computes the same for many runs as one program.
 `own.engine` calls a training function of the user's own.
 
-For another, write a class with these members and have `worker.session.Session` make it. What it must keep:
+For another, write a class with the members of `Engine` and have `worker.session.Session` make it. What it must keep:
 
-- A run's numbers depend on the run alone: randomness is keyed by seed, purpose and step (`trainables.randomness`).
+- A run's numbers depend on the run alone: randomness is keyed by seed, purpose and step (`trainables.numerics`).
 - `load_state(state())` of a run, in any process, resumes with the same numbers; on a CPU with the same bits.
 - A run whose loss or evaluation is not finite has diverged (`Progress.diverged_at_step`) and takes no further step.
 
-An engine for one run at a time may refuse to `add` a second: cohorts of the engine `plain` have one slot.
+An engine for one run at a time may refuse to `add` a second: cohorts of the engine `plain` have one slot. The driver
+reads curves, so nothing here imports torch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torch import Tensor
+from lr_sweep.trainables.run import AnyRun
 
-from lr_sweep.datasets.task import TaskData
-from lr_sweep.trainables.curve import Evaluation, Progress
-from lr_sweep.trainables.plain.evaluation import evaluated_splits
-from lr_sweep.trainables.run import AnyRun, Run
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One row of a run's curve; accuracies are fractions, losses mean cross-entropies in nats."""
+
+    step: int
+    train_loss: float
+    """Mean over the steps since the last evaluation, in training mode."""
+    train_accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+    test_loss: float = math.nan
+    """NaN: not evaluated, as `Protocol.test_evaluated` says; so is the accuracy then."""
+    test_accuracy: float = math.nan
+    time_ms: int
+    """Unix time."""
+    elapsed_s: float
+    """Seconds of training and evaluation since step 0, over all starts of the run."""
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run has been trained; saved with its tensors."""
+
+    step: int = 0
+    curve: list[Evaluation] = field(default_factory=list)
+    best_step: int | None = None
+    """Step of the highest validation accuracy so far, the earliest of equals; None before the first evaluation."""
+    diverged_at_step: int | None = None
+    """First step whose loss was not finite, or after which an evaluation's was not."""
+    loss_sum: float = 0.0
+    """Sum of the losses since the last evaluation."""
+    elapsed_s: float = 0.0
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Progress:
+        """Rebuild what `dataclasses.asdict` made plain."""
+        return cls(**values | {"curve": [Evaluation(**evaluation) for evaluation in values["curve"]]})
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss was not finite; such a run has ended."""
+        return self.diverged_at_step is not None
+
+    def count(self, losses: Sequence[float]) -> None:
+        """Count a chunk of steps by their losses, or note the first that is not finite: there the run diverged."""
+        for step, loss in enumerate(losses, start=self.step + 1):
+            if not math.isfinite(loss):
+                self.diverged_at_step = step
+                return
+            self.loss_sum += loss
+        self.step += len(losses)
+
+    def improves(self, validation_accuracy: float) -> bool:
+        """Return whether an evaluation would be the best so far: of equals, the earliest is."""
+        return all(validation_accuracy > earlier.validation_accuracy for earlier in self.curve)
+
+    def record(self, scores: dict[str, float], evaluate_every: int, unix_s: float) -> Evaluation | None:
+        """Append the evaluation of this step to the curve and return it; None: a score is not finite, so it diverged.
+
+        `scores` are by the names of `Evaluation`'s fields, without the train loss, and without test if not evaluated.
+        """
+        if not all(math.isfinite(score) for score in scores.values()):
+            self.diverged_at_step = self.step  # the last step's update went wrong, after its loss was taken
+            return None
+        evaluation = Evaluation(
+            step=self.step,
+            train_loss=self.loss_sum / evaluate_every,
+            time_ms=int(unix_s * 1000),
+            elapsed_s=self.elapsed_s,
+            **scores,
+        )
+        if self.improves(evaluation.validation_accuracy):
+            self.best_step = self.step
+        self.curve.append(evaluation)
+        self.loss_sum = 0.0
+        return evaluation
+
 
 HALF_LIFE_S = 60.0
 """Seconds of work after which what was measured before counts half."""
@@ -72,11 +151,6 @@ class Pace:
         if evaluation_s is None and step_s is not None:
             evaluation_s = step_s * self.steps_per_evaluation * FORWARD_SHARE
         return {"step_s": step_s, "evaluation_s": evaluation_s}
-
-
-def steps_per_evaluation(run: Run, data: TaskData) -> float:
-    """Return how many gradient steps read as many examples as an evaluation of all splits."""
-    return sum(map(len, evaluated_splits(data, run.protocol).values())) / run.protocol.batch_size
 
 
 class Slot(Protocol):

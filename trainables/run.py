@@ -30,7 +30,7 @@ Parametrization = Literal["standard", "mup"]
 OWN_MASKS: tuple[Attention | None, ...] = ("blocked", "fused")
 """Kinds of attention that draw dropout's masks themselves, by (seed, step, layer)."""
 QUERY_BLOCK = 128
-"""Queries of a block of `trainables.models.attention`; its masks depend on it."""
+"""Queries of a block of `trainables.models.gpt2`; its masks depend on it."""
 BLOCKED_FROM_TOKENS = 512
 """Tokens from which GPT-2's attention is blocked where a study leaves it open."""
 
@@ -122,7 +122,7 @@ class Protocol:
     base_heads: Dimension | None = None
     """Heads at that width; null: the model's."""
     schedule: Schedule = "constant"
-    """Learning rate after the warm-up (`trainables.plain.schedules.rate_factor`)."""
+    """Learning rate after the warm-up (`trainables.factors.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
     """Steps in which the learning rate rises linearly from 0."""
     decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
@@ -210,7 +210,7 @@ class Run(AnyRun):
     seed: int
     """Keys every random choice together with a purpose and a step."""
     schedule_steps: int | None = None
-    """The step budget where the schedule depends on it (`trainables.plain.schedules.depends_on_budget`), else None."""
+    """The step budget where the schedule depends on it (`trainables.factors.depends_on_budget`), else None."""
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
@@ -281,7 +281,7 @@ def needs_plain(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
 
 
 def reads_features(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
-    """Return whether only the output layer is trained, without dropout: see `trainables.plain.features`."""
+    """Return whether only the output layer is trained, without dropout: see `trainables.plain.evaluation`."""
     return list(trained) == ["output"] and not protocol["dropout"] and not protocol["input_dropout"]
 
 

@@ -48,7 +48,7 @@ def data(
     from lr_sweep.datasets import TASKS
     from lr_sweep.sweep.study.backbones import hub_sources
     from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, shipped_studies
-    from lr_sweep.trainables.models.known import MODELS
+    from lr_sweep.trainables.models.published import MODELS
     from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
 
     folder = opt.data_folder(data_dir)

@@ -39,9 +39,8 @@ from lr_sweep.sweep.study.file import load_built_in_study
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 from lr_sweep.trainables.models import size_from
-from lr_sweep.trainables.models.classifier import Classifier
+from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights
 from lr_sweep.trainables.models.gpt2 import GPT2, WEIGHT_STD, Block
-from lr_sweep.trainables.models.initialise import build_classifier, load_weights
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.pretraining.fit import config_mistakes
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsError, WeightsSource, find_weights, weights_checksum

@@ -45,7 +45,7 @@ from lr_sweep.sweep.mirror.content import (
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
 from lr_sweep.sweep.results.validation import read_options
-from lr_sweep.trainables.worker.events import Finished, Report, evaluations
+from lr_sweep.trainables.worker.messages import Finished, Report, evaluations
 
 _MAX_RUNS = 1000
 """Most runs of a page that MLflow takes."""

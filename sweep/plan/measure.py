@@ -17,7 +17,7 @@ from lr_sweep.sweep.plan.timings import keep_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.models import load_family
-from lr_sweep.trainables.models.initialise import load_weights
+from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 from lr_sweep.trainables.pretraining.weights import find_weights

@@ -18,8 +18,7 @@ from lr_sweep.analysis.record.contents import files_text, other_versions
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
 from lr_sweep.common.source_code import source_versions, version_here
 from lr_sweep.common.text import counted
-from lr_sweep.datasets import SHIPPED, TASKS
-from lr_sweep.datasets.checksum import task_sources
+from lr_sweep.datasets import SHIPPED, TASKS, task_sources
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
 from lr_sweep.sweep.search.state import Reconciled

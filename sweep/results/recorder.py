@@ -22,9 +22,9 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.run import PROTOCOL_VERSION
-from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, Started
+from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started
 
 PACKED_STATE = "packed.json"
 """In a checkout that was packed and sent to a cluster: the commit and whether it had changes, where it was packed."""

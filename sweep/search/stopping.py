@@ -16,7 +16,7 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.worker.events import Event, Finished, Report, evaluations
+from lr_sweep.trainables.worker.messages import Event, Finished, Report, evaluations
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 """Test data cannot stop a run: it is not read."""

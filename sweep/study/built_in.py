@@ -23,8 +23,7 @@ from pydantic import (
 )
 
 from lr_sweep.common.errors import unknown
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.checksum import data_checksum
+from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.task import TaskShape, missing_names, options_content
 from lr_sweep.sweep.study.cells import (
     MAX_CELLS,
@@ -41,9 +40,9 @@ from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
+from lr_sweep.trainables.factors import depends_on_budget
 from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
-from lr_sweep.trainables.plain.schedules import depends_on_budget
 from lr_sweep.trainables.run import Protocol, Run, attention_for
 from lr_sweep.trainables.worker.memory import part_sizes
 

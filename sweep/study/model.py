@@ -35,7 +35,7 @@ from lr_sweep.sweep.study.validation import (
     some_distinct,
 )
 from lr_sweep.trainables.models import FAMILIES, size_type
-from lr_sweep.trainables.models.known import MODELS
+from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, Recipe, TaskRecipe, endless_tasks, in_data_dir
 from lr_sweep.trainables.pretraining.weights import shipped_names
 from lr_sweep.trainables.run import BodySize, ModelSize

@@ -21,7 +21,7 @@ from lr_sweep.common.files import load_yaml
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
 from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit, fits
-from lr_sweep.trainables.worker.events import Advanced, Report
+from lr_sweep.trainables.worker.messages import Advanced, Report
 from lr_sweep.trainables.worker.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")

@@ -19,8 +19,8 @@ from lr_sweep.common.text import duration, rate_text
 from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.worker.events import Advanced, Finished, Printed, Report, Started, evaluations
+from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started, evaluations
 
 QUIET_S = 5.0
 """Workers report every two seconds of training; one that has not reported for this long may be evaluating."""

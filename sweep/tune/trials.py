@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from lr_sweep.sweep.plan.placement import Group, trial_name
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.run import engine_of
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Report
+from lr_sweep.trainables.worker.messages import Cohort, Report
 
 REPORT_EVERY_S = 2.0
 """Seconds between two reports of a trial to the driver, while trials are few."""

@@ -28,8 +28,7 @@ from lr_sweep.sweep.tune.trials import (
 )
 from lr_sweep.trainables.own.run import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import evaluations
+from lr_sweep.trainables.worker.messages import Cohort, evaluations
 from lr_sweep.trainables.worker.ray_internals import in_notebook
 from lr_sweep.trainables.worker.tune_internals import cohort_of_trial, replace_parts_of_tune
 

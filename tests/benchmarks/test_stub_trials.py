@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from lr_sweep.benchmarks import stub_trials
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Started
 
 RUNS = ("a", "b")
 

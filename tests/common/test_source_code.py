@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 
 from lr_sweep.common.source_code import code_of, source_versions, version_here
-from lr_sweep.datasets import SHIPPED, TASKS
-from lr_sweep.datasets.checksum import data_checksum, task_sources
+from lr_sweep.datasets import SHIPPED, TASKS, data_checksum, task_sources
 from lr_sweep.sweep.results.changes import ENGINES
 from lr_sweep.sweep.results.changes import code_of as code_of_runs
 from lr_sweep.trainables.models import FAMILIES
@@ -106,8 +105,8 @@ def test_a_shipped_task_is_known_by_its_checksum_alone(name: str, tmp_path: Path
 def test_the_shipped_tasks_files() -> None:
     assert TASKS.keys() >= SHIPPED
     assert list(task_sources(TASKS["digits"])) == [f"datasets/{name}.py" for name in ("digits", "images", "task")]
-    assert "datasets/augment.py" in task_sources(TASKS["cifar10"])  # imported in `load`
-    assert "datasets/listops/generator.py" in task_sources(TASKS["listops"])
+    assert "datasets/cifar10.py" in task_sources(TASKS["cifar10-lra"])
+    assert "datasets/listops_examples.py" in task_sources(TASKS["listops"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

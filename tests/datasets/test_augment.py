@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchvision.transforms.functional import rotate as torchvision_rotate
 
-from lr_sweep.datasets.augment import CropFlipRotate, _draw, crop, flip, rotate
+from lr_sweep.datasets.cifar10 import CropFlipRotate, _draw, crop, flip, rotate
 from lr_sweep.datasets.images import to_patches
 
 BLACK = torch.tensor([-7.0])
@@ -40,7 +40,7 @@ def test_rotation_equals_torchvision(degrees: float) -> None:
 
 
 def augmentation(black: tuple[float, ...] = (0.0, 0.0, 0.0)) -> CropFlipRotate:
-    return CropFlipRotate(patch_size=4, image_size=32, black=black)
+    return CropFlipRotate(patch_size=4, black=black)
 
 
 def test_same_generator_same_result_and_no_global_randomness() -> None:
@@ -66,7 +66,7 @@ def test_padding_is_raw_black_exactly() -> None:
 
 def test_patches_are_put_together_before_and_cut_again_after() -> None:
     images = torch.rand(2, 32, 32, 3)
-    whole = CropFlipRotate(patch_size=1, image_size=32, black=(0.0, 0.0, 0.0))
+    whole = CropFlipRotate(patch_size=1, black=(0.0, 0.0, 0.0))
     got = augmentation()(to_patches(images, 4), torch.Generator().manual_seed(0))
     moved = whole(to_patches(images, 1), torch.Generator().manual_seed(0)).view(2, 32, 32, 3)
     assert torch.equal(got, to_patches(moved, 4))

@@ -1,4 +1,6 @@
-"""The splits and the numbers of MNIST, CIFAR-10, CIFAR-10 LRA and digits."""
+"""Images to patches and back, and the splits and numbers of MNIST, CIFAR-10, CIFAR-10 LRA and digits."""
+
+from __future__ import annotations
 
 import dataclasses
 import gzip
@@ -11,12 +13,45 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lr_sweep.datasets import TASKS, cifar10, cifar10_lra, digits, mnist
-from lr_sweep.datasets.images import from_patches
+from lr_sweep.datasets.images import draw_per_class, from_patches, to_patches
 from lr_sweep.datasets.loaded import mismatches
 from lr_sweep.datasets.task import DataError, Split, TaskData, options_content
 from lr_sweep.tests.support.task_files import require
+
+
+def test_patch_order_by_hand() -> None:
+    # One 2x4 image of two channels: pixel (row, column) holds (10 * row + column, the same + 100).
+    image = torch.tensor([[[[0, 100], [1, 101], [2, 102], [3, 103]], [[10, 110], [11, 111], [12, 112], [13, 113]]]])
+    assert to_patches(image, patch_size=2).tolist() == [
+        [[0, 100, 1, 101, 10, 110, 11, 111], [2, 102, 3, 103, 12, 112, 13, 113]]
+    ]
+
+
+def test_patches_come_in_raster_order() -> None:
+    image = torch.arange(16).view(1, 4, 4, 1)
+    assert to_patches(image, patch_size=2).tolist() == [[[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]]
+
+
+@given(
+    n=st.integers(0, 3), rows=st.integers(1, 4), columns=st.integers(1, 4), patch=st.integers(1, 4), c=st.integers(1, 3)
+)
+def test_round_trip(n: int, rows: int, columns: int, patch: int, c: int) -> None:
+    images = torch.arange(n * rows * patch * columns * patch * c).view(n, rows * patch, columns * patch, c)
+    tokens = to_patches(images, patch)
+    assert tokens.shape == (n, rows * columns, patch * patch * c)
+    assert torch.equal(from_patches(tokens, patch, height=rows * patch), images)
+
+
+def test_draw_per_class_partitions() -> None:
+    labels = torch.tensor([0, 1, 1, 0, 1, 0, 0])
+    drawn, left = draw_per_class(labels, 2, np.random.RandomState(0))
+    assert labels[drawn].bincount().tolist() == [2, 2]
+    assert sorted(drawn.tolist() + left.tolist()) == list(range(7))
+    assert drawn.tolist() == sorted(drawn.tolist())
 
 
 def contents(split: Split) -> set[bytes]:

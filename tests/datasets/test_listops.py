@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from lr_sweep.datasets import files
-from lr_sweep.datasets.listops import generator as listops_generator
-from lr_sweep.datasets.listops import release as listops_release
-from lr_sweep.datasets.listops import task as listops
-from lr_sweep.datasets.listops.examples import VOCABULARY, Examples, to_lu2021
+from lr_sweep.datasets import files, listops
+from lr_sweep.datasets.listops_examples import VOCABULARY, Examples, to_lu2021
 from lr_sweep.datasets.task import DataError
 from lr_sweep.tests.support.task_files import LINES, write_release
 
@@ -88,7 +85,7 @@ def test_a_release_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     listops.fetch(listops.Options(), tmp_path)
     first = listops.load(listops.Options(), tmp_path)
     with monkeypatch.context() as without_reader:
-        without_reader.delattr(listops_release, "read")
+        without_reader.delattr(listops, "read_release")
         assert torch.equal(listops.load(listops.Options(), tmp_path).train.inputs, first.train.inputs)
     with (tmp_path / "listops/basic_val.tsv").open("a") as file:
         file.write("( ( ( [MIN 1 ) 1 ) ] )\t1\r\n")
@@ -112,7 +109,7 @@ def test_a_release_is_checked_where_nothing_can_be_kept(tmp_path: Path, monkeypa
 def test_release_that_is_something_else(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "basic_test.tsv").write_text(text)
     with pytest.raises(DataError, match=problem):
-        listops_release.read(tmp_path / "basic_test.tsv", max_tree_length=20)
+        listops.read_release(tmp_path / "basic_test.tsv", max_tree_length=20)
 
 
 def test_options_without_effect_are_refused(tmp_path: Path) -> None:
@@ -187,7 +184,7 @@ def test_checksum_depends_on_what_matters(tmp_path: Path) -> None:
 
 def test_second_load_reads_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = listops.load(small(), tmp_path)
-    monkeypatch.delattr(listops_generator, "generate")
+    monkeypatch.delattr(listops, "generate")
     assert torch.equal(listops.load(small(), tmp_path).train.inputs, first.train.inputs)
 
 
@@ -229,7 +226,7 @@ def test_examples_are_generated_each_time_where_no_folder_can_be_written(
 
 
 def test_several_processes_generate_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, generate = tmp_path / "log.txt", listops_generator.generate
+    log, generate = tmp_path / "log.txt", listops.generate
 
     def slow(num_examples: int, seed: int, min_tree_length: int, max_tree_length: int) -> Examples:
         with log.open("a") as file:
@@ -237,7 +234,7 @@ def test_several_processes_generate_once(tmp_path: Path, monkeypatch: pytest.Mon
         time.sleep(0.3)
         return generate(num_examples, seed, min_tree_length, max_tree_length)
 
-    monkeypatch.setattr(listops_generator, "generate", slow)
+    monkeypatch.setattr(listops, "generate", slow)
     fork = multiprocessing.get_context("fork")  # passes the patched generator on
     processes = [fork.Process(target=listops.fetch, args=(small(), tmp_path)) for _ in range(4)]
     for process in processes:

@@ -13,8 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.checksum import data_checksum
+from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.loaded import load_checked, mismatches
 from lr_sweep.datasets.task import DataError, TaskData, TaskShape
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of, symbol_task

@@ -27,9 +27,8 @@ from lr_sweep.sweep.tune.run_study import Outcome
 from lr_sweep.sweep.tune.trials import TrialEvent, TrialFailed
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Advanced, Finished, Started
+from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.worker.messages import Advanced, Cohort, Finished, Started
 
 Events = Generator[TrialEvent | None, None, None]
 

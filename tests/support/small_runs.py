@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
-from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.run import BodySize, ModelSize, Protocol, Run
@@ -219,7 +219,7 @@ def in_float64(data: TaskData) -> TaskData:
 
 
 def double_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lr_sweep.trainables.models.initialise import build_classifier
+    from lr_sweep.trainables.models.classifier import build_classifier
 
     for module in ("lr_sweep.trainables.plain.engine", "lr_sweep.trainables.stacked.weights"):
         monkeypatch.setattr(f"{module}.build_classifier", lambda *arguments: build_classifier(*arguments).double())

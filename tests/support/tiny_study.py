@@ -32,10 +32,9 @@ from lr_sweep.sweep.tune.trials import cohort_of
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.run import ModelSize
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Event, Finished, evaluations
+from lr_sweep.trainables.worker.messages import Cohort, Event, Finished, evaluations
 from lr_sweep.trainables.worker.session import Session
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray import tune
 
-from lr_sweep.trainables.worker.events import Advanced
+from lr_sweep.trainables.worker.messages import Advanced
 
 FAILS = 2
 """The number of the trial that fails."""

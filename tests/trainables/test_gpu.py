@@ -8,8 +8,8 @@ import torch
 from lr_sweep.tests.support.small_bodies import SIZES, embeddings_of
 from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of, symbol_task
 from lr_sweep.trainables.models.family import Dropout
+from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.plain.engine import Training
-from lr_sweep.trainables.randomness import keyed_generator
 
 pytestmark = [
     pytest.mark.gpu,

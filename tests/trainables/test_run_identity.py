@@ -24,7 +24,7 @@ from lr_sweep.tests.support.small_runs import random_weights, run_of
 from lr_sweep.tests.support.task_files import write_release
 from lr_sweep.tests.support.tiny_study import SIZE, runs_of, write_study
 from lr_sweep.trainables.models import size_from
-from lr_sweep.trainables.models.known import MODELS
+from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import PROTOCOL_VERSION, ModelSize, Protocol, Run
 

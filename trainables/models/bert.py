@@ -17,8 +17,8 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEncoder
 
 from lr_sweep.common.limits import Dimension
-from lr_sweep.trainables.models.config import ConfigFields
 from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
 
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables import run
-from lr_sweep.trainables.precision import wide_dtype
-from lr_sweep.trainables.randomness import global_generator_keyed
+from lr_sweep.trainables.numerics import global_generator_keyed, wide_dtype
 from lr_sweep.trainables.run import Attention, BodySize
 
 WEIGHT_STD = 0.02

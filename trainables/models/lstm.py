@@ -18,11 +18,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from lr_sweep.trainables.models.family import Body, Dropout
+from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout
 from lr_sweep.trainables.run import BodySize, Protocol
-
-POSITION_STD = 0.02
-"""Standard deviation of random position rows, as GPT-2's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +124,7 @@ class LSTM(Body):
                 bound = 1 / math.sqrt(module.in_features if isinstance(module, nn.Linear) else module.weight.numel())
                 for parameter in module.parameters():
                     parameter.uniform_(-bound, bound, generator=generator)
-        self.wpe.normal_(0.0, POSITION_STD, generator=generator)
+        self.wpe.normal_(0.0, WEIGHT_STD, generator=generator)
 
 
 build = LSTM

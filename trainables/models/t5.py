@@ -17,8 +17,8 @@ from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Block, T5LayerNorm
 
 from lr_sweep.common.limits import Dimension
-from lr_sweep.trainables.models.config import ConfigFields
 from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
 
 LEAST_BUCKETS = 4

@@ -20,8 +20,8 @@ from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
 
 from lr_sweep.trainables.models.bert import SIZES, common_config
-from lr_sweep.trainables.models.config import ConfigFields
 from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lr_sweep.trainables.curve import Evaluation, Progress
-from lr_sweep.trainables.engine import Pace
+from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.own.function import Function
 from lr_sweep.trainables.own.ranks import Ranks
 from lr_sweep.trainables.own.run import RANK_TIMEOUT_S, OwnRun, unpacked

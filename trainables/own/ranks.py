@@ -44,7 +44,7 @@ TICK_S = 0.2
 LOST_CONNECTION = re.compile(r"closed by peer|reset by peer|broken pipe|refused|NCCL|DistBackendError", re.IGNORECASE)
 """What the ranks raise that have lost another one."""
 MAIN = """\
-from lr_sweep.trainables.worker.import_path import hide_checkout
+from lr_sweep.trainables.worker import hide_checkout
 hide_checkout()  # before any library looks for Hugging Face's `datasets`
 from lr_sweep.trainables.own.function import main
 main({})

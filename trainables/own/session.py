@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lr_sweep.trainables.own.state import check_savable, restore_generators
-from lr_sweep.trainables.worker.events import Printed
+from lr_sweep.trainables.worker.messages import Printed
 
 
 class MisuseError(Exception):

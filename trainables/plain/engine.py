@@ -19,15 +19,21 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.curve import Evaluation, Progress
-from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.models.initialise import build_classifier
-from lr_sweep.trainables.plain.evaluation import evaluate, evaluated_splits, mean_loss, named_scores, wants_test
-from lr_sweep.trainables.plain.features import can_cache, to_features
+from lr_sweep.trainables.engine import Evaluation, Pace, Progress
+from lr_sweep.trainables.factors import learning_rate_at
+from lr_sweep.trainables.models.classifier import build_classifier
+from lr_sweep.trainables.numerics import keyed_generator, products_in, rekey
+from lr_sweep.trainables.plain.evaluation import (
+    can_cache,
+    evaluate,
+    evaluated_splits,
+    mean_loss,
+    named_scores,
+    steps_per_evaluation,
+    to_features,
+    wants_test,
+)
 from lr_sweep.trainables.plain.optimizers import optimizers_of
-from lr_sweep.trainables.plain.schedules import learning_rate_at
-from lr_sweep.trainables.precision import products_in
-from lr_sweep.trainables.randomness import keyed_generator, rekey
 from lr_sweep.trainables.run import Run
 
 CHUNK_STEPS = 50

@@ -1,23 +1,31 @@
-"""Losses of a batch, and loss and accuracy over a whole split.
+"""Losses of a batch, loss and accuracy over a whole split, and features computed once.
 
 Logits have the labels' shape and one dimension more, of classes: (B, C), or (B, Q, C) where an example has several
 answers. R runs that train together have (R, B, C) or (R, B, Q, C).
 
-Shape legend: `R` runs, `B` batch, `Q` answers an example, `C` classes.
+Where only the output layer is trained (Lu et al. 2021, section 3.9, table 10) without dropout, augmentation and new
+examples at every step, what it reads of an example never changes. Then `Training` reads these features in place of
+tokens, and each epoch after the first pass is linear classification. A run whose conditions hold always trains so,
+however it is started: which path it takes depends on its content and its task alone.
+
+Shape legend: `R` runs, `N` examples, `B` batch, `M` positions read, `D` width, `Q` answers an example, `C` classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.curve import Progress
-from lr_sweep.trainables.precision import widened
-from lr_sweep.trainables.run import Protocol
+from lr_sweep.datasets.task import Split, TaskData, TaskShape
+from lr_sweep.trainables.engine import Progress
+from lr_sweep.trainables.models.classifier import Classifier
+from lr_sweep.trainables.models.family import Body, Dropout
+from lr_sweep.trainables.numerics import widened
+from lr_sweep.trainables.run import Protocol, Run, reads_features
 
 TOKENS_A_BATCH = 2**14
 """Evaluation batches hold so many tokens: enough to fill a core, small enough for 2000-token examples on a GPU."""
@@ -27,6 +35,11 @@ def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
     """Return what an evaluation is of: of `test` where `wants_test` says so, which comes last."""
     train = data.train[: protocol.train_examples_evaluated]
     return {"train": train, "validation": data.validation, "test": data.test}
+
+
+def steps_per_evaluation(run: Run, data: TaskData) -> float:
+    """Return how many gradient steps read as many examples as an evaluation of all splits."""
+    return sum(map(len, evaluated_splits(data, run.protocol).values())) / run.protocol.batch_size
 
 
 def in_batches(split: Split, num_tokens: int, tokens_a_batch: int) -> Iterator[Split]:
@@ -68,3 +81,66 @@ def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, flo
         loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()
     return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()
+
+
+MAX_FEATURE_BYTES = 2**30
+"""Bytes for the features of all splits, at most: 350,000 examples at GPT-2's width; a run with more trains without."""
+
+
+def can_cache(run: Run, data: TaskData) -> bool:
+    """Return whether a run's features are computed once."""
+    num_examples = sum(map(len, (data.train, data.validation, data.test)))
+    fit = 4 * num_examples * data.shape.num_read * run.model.width <= MAX_FEATURE_BYTES
+    return reads_features(run.trained, vars(run.protocol)) and data.augment is None and data.draw is None and fit
+
+
+_kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
+"""The newest features, after content without learning rate, device and task: runs of a cell and seed share them."""
+
+
+def to_features(run: Run, model: Classifier, data: TaskData) -> TaskData:
+    """Return the task with features (N, M, D) as its tokens, and have the model read them; its body is let go.
+
+    `model` and `data` are on the run's device.
+    """
+    content, device = replace(run, learning_rate=0.0).canonical_json(), data.train.labels.device
+    if not any(kept[:2] == (content, device) and kept[2] is data for kept in _kept):
+        _kept.clear()  # before memory is taken for others
+        _kept.append((content, device, data, _computed(model, data)))
+    model.input_layer, model.body = nn.Identity(), _NoBody()
+    return _kept[0][3]
+
+
+class _NoBody(Body):
+    """Passes on what a body has computed before."""
+
+    def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
+        return embeddings
+
+    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+        return {}
+
+    def draw(self, protocol: Protocol, generator: torch.Generator) -> None:
+        pass
+
+
+def _computed(model: Classifier, data: TaskData) -> TaskData:
+    shape = data.shape
+    read = TaskShape(
+        num_tokens=shape.num_read,
+        token_dim=model.output_layer.in_features,
+        num_classes=shape.num_classes,
+        num_answers=shape.num_answers,
+        num_read=shape.num_read,
+    )
+    train, validation, test = (_features(model, data, split) for split in (data.train, data.validation, data.test))
+    return TaskData(shape=read, train=train, validation=validation, test=test)
+
+
+@torch.no_grad()
+def _features(model: Classifier, data: TaskData, split: Split) -> Split:
+    found = []
+    for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
+        states = model.features(data.tokens(batch.inputs), batch.lengths).float()  # (B M, D)
+        found.append(states.view(len(batch), data.shape.num_read, -1))
+    return Split(inputs=torch.cat(found), labels=split.labels)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from lr_sweep.trainables.factors import matrix_rate_factor
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.models.family import parameters_of
-from lr_sweep.trainables.models.parametrization import matrix_rate_factor
 from lr_sweep.trainables.run import Protocol
 
 

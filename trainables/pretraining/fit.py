@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import safe_open
 
 from lr_sweep.trainables.models import load_family
-from lr_sweep.trainables.models.config import gpt2_mistakes, shown
+from lr_sweep.trainables.models.published import gpt2_mistakes, shown
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 TYPES = ("F32", "F16", "BF16")

@@ -24,7 +24,8 @@ from lr_sweep.common.files import flush, follow_umask, hash_file, partial_path, 
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables import checkpoint
-from lr_sweep.trainables.models.config import GPT2
+from lr_sweep.trainables.models.published import GPT2
+from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.plain.evaluation import evaluate
 from lr_sweep.trainables.pretraining.recipe import (
@@ -37,7 +38,6 @@ from lr_sweep.trainables.pretraining.recipe import (
     pretraining_checkpoints,
 )
 from lr_sweep.trainables.pretraining.weights import CONFIG, FACTS, FILES, WEIGHTS, WeightsError
-from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
 
 WARMUP_SHARE = 0.1

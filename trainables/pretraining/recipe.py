@@ -17,8 +17,7 @@ from annotated_types import Interval
 
 from lr_sweep.common.files import read_plain
 from lr_sweep.common.limits import Count, LearningRate, Seed, Steps
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.checksum import data_checksum
+from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.task import ENDLESS, options_content
 from lr_sweep.trainables.parts import EVERYTHING
 from lr_sweep.trainables.pretraining.weights import describe_training

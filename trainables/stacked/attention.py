@@ -18,8 +18,8 @@ from torch.autograd import Function
 from torch.compiler import is_compiling
 from torch.nn import functional as F
 
-from lr_sweep.trainables.precision import product_dtype
-from lr_sweep.trainables.stacked.products import ALIGNED, aligned, product
+from lr_sweep.trainables.numerics import product_dtype
+from lr_sweep.trainables.stacked.layers import ALIGNED, aligned, product
 
 JOINED_TOKENS = 16
 """Examples are joined to sequences of up to so many tokens; twice as many cost as much as they save."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.randomness import keyed_generator, rekey
+from lr_sweep.trainables.numerics import keyed_generator, rekey
 from lr_sweep.trainables.stacked.model import StackedBatch
 
 

@@ -3,35 +3,45 @@
 `trainables.plain.engine`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
 added and removed between steps, may be at different steps, and pass from one engine to the other through `state`.
 
-Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` examples, `S` steps a chunk, `C` classes.
+Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` examples, `S` steps a chunk, `T` tokens,
+`Q` answers an example, `C` classes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
+import platform
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lr_sweep.common.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.curve import Evaluation, Progress
-from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.models.parametrization import query_factor
+from lr_sweep.trainables.engine import Evaluation, Pace, Progress
+from lr_sweep.trainables.factors import learning_rate_at, query_factor
+from lr_sweep.trainables.numerics import products_in
 from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
-from lr_sweep.trainables.plain.evaluation import evaluated_splits, named_scores, wants_test
+from lr_sweep.trainables.plain.evaluation import (
+    evaluated_splits,
+    example_losses,
+    in_batches,
+    named_scores,
+    steps_per_evaluation,
+    wants_test,
+)
 from lr_sweep.trainables.plain.optimizers import moments_of
-from lr_sweep.trainables.plain.schedules import learning_rate_at
-from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
 from lr_sweep.trainables.stacked.batches import Batches
-from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
-from lr_sweep.trainables.stacked.model import Mask, StackedModel
+from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
 from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
 from lr_sweep.trainables.worker.memory import keep_freed_memory
 
@@ -72,7 +82,7 @@ class StackedTraining:
         # Gradients are rows of a buffer, as parameters are: torch would say in each process that it prefers others.
         warnings.filterwarnings("ignore", "grad and param do not obey the gradient layout contract")
         self.compiled = compiled
-        self._losses = compiled_losses(device) if compiled else losses_of
+        self._losses = compiled_losses(device) if compiled else _losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
         self.pace = Pace()
         self.slots: list[StackedSlot] = []
@@ -89,7 +99,7 @@ class StackedTraining:
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
         if runs[0].protocol.attention in OWN_MASKS:  # it draws its masks, and a compiler follows no generator
-            self.compiled, self._losses = False, losses_of
+            self.compiled, self._losses = False, _losses_of
         self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
         rows = Rows([slot.start for slot in added], runs[0].protocol)
@@ -208,7 +218,6 @@ class StackedTraining:
         return [named_scores(its) for its in scores]
 
     def _evaluate(self, slots: Sequence[StackedSlot], split: Split) -> list[tuple[float, float]]:
-        """Return loss and accuracy of some runs on a split."""
         assert self._model is not None
         if not slots:
             return []
@@ -217,7 +226,7 @@ class StackedTraining:
             chosen = torch.tensor([self.slots.index(slot) for slot in slots], device=self.device)
             model = self._model_of(slots, {name: p[chosen] for name, p in self._rows.parameters.items()})
         with products_in(slots[0].run.protocol.precision, self.device):
-            return evaluate_stacked(model, self.data, split)
+            return _evaluate_stacked(model, self.data, split)
 
     def _record(self, slot: StackedSlot, scores: dict[str, float]) -> Evaluation | None:
         """Append to the run's curve, and keep its row if it is the best; None: it has diverged."""
@@ -261,3 +270,55 @@ class StackedTraining:
         for name in moments_of(slot.run.protocol):
             if groups[name]:
                 self._row(slot, name).copy_(layout.row(groups[name]))
+
+
+TOKENS_A_BATCH = 2**8
+"""Tokens of a run in an evaluation batch: few, because R runs read them at once; fixed, as last bits depend on it."""
+
+
+def _losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Mask]) -> Tensor:
+    """Return each run's mean cross-entropy (R,) in nats.
+
+    `labels`: (R, B) or (R, B, Q); `masks`: from `StackedModel.masks`.
+    """
+    return example_losses(model.logits(batch, masks), labels).mean(1)
+
+
+def compiled_losses(device: torch.device) -> Callable[..., Tensor]:
+    """Return `_losses_of` compiled, on a GPU into CUDA graphs (never run yet); backward passes, too.
+
+    What is random is drawn outside, so that the masks are the plain engine's. It is compiled for the first number of
+    runs, for any number when a second comes, and again when one seed or one run is left. After 8 times in a process,
+    torch goes back to eager steps (`torch._dynamo.config.recompile_limit`).
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_dir()))
+    torch.compiler.reset()  # a worker's earlier cells are not to count
+    return torch.compile(_losses_of, mode="reduce-overhead" if device.type == "cuda" else None)
+
+
+def compiled_dir() -> Path:
+    """Return where torch keeps what it compiled, so that a later process need not: in the user's own cache folder.
+
+    It is executable code, so it is never with results; torch's default, a folder for temporary files, could be made by
+    another user. Code for one CPU may not run on another, so a home folder that machines share has one for each kind.
+    """
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else [platform.processor()]
+    cpu = {line for line in lines if line.startswith(("model name", "flags", "Features"))} or {lines[0]}
+    key = hashlib.sha256("\n".join([torch.__version__, platform.machine(), *sorted(cpu)]).encode()).hexdigest()
+    return cache_folder() / "compiled" / key[:12]
+
+
+@torch.no_grad()
+def _evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[tuple[float, float]]:
+    """Return each run's mean cross-entropy in nats and accuracy as a fraction, in evaluation mode."""
+    losses, hits = [], []
+    for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
+        lengths = None if batch.lengths is None else batch.lengths.unsqueeze(0)  # (1, B)
+        tokens = data.tokens(batch.inputs).unsqueeze(0)  # (1, B, T) or (1, B, T, token_dim)
+        logits = model.logits(StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs))
+        labels = batch.labels.expand(model.num_runs, *batch.labels.shape)  # (R, B) or (R, B, Q)
+        losses.append(example_losses(logits, labels).double())
+        hits.append((logits.argmax(-1) == labels).double().flatten(1))
+    mean, accuracy = torch.cat(losses, 1).mean(1), torch.cat(hits, 1).mean(1)  # (R,)
+    return list(zip(mean.tolist(), accuracy.tolist(), strict=True))

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.trainables.models.attention import AttentionNoise, attend_long
+from lr_sweep.trainables.factors import width_ratio
 from lr_sweep.trainables.models.classifier import logits_of, read_positions
-from lr_sweep.trainables.models.parametrization import width_ratio
+from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_long
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, affine, embed, gelu, linear, shared_linear
@@ -53,7 +53,7 @@ Mask = Tensor | AttentionNoise
 
 @dataclass(frozen=True, eq=False)  # torch 2.11 compiles no call of what has a hash of its own
 class StackedDropout:
-    """`gpt2.Dropout` for runs, with masks (`StackedModel.masks`) that come in the order of use."""
+    """`family.Dropout` for runs, with masks (`StackedModel.masks`) that come in the order of use."""
 
     batch: StackedBatch
     masks: Iterator[Mask]
@@ -167,7 +167,6 @@ class StackedModel:
         return x.view(self.num_runs, *size, -1)  # (R, B, T, D)
 
     def _layer(self, name: str, x: Tensor) -> Tensor:
-        """Map (R, N, I) to (R, N, O)."""
         if name in self.shared:
             return shared_linear(x, self.shared[name])
         return linear(x, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
@@ -178,7 +177,6 @@ class StackedModel:
         return affine(rows, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
 
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
-        """Map (R, B, T, D) to (R, B, T, D)."""
         rows = self._attended(name, self._normed(f"{name}.ln_1", x), x.shape[1:3], dropout)  # (R, N, D)
         x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout.keep_of_runs() if dropout else None)
         return _added(x, self._fed(name, x), dropout.keep_of_runs() if dropout else None)

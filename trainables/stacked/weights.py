@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.factors import matrix_rate_factor
+from lr_sweep.trainables.models.classifier import build_classifier
 from lr_sweep.trainables.models.gpt2 import Conv1D
-from lr_sweep.trainables.models.initialise import build_classifier
-from lr_sweep.trainables.models.parametrization import matrix_rate_factor
 from lr_sweep.trainables.plain.optimizers import hidden_matrices, moments_of, step_row
 from lr_sweep.trainables.run import Protocol, Run
 from lr_sweep.trainables.stacked.layers import Shared

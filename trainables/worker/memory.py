@@ -76,11 +76,11 @@ def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_
     bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
     # Values, gradients, Adam's two moments and the best model so far; an allocator holds 1.35 times what is in use
     # (measured on a CPU).
-    of_a_run = 5 * row + int(1.35 * activation_numbers(run, task))
+    of_a_run = 5 * row + int(1.35 * _activation_numbers(run, task))
     return BYTES * (num_runs * of_a_run + num_seeds * row + bodies + _attention_block(run, task))
 
 
-def activation_numbers(run: Run, task: TaskShape) -> float:
+def _activation_numbers(run: Run, task: TaskShape) -> float:
     """Return how many numbers of a run's step are there when its backward pass begins, beside parameters."""
     batch, tokens = run.protocol.batch_size, task.num_tokens
     states = batch * tokens * run.model.width  # (N, D)
@@ -98,7 +98,6 @@ def activation_numbers(run: Run, task: TaskShape) -> float:
 
 
 def _attention_block(run: Run, task: TaskShape) -> int:
-    """Return the numbers of one block of blocked attention, of a run at a time: weights, masks and their products."""
     if run.protocol.attention != "blocked":
         return 0
     queries = min(QUERY_BLOCK, task.num_tokens)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from lr_sweep.trainables.worker.import_path import hide_checkout
+from lr_sweep.trainables.worker import hide_checkout
 
 hide_checkout()  # before any library looks for Hugging Face's `datasets`
 
@@ -17,9 +17,8 @@ from ray import tune
 
 from lr_sweep.common.files import FULL
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Report
 from lr_sweep.trainables.worker.memory import KeptMemory, share_memory
+from lr_sweep.trainables.worker.messages import Cohort, Report
 from lr_sweep.trainables.worker.ray_internals import leaving_nodes
 from lr_sweep.trainables.worker.session import Session
 

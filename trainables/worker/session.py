@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.checksum import data_checksum
+from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.datasets.task import DataError, TaskData
 from lr_sweep.trainables.checkpoint import (
@@ -29,18 +28,16 @@ from lr_sweep.trainables.checkpoint import (
     newest_history,
     save_checkpoint,
 )
-from lr_sweep.trainables.curve import Progress
-from lr_sweep.trainables.engine import Engine, Slot
-from lr_sweep.trainables.models.initialise import load_weights
+from lr_sweep.trainables.engine import Engine, Progress, Slot
+from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.plain.engine import PlainEngine, Training
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Advanced, Ending, Event, Finished, Report, Started
 from lr_sweep.trainables.worker.memory import largest_stack
+from lr_sweep.trainables.worker.messages import Advanced, Cohort, Ending, Event, Finished, Report, Started
 
 
 @dataclass(kw_only=True, eq=False)
@@ -144,7 +141,6 @@ class Session:
             self.store.wait([active.checkpoints for active in self._active])
 
     def _start(self) -> list[Event]:
-        """Give waiting runs the free slots, each from its newest intact checkpoint."""
         free = self.num_slots - len(self._active)
         taken, self.waiting = self.waiting[:free], self.waiting[free:]
         ids = [run.run_id for run in taken]

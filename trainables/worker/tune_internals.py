@@ -15,7 +15,7 @@ from ray.tune import tune
 from ray.tune.execution import class_cache, tune_controller
 from ray.tune.search import variant_generator
 
-from lr_sweep.trainables.worker.cohort import Cohort
+from lr_sweep.trainables.worker.messages import Cohort
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
 SAVING_S = 3600.0

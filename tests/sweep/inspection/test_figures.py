@@ -29,8 +29,8 @@ from lr_sweep.tests.support.tiny_study import (
     write_weights,
 )
 from lr_sweep.trainables.checkpoint import checkpoints
+from lr_sweep.trainables.models.classifier import build_classifier
 from lr_sweep.trainables.models.gpt2 import GPT2
-from lr_sweep.trainables.models.initialise import build_classifier
 from lr_sweep.trainables.plain.evaluation import evaluate
 from lr_sweep.trainables.run import ModelSize, Run
 from lr_sweep.trainables.worker.session import task_data

@@ -39,7 +39,7 @@ from lr_sweep.tests.support.tiny_study import (
     train,
 )
 from lr_sweep.tests.support.tiny_study import write_study as write_tiny_study
-from lr_sweep.trainables.worker.events import Advanced, Finished
+from lr_sweep.trainables.worker.messages import Advanced, Finished
 from lr_sweep.trainables.worker.session import Session
 
 RUN = "abcd000000000000"

@@ -18,8 +18,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder, RunLogs
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Printed, Started
+from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Printed, Started
 
 START_S = 1_767_268_800.0
 """2026-01-01 12:00 UTC."""

@@ -22,8 +22,7 @@ from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trials import Reported, TrialEvent
 from lr_sweep.tests.support.scripted_trials import Bench, Killed, evaluation, grid_bench, planned
 from lr_sweep.tests.support.tiny_study import in_process, rows, succeeds
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Advanced, Finished, Started
+from lr_sweep.trainables.worker.messages import Advanced, Cohort, Finished, Started
 
 RATES = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
 EVERY, BUDGET = 10, 90

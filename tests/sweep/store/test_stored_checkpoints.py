@@ -24,7 +24,7 @@ from lr_sweep.tests.support.tiny_study import (
     write_study,
 )
 from lr_sweep.trainables.checkpoint import CheckpointStore, checkpoints
-from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Started
 from lr_sweep.trainables.worker.session import Session
 
 URI = "s3://bucket/sweep"

@@ -18,7 +18,7 @@ from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of, sym
 from lr_sweep.tests.support.study_example import write
 from lr_sweep.tests.support.tiny_study import in_process, succeeds, write_study
 from lr_sweep.trainables.models import FAMILIES
-from lr_sweep.trainables.models.known import MODELS
+from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
 

@@ -18,7 +18,7 @@ from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trials import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, write_study
-from lr_sweep.trainables.worker.events import Started
+from lr_sweep.trainables.worker.messages import Started
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
 

@@ -22,8 +22,7 @@ from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.scripted_trials import replace_ray
 from lr_sweep.tests.support.tiny_study import curves, events_of, rows, write_study
-from lr_sweep.trainables.worker.cohort import Cohort
-from lr_sweep.trainables.worker.events import Event, Started
+from lr_sweep.trainables.worker.messages import Cohort, Event, Started
 
 RATES = (1e-4, 1e-3, 1e-2)
 VARIANTS = ("frozen-pretrained", "unfrozen-random")

@@ -15,7 +15,7 @@ from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.progress import Display, StudyProgress, summary_line
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.trainables.worker.events import Advanced, Finished, Started
+from lr_sweep.trainables.worker.messages import Advanced, Finished, Started
 
 
 class FakeClock:

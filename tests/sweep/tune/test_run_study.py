@@ -28,7 +28,7 @@ from lr_sweep.sweep.tune.trials import StorageFailed
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, NoMirror, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, runs_of, write_study
 from lr_sweep.tests.support.waiting import wait_until
-from lr_sweep.trainables.worker.events import Event, Started
+from lr_sweep.trainables.worker.messages import Event, Started
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from lr_sweep.sweep.tune.trials import Leave, TrialEvent, TrialFailed
 from lr_sweep.sweep.tune.tuner import train_cohorts
 from lr_sweep.tests.support.trainables import FAILS, LongSteps, ShortSteps, ShortTrial
 from lr_sweep.trainables.worker import ray_trainable, tune_internals
-from lr_sweep.trainables.worker.events import Advanced
+from lr_sweep.trainables.worker.messages import Advanced
 
 PLACEMENT = Placement(resources=Resources(retries=0), cpus=2)
 NUM_TRIALS, NUM_RESULTS = 30, 300

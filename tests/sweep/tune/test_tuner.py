@@ -30,7 +30,7 @@ from lr_sweep.sweep.tune.trials import (
 )
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepLeftError, SweepStoppedError, failure_of, train_cohorts
 from lr_sweep.tests.support.scripted_trials import evaluation
-from lr_sweep.trainables.worker.events import Advanced, Started
+from lr_sweep.trainables.worker.messages import Advanced, Started
 
 STARTED = Started(run_id="a", step=0)
 

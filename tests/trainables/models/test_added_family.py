@@ -14,7 +14,7 @@ from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import cohort_here, events_of, in_process, runs_of, write_study
 from lr_sweep.trainables.models import FAMILIES, size_from, size_type
 from lr_sweep.trainables.run import Run
-from lr_sweep.trainables.worker.events import Finished
+from lr_sweep.trainables.worker.messages import Finished
 
 FILE = '''"""Adds to each token the mean of all, through a linear layer."""
 

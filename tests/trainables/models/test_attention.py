@@ -23,9 +23,9 @@ from lr_sweep.tests.support.small_runs import (
     run_of,
     sweep_of,
 )
-from lr_sweep.trainables.models import attention
-from lr_sweep.trainables.models.attention import AttentionNoise, attend_long
-from lr_sweep.trainables.randomness import keyed_generator
+from lr_sweep.trainables.models import gpt2
+from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_long
+from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.run import Attention, ModelSize, Protocol, attention_for
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.worker.memory import stack_bytes
@@ -43,7 +43,7 @@ each_kind = pytest.mark.parametrize("kind", ["blocked", "fused"])
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(gpt2, "QUERY_BLOCK", 4)
 
 
 def noise_of(readers: tuple[tuple[int, ...], ...] = ((0, 2), (1,)), layer: int = 1) -> AttentionNoise:
@@ -58,7 +58,7 @@ def drawn(name: str, *shape: int, dtype: torch.dtype = torch.float32, device: to
 def whole_masks(noise: AttentionNoise, key: int, like: Tensor, num_tokens: int) -> Tensor:
     """Return the masks of all blocks as one (B, H, T, T), 0 where there are none."""
     masks = like.new_zeros(*like.shape[:2], num_tokens, num_tokens)
-    for start in range(0, num_tokens, attention.QUERY_BLOCK):
+    for start in range(0, num_tokens, gpt2.QUERY_BLOCK):
         mask = noise.mask(key, start, like, num_tokens)
         masks[:, :, start : start + mask.shape[2], : mask.shape[3]] = mask
     return masks

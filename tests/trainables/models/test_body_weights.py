@@ -16,9 +16,9 @@ from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of, same_bits
 from lr_sweep.trainables.models import load_family
+from lr_sweep.trainables.models.classifier import build_classifier, load_weights, put_weights
 from lr_sweep.trainables.models.family import parameters_of
-from lr_sweep.trainables.models.initialise import build_classifier, load_weights, put_weights
-from lr_sweep.trainables.models.known import MODELS
+from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.pretraining.weights import WeightsError, check_weights_fit, find_weights
 
 CONFIGS: dict[str, Any] = {"bert": BertConfig, "t5": T5Config, "longformer": LongformerConfig, "vit": ViTConfig}
@@ -87,7 +87,7 @@ def copied(folder: Path, into: Path, **changes: Any) -> Path:
 
 @pytest.mark.parametrize("family", LIBRARY)
 def test_what_the_library_saves_is_accepted(family: str, folders: dict[str, Path]) -> None:
-    """That it is loaded, hidden states show: test_library_bodies.py."""
+    """That it is loaded, hidden states show: test_bodies.py."""
     check_weights_fit(folders[family], SIZES[family])
 
 

@@ -13,10 +13,9 @@ from safetensors.torch import save_file
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_bodies import library_gpt2
 from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, same_bits, symbol_task
-from lr_sweep.trainables.models.classifier import Classifier
+from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights
 from lr_sweep.trainables.models.family import Dropout, parameters_of
 from lr_sweep.trainables.models.gpt2 import GPT2
-from lr_sweep.trainables.models.initialise import build_classifier, load_weights
 from lr_sweep.trainables.parts import FROZEN_BODY, VARIANTS
 from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.run import ModelSize, Protocol
@@ -83,12 +82,6 @@ def test_statistics_alone_have_each_tensor_s_mean_and_deviation() -> None:
         assert got.mean().item() == pytest.approx(tensor.mean().item(), abs=5 * 0.2 / math.sqrt(tensor.numel()))
         assert got.std().item() == pytest.approx(tensor.std().item(), rel=5 / math.sqrt(2 * tensor.numel()))
     assert drawn["wpe.weight"][40:].std().item() == pytest.approx(0.02, rel=0.1)
-
-
-def test_a_shallower_body_has_the_first_layers() -> None:
-    deep = random_weights(ModelSize(layers=3, heads=2, width=16, positions=12))
-    body = build_classifier(run_of("frozen-pretrained"), CIFAR10, deep).body
-    assert all(torch.equal(tensor[:12], deep[name][:12]) for name, tensor in body.named_parameters())
 
 
 def test_variants_are_the_paper_s() -> None:

@@ -19,7 +19,7 @@ from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 from lr_sweep.trainables.own.session import MAX_CHARACTERS, Output
-from lr_sweep.trainables.worker.events import Event, Finished, Printed, Started
+from lr_sweep.trainables.worker.messages import Event, Finished, Printed, Started
 from lr_sweep.trainables.worker.session import Session
 
 REPORTING = """

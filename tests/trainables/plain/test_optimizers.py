@@ -21,7 +21,7 @@ from lr_sweep.tests.support.small_runs import (
     stack_of,
     stacked,
 )
-from lr_sweep.trainables.models.initialise import build_classifier
+from lr_sweep.trainables.models.classifier import build_classifier
 from lr_sweep.trainables.plain.optimizers import hidden_matrices, moments_of, optimizers_of, step_row
 from lr_sweep.trainables.run import Protocol, Run
 

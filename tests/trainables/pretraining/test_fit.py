@@ -18,16 +18,16 @@ from transformers.activations import ACT2FN
 from lr_sweep.tests.support.small_runs import SIZE as SMALL
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.tests.support.tiny_study import SIZE, write_config
-from lr_sweep.trainables.models import config
-from lr_sweep.trainables.models.config import FEEDFORWARD
+from lr_sweep.trainables.models import published
+from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.models.gpt2 import GPT2
-from lr_sweep.trainables.models.initialise import load_weights
+from lr_sweep.trainables.models.published import FEEDFORWARD
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.pretraining.fit import body_shapes, tensor_mistakes
 from lr_sweep.trainables.run import ModelSize
 
 TOLERANCE = 1e-5
-SIZES, ALIASES, COMPUTED = config.GPT2.sizes, config.GPT2.aliases, config.GPT2.computed
+SIZES, ALIASES, COMPUTED = published.GPT2.sizes, published.GPT2.aliases, published.GPT2.computed
 LIBRARY = {field.name: field.default for field in dataclasses.fields(GPT2Config)}
 DEEP = ModelSize(layers=3, heads=2, width=16, positions=12)
 

@@ -11,8 +11,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from lr_sweep.tests.support.small_runs import CPU, TASKS, assert_close, plain, sweep_of, weights_for
-from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.stacked.evaluation import compiled_dir, compiled_losses
+from lr_sweep.trainables.stacked.engine import StackedTraining, compiled_dir, compiled_losses
 
 COMPILERS = ("g++", "clang++")
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from lr_sweep.tests.support.small_runs import alone_of, assert_same_in, run_of, stacked, sweep_of
 from lr_sweep.trainables.run import ModelSize
-from lr_sweep.trainables.stacked import products
-from lr_sweep.trainables.stacked.products import batched, is_zen_5, onednn_is_faster
+from lr_sweep.trainables.stacked import layers
+from lr_sweep.trainables.stacked.layers import batched, is_zen_5, onednn_is_faster
 
 USED_HERE = onednn_is_faster()
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason
 def taken() -> Iterator[None]:
     """oneDNN for products of any size, on any CPU."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(products, "ONEDNN_FROM", 0)
-        patched.setattr(products, "onednn_is_faster", lambda: True)
+        patched.setattr(layers, "ONEDNN_FROM", 0)
+        patched.setattr(layers, "onednn_is_faster", lambda: True)
         yield
 
 
@@ -76,7 +76,7 @@ def test_a_run_is_trained_as_by_torch_s_products() -> None:
     run = run_of("unfrozen-random")
     _, (by_onednn,) = stacked([run], 20)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(products, "onednn_is_faster", lambda: False)
+        patched.setattr(layers, "onednn_is_faster", lambda: False)
         _, (by_torch,) = stacked([run], 20)
     losses = [[point.train_loss for point in slot.progress.curve] for slot in (by_onednn, by_torch)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

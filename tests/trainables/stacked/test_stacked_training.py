@@ -26,7 +26,7 @@ from lr_sweep.tests.support.small_runs import (
     sweep_of,
     weights_for,
 )
-from lr_sweep.trainables.models.initialise import build_classifier
+from lr_sweep.trainables.models.classifier import build_classifier
 from lr_sweep.trainables.parts import VARIANTS
 
 

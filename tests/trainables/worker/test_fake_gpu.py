@@ -15,7 +15,7 @@ from lr_sweep.datasets.task import TaskData
 from lr_sweep.tests.support.fake_gpu import Traffic, fake_device
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.small_runs import CPU, SIZE, TASKS, run_of, sweep_of, weights_for
-from lr_sweep.trainables.models import attention as long_attention
+from lr_sweep.trainables.models import gpt2
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
@@ -84,7 +84,7 @@ def test_so_do_those_of_each_attention(
     variant: str, attention: str, cuda: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The global generator of a GPU is not there to be keyed.
-    monkeypatch.setattr(long_attention, "global_generator_keyed", lambda *arguments: nullcontext())
+    monkeypatch.setattr(gpt2, "global_generator_keyed", lambda *arguments: nullcontext())
     run = run_of(variant, attention=attention)
     one = Training(run, TASKS["numbers"].to(cuda), weights_for(run), cuda)
     tokens, batch = one._batch(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.small_runs import damage, same_bits
 from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.worker.events import Advanced, Event, Finished, Started, evaluations
+from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Started, evaluations
 from lr_sweep.trainables.worker.session import Session
 
 NUM_STEPS = 30
@@ -27,9 +27,15 @@ HARMS = st.sampled_from(["nothing", "torn", "empty", "flipped", "partial"])
 End = tuple[Any, dict[str, torch.Tensor]]
 
 
-def session(runs: Sequence[WantedRun], folder: Path, num_slots: int = 9, **more: Any) -> Session:
+def session(
+    runs: Sequence[WantedRun],
+    folder: Path,
+    num_slots: int = 9,
+    wall_clock: Callable[[], float] = lambda: 1e9,
+    **more: Any,
+) -> Session:
     given: dict[str, Any] = {"every_s": 0.0, "runs_at_once": num_slots} | more
-    return Session(cohort_here(runs, Results(folder), **given), lambda: 1e9)
+    return Session(cohort_here(runs, Results(folder), **given), wall_clock)
 
 
 def flat(events: Any) -> list[Event]:
@@ -88,6 +94,31 @@ def test_deaths_and_other_runs_change_nothing(
     events += flat(session(runs, folder).events(1000.0))
     assert_ended_as(alone, events, folder, runs)
     assert not list(folder.rglob("partial-*"))
+
+
+@pytest.mark.parametrize("engine", ["plain", "stacked"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(
+    engine: str, runs: list[WantedRun], tmp_path: Path
+) -> None:
+    list(itertools.islice(session(runs[:1], tmp_path, engine=engine).events(0.001), 4))
+    newest, before = checkpoints(Results(tmp_path).checkpoints(runs[0].run_id))
+    damage(newest, "flipped")
+    (started,) = next(session(runs[:1], tmp_path, engine=engine).events(0.001))
+    assert isinstance(started, Started)
+    assert started.step == int(before.name.split("-")[1]) > 0
+    assert started.damaged == (str(newest.with_name(f"damaged-{newest.name}")),)
+
+
+def test_a_clock_that_jumps_changes_nothing_but_times(
+    runs: list[WantedRun], alone: dict[str, End], tmp_path: Path
+) -> None:
+    jumps = itertools.cycle([2e9, 1e9, 5.0])
+    lives = [session(runs[:1], tmp_path, wall_clock=lambda: next(jumps)).events(0.001) for _ in range(2)]
+    events = flat(itertools.islice(lives[0], 3)) + flat(lives[1])
+    assert_ended_as(alone, events, tmp_path, runs[:1])
+    elapsed = [point.elapsed_s for event in events for point in evaluations(event)]
+    assert all(seconds >= 0 for seconds in elapsed)
+    assert ends_of(events)[runs[0].run_id].elapsed_s == max(elapsed)
 
 
 @pytest.mark.parametrize("num_slots", [1, 2, 6])

@@ -1,1 +1,0 @@
-"""ListOps of the Long Range Arena: the task, its generator and the reader of the release."""

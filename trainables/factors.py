@@ -1,0 +1,65 @@
+"""Factors of a run's learning rate by step and by width, and of its start by width. Plain numbers, no torch.
+
+The schedule multiplies the learning rate at each gradient step. muP (Yang et al. 2022, Tensor Programs V, table 8, for
+Adam) stands beside the standard parametrization. All its factors are 1 at the width of a base, `Protocol.base_width`,
+where both parametrizations are the same. With `m` = width over the base's: hidden matrices start with a deviation over
+sqrt(m) and have a learning rate over m, the output layer starts as the base's and reads states over m, and attention
+divides by the width of a head instead of its root. All other parameters start and learn as the base's. A decoupled
+weight decay of hidden matrices is multiplied by m, so that its product with their rate stays (Wang and Aitchison 2024).
+"""
+
+from __future__ import annotations
+
+import math
+
+from lr_sweep.trainables.run import Protocol, Run, gpt2_size
+
+
+def depends_on_budget(protocol: Protocol) -> bool:
+    """Return whether the learning rate at a step depends on how many steps there are."""
+    return protocol.schedule != "constant"
+
+
+def learning_rate_at(run: Run, step: int) -> float:
+    """Return the learning rate of gradient step `step`, counted from 1."""
+    return run.learning_rate * rate_factor(run.protocol, step, run.schedule_steps)
+
+
+def rate_factor(protocol: Protocol, step: int, num_steps: int | None) -> float:
+    """Return the factor, from 0 to 1, that step `step` of `num_steps` multiplies the learning rate by.
+
+    The factor rises by 1/warmup_steps a step to 1. Then it stays at 1 (`constant`), falls as half a cosine (`cosine`,
+    Loshchilov and Hutter 2017), or stays at 1 and falls linearly in the last steps (`warmup-stable-decay`, Hu et
+    al. 2024). It would be 0 one step after the last. `num_steps` is None where the schedule is `constant`.
+    """
+    if step <= protocol.warmup_steps:
+        return step / protocol.warmup_steps
+    if protocol.schedule == "constant":
+        return 1.0
+    assert num_steps is not None, "of a run whose schedule depends on its budget"
+    left = max(0, num_steps - step + 1)  # this step and those after it
+    if protocol.schedule == "cosine":
+        return 0.5 - 0.5 * math.cos(math.pi * min(1.0, left / (num_steps - protocol.warmup_steps)))
+    return min(1.0, left / max(1, round(protocol.decay_fraction * num_steps)))
+
+
+def width_ratio(protocol: Protocol, width: int) -> float:
+    """Return `m`, a width over the base's; 1 in the standard parametrization."""
+    return width / protocol.base_width if protocol.parametrization == "mup" else 1.0
+
+
+def matrix_rate_factor(protocol: Protocol, width: int) -> float:
+    """Return the learning rate of the trained matrices of attention and feedforward, over that of all else."""
+    return protocol.muon_rate_ratio if protocol.optimizer == "muon" else 1.0 / width_ratio(protocol, width)
+
+
+def query_factor(run: Run) -> float:
+    """Return what multiplies queries, so that products over sqrt(K), the width of a head, become K^-1 sqrt(base's K).
+
+    1 for a body that starts from pretrained weights, or like them: they were trained with sqrt(K).
+    """
+    if run.protocol.parametrization == "standard" or run.initialisation != "random":
+        return 1.0
+    size = gpt2_size(run)
+    heads = run.protocol.base_heads or size.heads
+    return math.sqrt(run.protocol.base_width / heads * size.heads / size.width)
