@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from lr_sweep.analysis.record.read import RecordError, check_format, recorded_studies
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.read import check_format, recorded_studies
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import local_path

@@ -29,12 +29,6 @@ class Metric:
         """Return what `study.json` has of it."""
         return {name: getattr(self, name) for name in ("name", "higher_is_better", "is_fraction")}
 
-    def room(self, value: float) -> float:
-        """Return by how much a value could be better: a fraction ends at 1, or at 0."""
-        if not self.is_fraction:
-            return math.inf
-        return 1.0 - value if self.higher_is_better else value
-
     @property
     def validation(self) -> str:
         """Name the numbers that select: `validation accuracy`."""
@@ -72,8 +66,8 @@ class Metric:
 
     @property
     def perfect(self) -> float:
-        """Return the best value there can be; NaN: not known."""
-        return float(self.higher_is_better) if self.is_fraction else math.nan
+        """Return the best value there can be; infinite: there is none."""
+        return self.ends[self.higher_is_better]
 
     @property
     def sign(self) -> int:

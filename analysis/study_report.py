@@ -2,25 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
-from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.contents import Now
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.report.findings import count_problems
-from lr_sweep.analysis.report.folder import new_report
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, problems_first
-from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
-from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
-from lr_sweep.analysis.study_files import Study, write_files
-from lr_sweep.analysis.study_summary import read_summary
+import numpy as np
+import pandas as pd
 
-RUN_COLUMNS = (
+from lr_sweep.analysis.paper.paper import best_published, write_paper
+from lr_sweep.analysis.paper.published import table_of
+from lr_sweep.analysis.record.columns import Now
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import check_format
+from lr_sweep.analysis.record.study import StudyInfo
+from lr_sweep.analysis.report import tables
+from lr_sweep.analysis.report.blocks import (
+    TEXT_WIDTH,
+    Block,
+    Bullets,
+    Paragraph,
+    Section,
+    SweepChart,
+    Table,
+    Verdict,
+    file_stem,
+    file_stems,
+    report_markdown,
+    write_csv,
+)
+from lr_sweep.analysis.report.findings import (
+    checks_line,
+    count_problems,
+    findings_table,
+    findings_text,
+    folded,
+    write_checks_json,
+)
+from lr_sweep.analysis.report.folder import new_report
+from lr_sweep.analysis.report.laws import optima_section, target_section
+from lr_sweep.analysis.report.page import chart_data, page_html
+from lr_sweep.analysis.report.texts import laid_out, say
+from lr_sweep.analysis.report.verdict import decided_section, decided_texts, verdict_block
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, problems_first
+from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
+from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, verdicts
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary, ledger
+from lr_sweep.analysis.study_summary import Study, read_summary
+from lr_sweep.common.text import failure_line
+
+FURTHER_COLUMNS = (
     *("git_commit", "git_dirty", "versions", "device", "device_s"),
     *("started_at", "finished_at", "lost_steps", "code", "content"),
 )
 """What the report reads of runs beside what the summary does."""
+MAX_FAILURES = 20
+"""Failed runs listed in the report; the rest are counted."""
+INTERVAL_SEED = 0
+"""The seed of the generator that draws resamples for the intervals of cells with many seeds."""
+DIVERGED = {
+    "best": "A run that diverged counts with its best model before that; without an evaluation it has no value.",
+    "final": "A run that diverged has no value.",
+}
+"""What becomes of diverged runs, by `Metric.model`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +82,6 @@ class Report:
     text: str
     """For the terminal: status line, tables, findings."""
     findings: tuple[CheckFinding, ...]
-    """What the checks found, problems first."""
 
     @property
     def page(self) -> Path:
@@ -52,7 +101,7 @@ def write_report(results: Path, study: str, code_now: Now | None = None) -> Repo
     `code_now` gives the version that a file of the code has now, to compare runs with; None: they are not compared.
     Raises RecordError if the record is missing, damaged, or of another format.
     """
-    record.check_format(results)
+    check_format(results)
     found = _read(results, study, code_now)
     study_dir = Paths(results).study(study)
     with new_report(study_dir) as new:
@@ -63,20 +112,212 @@ def write_report(results: Path, study: str, code_now: Now | None = None) -> Repo
 
 
 def _read(results: Path, study: str, code_now: Now | None) -> Study:
-    read = read_summary(results, study, RUN_COLUMNS)
+    read = read_summary(results, study, FURTHER_COLUMNS)
     curves = read.curves[read.curves["run_id"].isin(read.summary.runs["run_id"])]  # without those of fresh runs
     found = [
         *check_sweep(read.summary, curves),
         *unequal_tuning(read.summary),
         *code_findings(read.wanted, read.runs, code_now),
     ]
-    return Study(
-        info=read.info,
-        summary=read.summary,
-        curves=curves,
-        findings=problems_first(found),
-        recorded=read.runs,
-        axes=read.axes(),
-        fresh=read.fresh,
-        decision=read.decision,
+    return replace(read, curves=curves, findings=problems_first(found))
+
+
+def _status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
+    counts = runs["status"].value_counts()
+    shown = [status for status in OUTCOMES if status != "stopped" or status in counts]
+    parts = [f"{counts.get(status, 0)} {status}" for status in shown]
+    return f"{len(runs)} runs {what}: {', '.join(parts)}."
+
+
+def _status(study: Study) -> str:
+    """Count the runs of a record; or of a table, and the seeds that it lacks beside other learning rates."""
+    runs, every, rates = study.summary.runs, study.candidates, study.summary.learning_rates
+    if not study.info.from_table:
+        return _status_line(runs)
+    what = "in the table" if every is None else f"of {len(every)} in the table, at the best of the tuned settings"
+    absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
+    text = f" Not in the table: {absent} runs with seeds that their cells have at other learning rates."
+    return _status_line(runs, what) + (text if absent else "")
+
+
+def _limits(study: Study) -> Sequence[str]:
+    metric, table = study.summary.metric, study.info.from_table
+    if not metric.chosen_on:
+        return (f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",)
+    is_tested = metric.chosen_on != metric.reported_on
+    read = "at the step that validation chose" if metric.model == "best" else "at its last step"
+    read = read if tables.has_steps(study.summary.runs) else "as the table has it"
+    grounds = "of the table" if table else "for the step budgets, the pretrained weights and the data named above"
+    shown = "The figure shows it at every learning rate, for reading, not for choosing."
+    measured = f"The {metric.test} was read once for each run, {read}. {shown}"
+    return (
+        f"A learning rate where a seed has no value is chosen only if every learning rate "
+        f"lacks one.{f' {metric.title} selects nothing.' if is_tested else ''}",
+        *([measured] if is_tested else []),
+        f"The SEM is over seeds{'' if table else ': initialisation, data order and dropout'}. Mean ± SEM is no 95% "
+        'interval; those are under "How sure", with the choice of the learning rate in them. None holds the '
+        "uncertainty from a finite test set.",
+        f"{DIVERGED[metric.model]} Failed and missing runs are never counted as zero.",
+        f"Numbers hold {grounds}, and for the learning rates tried.",
+    )
+
+
+def write_files(folder: Path, study: Study) -> str:
+    """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
+    info, summary, metric = study.info, study.summary, study.summary.metric
+    main, sweeps, further = write_paper(folder, info, summary, study.curves)
+    by_rate, found_best = _write_rates(folder, summary), verdicts(summary)
+    tried = summary.runs["learning_rate"].unique()
+    status = _status(study)
+    of_study = not info.from_table
+    if len(study.fresh):
+        status += f" {_status_line(study.fresh, 'with fresh seeds, which choose nothing')}"
+    write_checks_json(folder, info.study, study.findings, tried)
+    found = folded(study.findings, summary.cells)
+    checks = findings_table(found, tried, of_study).write(folder, "checks")
+    chart = SweepChart(say("measured", metric=metric))
+    costs = _device_seconds(summary, study.runs) if of_study else None
+    decided = decided_texts(study.decision)
+    opening = verdict_block(found_best, summary, costs, decided) if metric.chosen_on else Verdict(())
+    rests_on = tables.facts(info, summary.runs)
+    optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
+    optimal += (
+        target_section(folder, summary, study.curves, study.runs if of_study else None) if metric.chosen_on else []
+    )
+    about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
+    sections = [
+        Section("", [opening, *map(Paragraph, moved), Paragraph(about)]),
+        Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
+        *([Section(metric.title, main)] if main else []),
+        *decided_section(folder, study.decision, study.fresh),
+        Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
+        *optimal,
+        *(_conclusive(folder, study, further) if metric.chosen_on else []),
+        Section("What this is and is not", [Bullets(_limits(study))]),
+        *(_made(folder, study) if of_study else [Section("How the table was read", [Bullets(study.about_table)])]),
+    ]
+    (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
+    data = chart_data(summary, best_published(info, summary.cells), orders(summary))
+    (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
+    checked = findings_text(found, tried, of_study)
+    laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
+    first = [*filter(None, [opening.text()]), *laws]
+    if info.from_table:  # the answer; the page has the rest
+        return "\n".join([*first, status, "", *(table.text() for table in by_rate), checked])
+    unpublished = (tables.main_table(info, summary, model) for model in summary.runs["model"].unique())
+    shown = main if table_of(info.study) else [*by_rate, *unpublished]
+    heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
+    listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
+    return "\n".join([heading, *first, status, "", *listed, checked])
+
+
+def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
+    """Return the mean device seconds of a run at the chosen learning rate up to the study's budget, by cell."""
+    trained = runs[["run_id", "num_steps", "device_s"]].rename(columns={"num_steps": "trained"})
+    timed = summary.chosen_runs[["run_id", "num_steps", *CELL]].merge(trained, on="run_id")
+    timed["device_s"] *= (timed["num_steps"] / timed["trained"]).clip(upper=1)
+    return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
+
+
+def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
+    """Write every number by learning rate and by run, and return the tables by learning rate."""
+    named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
+    write_csv(summary.learning_rates, folder / "learning_rates.csv")
+    write_csv(summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)), folder / "runs.csv")
+    pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
+    return [
+        tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
+        for (task, model), stem in file_stems(pairs).items()
+    ]
+
+
+def _unknown(runs: pd.DataFrame) -> list[str]:
+    """Return the columns that have nothing in them and need not: `options`, and for a table's runs what it lacks."""
+    from_table = runs["data_origin"].isna().all()
+    names = ["options", *(("pretrained_on", "data_origin", "failure") if from_table else ())]
+    return [name for name in names if name in runs and runs[name].isna().all()]
+
+
+def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Section]:
+    """Write what needs a chosen learning rate; the table of orders is shown if there are variants to compare."""
+    info, summary, ordered = study.info, study.summary, orders(study.summary)
+    detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
+    order = tables.order_table(ordered, summary.metric)
+    order.write(folder, "orders", tables.order_texts(ordered))
+    write_csv(flips(summary), folder / "flips.csv")
+    said = Section("Conclusions over the learning rate", [replace(order, folded=True)])
+    of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
+    return [
+        Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
+        Section("How sure", _uncertainty(folder, study)),
+        *([said] if len(comparisons(summary)) else []),
+        *([Section(of_paper, further)] if further else []),
+    ]
+
+
+def _options(folder: Path, summary: StudySummary) -> list[Block]:
+    if "options" not in summary.runs or summary.chosen_runs["options"].isna().all():
+        return []
+    found = tables.options_at_chosen(summary.chosen_runs)
+    return [tables.options_table(found).write(folder, "options", found)]
+
+
+def _made(folder: Path, study: Study) -> list[Section]:
+    """Say how the runs of a record ended, what they cost and how they were made, fresh ones among them."""
+    runs = pd.concat([study.summary.runs, study.fresh])
+    device_s = ledger(runs, study.runs)
+    cost = tables.ledger_table(device_s).write(folder, "ledger", device_s)
+    made = Section("How it was made", [_provenance(study.runs)])
+    return [*_failures(runs), Section("What it cost", [cost]), made]
+
+
+def _uncertainty(folder: Path, study: Study) -> list[Block]:
+    summary, compared = study.summary, comparisons(study.summary)
+    leaders = {(row["task"], row["model"]): next(iter(row["best"]), "") for row in verdicts(summary).to_dict("records")}
+    cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
+    shown = tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
+    differences = tables.comparison_table(compared, summary, leaders)
+    differences.write(folder, "comparisons", compared)
+    tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
+    rated = laid_out("overall", tasks, metric=summary.metric, draws=NUM_DRAWS)
+    pairs = differences if len(compared) else Paragraph("One variant: nothing to compare.")
+    return [shown, pairs, *([rated.write(folder, "overall", tasks)] if len(tasks) else [])]
+
+
+def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:
+    """Return `StudySummary.cells` with what its numbers rest on."""
+    facts = summary.runs.groupby(CELL, sort=False).agg(
+        num_steps=("num_steps", "max"), pretrained_on=("pretrained_on", "first"), data_origin=("data_origin", "first")
+    )
+    cells = summary.cells.merge(facts.reset_index(), on=CELL)
+    cells.insert(0, info.kind.lower(), info.study)
+    cells = cells.drop(columns=_unknown(cells))
+    return cells.assign(best_steps=cells["best_steps"].map(tables.steps_text))
+
+
+def _failures(runs: pd.DataFrame) -> list[Section]:
+    failed = runs[runs["status"] == "failed"]
+    shown = failed.head(MAX_FAILURES).assign(failure=failed["failure"].map(failure_line))
+    table = laid_out("failed", shown, shown=len(shown), failed=len(failed))
+    return [Section("Failed runs", [table])] if len(failed) else []
+
+
+def _provenance(runs: pd.DataFrame) -> Block:
+    if runs.empty:
+        return Paragraph("No run has ended yet.")
+    dirty = " (some with uncommitted changes)" if runs["git_dirty"].fillna(False).any() else ""
+    commits = ", ".join(sorted(runs["git_commit"].dropna().unique())) or "unknown"
+    versions = sorted({pair for recorded in runs["versions"].unique() for pair in json.loads(recorded).items()})
+    listed = [
+        f"{name} {' and '.join(version for _, version in found)}"
+        for name, found in groupby(versions, key=lambda pair: pair[0])
+    ]
+    began, ended = runs["started_at"].min(), runs["finished_at"].max()
+    return Bullets(
+        [
+            f"Code: commit {commits}{dirty}.",
+            f"Devices: {', '.join(sorted(runs['device'].unique()))}; {runs['device_s'].sum() / 3600:.2f} device hours.",
+            f"Trained from {began:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC.",
+            f"Versions: {', '.join(listed)}.",
+        ]
     )

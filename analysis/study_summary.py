@@ -1,18 +1,19 @@
-"""Reads a study's record and summarises it: for the report, the Python API and the mirror in MLflow."""
+"""A study and its summary, read from its record: for the report, the Python API and the mirror in MLflow."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.record.rungs import StoppedRates, stopped_of, with_stops
+from lr_sweep.analysis.record.read import stopped_of
+from lr_sweep.analysis.record.study import StoppedRates, StudyInfo, with_stops
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
-from lr_sweep.analysis.statistics.selection.axes import of_contents
+from lr_sweep.analysis.statistics.rates.laws import of_contents, of_labels
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
@@ -21,24 +22,31 @@ CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "tes
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedStudy:
-    """What the record holds of a study, and its summary."""
+class Study:
+    """A study and its summary, whether a record or a table gave it."""
 
     info: StudyInfo
     wanted: pd.DataFrame
     runs: pd.DataFrame
-    """`RUN_COLUMNS`, and those that were asked for."""
+    """`RUN_COLUMNS`; of a record, those that were asked for, too."""
     curves: pd.DataFrame
     summary: StudySummary
-    """Of the runs that choose the learning rates: without fresh ones."""
+    """The numbers of the runs that choose the learning rates: without fresh ones."""
     fresh: pd.DataFrame
     """Rows as of `StudySummary.runs` of fresh runs, which chose nothing."""
-    decision: Decision | None
-    """What these say; None: the study has no `decide`."""
+    decision: Decision | None = None
+    """What the fresh runs decided; None: the study has no `decide`."""
+    findings: tuple[CheckFinding, ...] = ()
+    """What the checks found, problems first."""
+    about_table: Sequence[str] = ()
+    """How a table was read, and what it lacks, sentence by sentence."""
+    candidates: pd.DataFrame | None = None
+    """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
     def axes(self) -> pd.DataFrame:
-        """Return what each cell is made of, as of `laws.laws`; `runs` have `content`."""
-        return of_contents(self.summary.cells, self.wanted, self.runs)
+        """Return what each cell is made of, as of `laws.laws`; the runs of a record have `content`."""
+        cells = self.summary.cells
+        return of_labels(cells) if self.info.from_table else of_contents(cells, self.wanted, self.runs)
 
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
@@ -49,7 +57,7 @@ def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     return replace(tuned, paired=info.paired, equal_within=within, target=target)
 
 
-def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:
+def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> Study:
     """Read a study and summarise its runs, with `further_columns` of `RUNS`.
 
     Raises RecordError if the record is missing, damaged or contradicts itself.
@@ -60,7 +68,7 @@ def read_summary(results: Path, study: str, further_columns: Collection[str] = (
 
 def summarised(
     results: Path, info: StudyInfo, wanted: pd.DataFrame, stopped: StoppedRates, further_columns: Collection[str] = ()
-) -> RecordedStudy:
+) -> Study:
     """Summarise the runs of a study, rows of `WANTED`; raises as above."""
     runs = record.read_runs(results, wanted["run_id"], (*RUN_COLUMNS, *further_columns))
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
@@ -69,6 +77,4 @@ def summarised(
     summary = with_options(summarise(chosen, runs, curves, info.metric), info)
     fresh = summarise(wanted[is_fresh], runs, curves, info.metric).runs if is_fresh.any() else summary.runs.head(0)
     decision = decide(summary, fresh, info.decide) if info.decide else None
-    return RecordedStudy(
-        info=info, wanted=wanted, runs=runs, curves=curves, summary=summary, fresh=fresh, decision=decision
-    )
+    return Study(info=info, wanted=wanted, runs=runs, curves=curves, summary=summary, fresh=fresh, decision=decision)

@@ -27,10 +27,9 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Settings,
     judge_pairs,
 )
-from lr_sweep.analysis.statistics.comparisons.families import shaffer
 from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open, shaffer
+from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.verdict_simulation import seeds_used, windows_of
 

@@ -11,7 +11,7 @@ import numpy as np
 from lr_sweep.analysis.judge.gate import gate_settings
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED, Pairs, judge_pairs
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, cell_noise
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.selection.best import Floats
 
 Rows = Iterator[list[str]]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]

@@ -12,12 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lr_sweep.analysis.statistics.comparisons.uncertainty import (
-    Floats,
-    selection_interval,
-    t_interval,
-    tuned_test_accuracy,
-)
+from lr_sweep.analysis.statistics.comparisons.uncertainty import selection_interval, t_interval, tuned_test_accuracy
+from lr_sweep.analysis.statistics.selection.best import Floats
 
 RATE_STEPS = np.arange(9) - 5
 """Distance from the best learning rate, in steps of the grid (half a decade)."""

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.comparisons.noise import CellValues
 from lr_sweep.analysis.statistics.rates.laws import fitted
 from lr_sweep.analysis.statistics.rates.optimum import Optimum, optimum
-from lr_sweep.analysis.statistics.rates.peak import Curve
+from lr_sweep.analysis.statistics.rates.refinement import Curve
 from lr_sweep.analysis.statistics.rates.tuning import best_weights, half_widths
-from lr_sweep.analysis.statistics.selection.grid_values import CellValues
+from lr_sweep.analysis.statistics.selection.best import Floats
 
 SHAPES: dict[str, Callable[[Floats], Floats]] = {
     "parabola": lambda away: -8 * away**2,

@@ -21,8 +21,7 @@ from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
 from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.page import handle_data, page_html
-from lr_sweep.analysis.statistics.comparisons.orders import Order, kind_of, order_of
-from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Order, kind_of, order_of
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
@@ -128,7 +127,7 @@ def _order(values: Values) -> Order:
 
 
 def _row(rate: float, order: Order, tuned: Order) -> dict[str, Any]:
-    """Return what the handle reads of `orders.orders`; nothing is tested."""
+    """Return what the handle reads of `verdicts.orders`; nothing is tested."""
     kind = kind_of(order, tuned, {})
     return {"learning_rate": rate, "order": order, "incomplete": {}, "kind": kind, "sure": True}
 

@@ -25,9 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, schema
-from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.benchmarks.page_speed import speed_text
 from lr_sweep.common.files import write_bytes
 from lr_sweep.tests.support.records import ended_row, wanted_row, write, write_study

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.selection.best import Floats
 
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
 CHANCE = 0.1

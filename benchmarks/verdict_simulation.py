@@ -24,10 +24,9 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Settings,
     judge_pairs,
 )
-from lr_sweep.analysis.statistics.comparisons.families import shaffer
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open, shaffer
+from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.benchmarks.gating import NOISES, Rows, gate_table, percent, ratios
 
 NUM_RATES = 5
@@ -125,7 +124,7 @@ def pairs_of_study(setting: Setting) -> Pairs:
 
 
 def distinguished(p: Floats, pairs: Pairs) -> np.ndarray:
-    """Return which pairs are distinguishable, studies x pairs, as `families.shaffer` corrects them."""
+    """Return which pairs are distinguishable, studies x pairs, as `pairs.shaffer` corrects them."""
     order = np.argsort(p, axis=-1)
     corrected = np.maximum.accumulate(np.take_along_axis(p, order, -1) * pairs.most_equal, axis=-1)
     found = np.zeros(p.shape, bool)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.record.read import RecordError, read_curves, read_wanted
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.read import read_curves, read_wanted
 from lr_sweep.analysis.statistics.rates.laws import laws
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL

@@ -96,7 +96,7 @@ def test_the_rooms_of_analysis_import_one_way(room: str, below: set[str]) -> Non
     found = {module: imported(module, "lr_sweep.analysis.") for module in modules(f"analysis/{room}")}
     assert len(found) > 2
     rooms = {"record", "statistics", "report", "paper", "judge", "metric", "__main__"}
-    rooms |= {"study_files", "study_report"}
+    rooms |= {"study_report", "study_summary"}
     assert {module: wrong for module, names in found.items() if (wrong := names & rooms - below - {room})} == {}
 
 

@@ -25,15 +25,13 @@ from lr_sweep.analysis.judge.reading import Reading, asking
 from lr_sweep.analysis.judge.runs import RUN as RUN_KEY
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.read import Deciding
+from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.analysis.report.blocks import TEXT_WIDTH
 from lr_sweep.analysis.report.verdict import decided_texts
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
-from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
-from lr_sweep.analysis.statistics.selection.best import best_learning_rates
-from lr_sweep.analysis.statistics.selection.grid_values import RUN, CellValues, padded
+from lr_sweep.analysis.statistics.comparisons.noise import RUN, WINDOW, CellValues, Noise, cell_noise, padded
+from lr_sweep.analysis.statistics.selection.best import Floats, best_learning_rates
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text

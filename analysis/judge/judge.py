@@ -33,18 +33,16 @@ from lr_sweep.analysis.judge.settings import (
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
 from lr_sweep.analysis.judge.values import measured_rows, refuse_means
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of, problems_first
+from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
-from lr_sweep.analysis.statistics.checks.unequal import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
-from lr_sweep.analysis.statistics.selection.axes import of_labels
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
-from lr_sweep.analysis.study_files import Study, write_files
-from lr_sweep.analysis.study_report import Report
-from lr_sweep.analysis.study_summary import with_options
+from lr_sweep.analysis.study_report import Report, write_files
+from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import read_plain
 
@@ -229,10 +227,12 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info,
+        wanted=runs.wanted,
+        runs=runs.ended,
+        fresh=summary.runs.head(0),
         summary=summary,
         curves=runs.curves,
         findings=problems_first(fixed),
-        axes=of_labels(summary.cells),
         about_table=tuple(remarks),
     )
 

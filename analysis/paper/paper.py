@@ -20,7 +20,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper import published as theirs
 from lr_sweep.analysis.paper.entries import NEVER, REFERENCE, OurNumbers, budget_text, published_text
 from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Entry, entries, published, published_best, table_of
-from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
 from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest

@@ -1,12 +1,16 @@
-"""What every Parquet column of the record means. This file owns the format; `sweep` writes by it.
+"""What every Parquet column of the record means, and what `content` and `code` say of a run.
 
-`python -m analysis.record.columns` prints it as Markdown, for docs/record.md.
+This file owns the format; `sweep` writes by it. `python -m analysis.record.columns` prints it as Markdown, for
+docs/record.md. A version of a file in `code` is a hash that the writer of the record gives; here they are only
+compared. Imports no pandas, for `plan`.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -42,6 +46,16 @@ Row = Mapping[Any, Any]
 
 STATUSES = ("complete", "diverged", "failed", "stopped")
 """How a run can have ended."""
+NOT_MADE_OF = frozenset({"learning_rate", "seed", "protocol_version", "weights_checksum", "task", "schedule_steps"})
+"""What differs within a cell, follows from the rest, or is a name."""
+ENGINE = "trainables/"
+"""Code below it may change without changing numbers; where it changes them, `protocol_version` is raised. Other files,
+those of the data, have no such promise."""
+MAX_FILES = 3
+"""Files named in a message; the rest are counted."""
+
+Now = Callable[[str], str | None]
+"""Returns the version that a file has now; None: not known."""
 
 _STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 _STEPS = "gradient steps"
@@ -179,6 +193,45 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
         if naive := sorted(key for key, x in row.items() if isinstance(x, datetime) and x.tzinfo is None):
             raise ValueError(f"times in columns {naive} have no time zone")
     return pa.Table.from_pylist([dict(row) for row in rows], schema=schema(columns))
+
+
+def settings(content: str) -> dict[str, Any]:
+    """Return numbers and texts by name, without the names of what they are part of; lists as JSON."""
+    return dict(_leaves(json.loads(content)))
+
+
+def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value)
+        elif name not in NOT_MADE_OF:
+            yield name, json.dumps(value) if isinstance(value, (list, bool, type(None))) else value
+
+
+def other_versions(code: str, now: Now) -> set[str]:
+    """Return the files of which a run was trained, at any step, by another version than the present one."""
+    return {file for file, found in versions_of(code).items() if now(file) is not None and found != {now(file)}}
+
+
+def versions_of(code: str, trained_steps: int | None = None) -> dict[str, set[str]]:
+    """Return the versions of each file that a run's `code` names; more than one: it changed while the run was trained.
+
+    Versions from step `trained_steps` on trained nothing; None: all count.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for version in json.loads(code):
+        if trained_steps is None or version["from_step"] < trained_steps or version["from_step"] == 0:
+            for file, text in (version["files"] or {}).items():
+                found[file].add(text)
+    return found
+
+
+def files_text(files: Iterable[str]) -> str:
+    """Name some files, those of the data first."""
+    names = sorted(files, key=lambda file: (file.startswith(ENGINE), file))
+    if len(names) > MAX_FILES:
+        names = [*names[: MAX_FILES - 1], f"{len(names) - MAX_FILES + 1} more files"]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 TABLES: dict[str, tuple[Columns, str]] = {

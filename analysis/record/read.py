@@ -10,23 +10,19 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from annotated_types import Interval
 from pydantic import TypeAdapter, ValidationError
 
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.access import RecordError, UnreadableError, closed_folder, unreadable
-from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, table
-from lr_sweep.analysis.record.index import rows_of
-from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table
-from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNGS, RUNS, WANTED, Columns, table
+from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table, rows_of
+from lr_sweep.analysis.record.paths import Paths, RecordError, UnreadableError, closed_folder, unreadable
+from lr_sweep.analysis.record.study import NOTHING_STOPPED, Judgement, RateKey, Refinement, StoppedRates, StudyInfo
 from lr_sweep.common.files import is_changed, read_plain
 from lr_sweep.common.text import RATES, rates_text
 
@@ -48,92 +44,6 @@ JSON_COLUMNS: Mapping[str, TypeAdapter[Any]] = {
     "code": TypeAdapter(list[_CodeVersion]),
 }
 """What the JSON of these columns must be, which other programs may have written."""
-Rate = Annotated[float, Interval(gt=0, lt=math.inf)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchRange:
-    """Where a study's learning rates were searched, key `search` of `study.json`."""
-
-    sampler: str
-    low: Rate
-    high: Rate
-    rates: int
-    """Learning rates that each cell is to try."""
-    space: Sequence[str] = ()
-    """Options that are chosen with each learning rate."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refinement:
-    """What a study adds to its grid once that has ended, key `refine` of `study.json`."""
-
-    rates: int
-    """Learning rates that each cell is to get."""
-    proposed: Mapping[tuple[str, str, str], int]
-    """How many each cell has so far, by task, model and variant."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deciding:
-    """Which variants fresh seeds compare, and when that is settled; key `decide` of `study.json`."""
-
-    pairs: Literal["all"] | Sequence[tuple[str, str]]
-    """Pairs of variants."""
-    min_difference: Annotated[float, Interval(ge=0, lt=math.inf)]
-    """Variants that differ by less are equal, in points or the metric's unit; 0: none are called equal."""
-    max_seeds: Annotated[int, Interval(ge=2, le=1000)]
-    """Fresh seeds of a cell, at most."""
-    error: Annotated[float, Interval(gt=0, lt=1)]
-    """Probability of any wrong decision, over all pairs and looks."""
-
-    def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
-        """Return which cells are compared with each other, by their indices: those of one task and model."""
-        found, named = [], None if isinstance(self.pairs, str) else self.pairs
-        for first, second in combinations(range(len(cells)), 2):
-            pair, alike = (cells[first][2], cells[second][2]), cells[first][:2] == cells[second][:2]
-            if alike and (named is None or pair in named):
-                found.append((first, second))
-            elif alike and named and pair[::-1] in named:
-                found.append((second, first))
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyInfo:
-    """`studies/<study>/study.json`; of a table, what `judge` knows of it."""
-
-    study: str
-    title: str
-    metric: Metric = ACCURACY
-    selection: Literal["best", "final"] = "best"
-    """As of `Metric.model`, which `read_study` sets."""
-    search: SearchRange | None = None
-    """None: the learning rates are a grid or a list."""
-    refine: int | None = None
-    """Learning rates that a cell is to have once its grid is refined; None: the study adds no rates by itself."""
-    refinement: Refinement | None = None
-    winners: int | None = None
-    """How many learning rates of a cell get all seeds, the best by the first one; None: all."""
-    stop_early: Any = None
-    """None: every run is to train to its budget."""
-    decide: Deciding | None = None
-    """None: the runs that choose the learning rates also compare the variants."""
-    paired: bool = False
-    """Whether variants are compared by seed."""
-    equal_within: float | None = None
-    """In points of percent, or in the metric's unit; None: no variants are called equal."""
-    target: float | None = None
-    """In percent or in the metric's unit; None: the worst variant's best."""
-    mirror: Any = None
-    """`all`: MLflow has every evaluation, else at most 100 of a run."""
-    from_table: bool = False
-    """Whether its runs are those of a user's table; nothing published is shown beside them."""
-
-    @property
-    def kind(self) -> str:
-        """Return what its name is the name of, as captions say it."""
-        return "Table" if self.from_table else "Study"
 
 
 _STUDY_INFO = TypeAdapter(StudyInfo)
@@ -191,6 +101,21 @@ def read_study(results: Path, study: str) -> StudyInfo:
         cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
         refinement = Refinement(rates=found.refine, proposed=cells)
     return replace(found, metric=replace(found.metric, model=found.selection), refinement=refinement)
+
+
+def read_judgements(results: Path, study: str) -> list[Judgement]:
+    """Return a study's judgements, in the order in which they were made; raises RecordError if they are damaged."""
+    return [Judgement(**row) for row in read_rows(Paths(results).rungs(study), RUNGS) or []]
+
+
+def read_stopped(results: Path, study: str) -> dict[RateKey, int]:
+    """Return the learning rates that a study stopped; raises RecordError if the file is damaged."""
+    return {each.key: each.step for each in read_judgements(results, study) if not each.kept}
+
+
+def stopped_of(results: Path, study: str) -> StoppedRates:
+    """Return what a recorded study holds as stopped: nothing if it has no rule now. Raises RecordError."""
+    return read_stopped(results, study) if read_study(results, study).stop_early is not None else NOTHING_STOPPED
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:

@@ -33,8 +33,7 @@ from lr_sweep.analysis.report.figure_frame import (
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.rates.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.rates.targets import steps_to_target
-from lr_sweep.analysis.statistics.rates.tuning import expected_bests
+from lr_sweep.analysis.statistics.rates.tuning import expected_bests, steps_to_target
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 

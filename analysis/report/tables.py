@@ -14,10 +14,10 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.checks.modes import two_modes
+from lr_sweep.analysis.statistics.checks.significance import two_modes
 from lr_sweep.analysis.statistics.comparisons.pairs import is_paired, seed_correlation
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked

@@ -24,9 +24,8 @@ from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
-from lr_sweep.analysis.statistics.comparisons.orders import Flip
 from lr_sweep.analysis.statistics.comparisons.pairs import MOST_FURTHER
-from lr_sweep.analysis.statistics.comparisons.verdicts import Lead
+from lr_sweep.analysis.statistics.comparisons.verdicts import Flip, Lead
 from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import rate_text

@@ -163,7 +163,7 @@ def _let_threads_sleep() -> None:
 
 
 def _explained(error: OSError, given: dict[str, Any]) -> str | None:
-    from lr_sweep.analysis.record.access import denied
+    from lr_sweep.analysis.record.paths import denied
     from lr_sweep.datasets.files import cache_dir
 
     if isinstance(error, PermissionError) and error.filename is not None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lr_sweep.analysis.record.columns import WANTED
-from lr_sweep.analysis.record.read import RecordError, read_rows
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.report.folder import abandoned
 from lr_sweep.common.files import is_being_written
 from lr_sweep.common.scratch import dead_folders, own_folder

@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.analysis.record.access import closed_folder, unreadable
 from lr_sweep.analysis.record.parquet import MAX_DECODED
-from lr_sweep.analysis.record.read import RecordError, check_format, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.paths import RecordError, closed_folder, unreadable
+from lr_sweep.analysis.record.read import check_format, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, open_plain
 from lr_sweep.common.text import command, counted, gigabytes

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import check_format, read_study, read_wanted_rows
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import aligned, counted, duration, study_heading
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, read_state

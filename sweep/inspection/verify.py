@@ -10,11 +10,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.analysis.record.access import closed_folder, is_folder, misplaced, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
-from lr_sweep.analysis.record.index import INDEX
-from lr_sweep.analysis.record.parquet import read_table
-from lr_sweep.analysis.record.read import RecordError, UnreadableError, check_format, read_rows
+from lr_sweep.analysis.record.parquet import INDEX, read_table
+from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, misplaced, unreadable
+from lr_sweep.analysis.record.read import check_format, read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore

@@ -13,8 +13,9 @@ from typing import Any
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.record.index import row_stamps
-from lr_sweep.analysis.record.read import RecordError, StudyInfo
+from lr_sweep.analysis.record.parquet import row_stamps
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import command, counted, duration
 from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity

@@ -13,7 +13,7 @@ from typing import Any
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, Row
-from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection.best import CELL

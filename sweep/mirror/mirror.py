@@ -18,7 +18,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
 from lr_sweep.analysis.report.blocks import markdown_text
-from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
+from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import counted
@@ -244,7 +244,7 @@ class Mirror:
         run = self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name)
         return known_run(self._client, run)
 
-    def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: MlflowRun) -> None:
+    def _sync_study(self, read: Study, options: Mapping[str, Any], parent: MlflowRun) -> None:
         params, cells = study_params(options), read.summary.cells.to_dict("records")
         parent.log_params(params)
         changed = {key: value for key, value in params.items() if parent.params[key] != value}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.record.contents import settings
+from lr_sweep.analysis.record.columns import settings
 from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.analysis.statistics.rates.laws import LEAST_SIZES, fitted, log_optima, series_of

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
-from lr_sweep.analysis.record.contents import files_text, other_versions
-from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS, files_text, other_versions
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.read import read_rows, read_wanted_rows, recorded_studies
 from lr_sweep.common.source_code import source_versions, version_here
 from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS, task_sources

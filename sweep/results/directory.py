@@ -18,10 +18,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from lr_sweep.analysis.record.columns import Columns, table
-from lr_sweep.analysis.record.index import new_index
-from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format
+from lr_sweep.analysis.record.parquet import FORMAT, new_index, parquet_bytes
+from lr_sweep.analysis.record.paths import Paths, RecordError
+from lr_sweep.analysis.record.read import MAX_JSON, check_format
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import FULL, is_locked, read_plain, remove_dead_partials, write_bytes, write_json
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
-from lr_sweep.analysis.record.read import FORMAT, RecordError, read_curves, read_rows, read_run_rows
+from lr_sweep.analysis.record.parquet import FORMAT
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.read import read_curves, read_rows, read_run_rows
 from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.directory import Results, write_parquet

@@ -15,11 +15,10 @@ from typing import Any, Generic, TypeVar
 import pyarrow.compute as pc
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.columns import CURVES, RUNS, STATUSES, Row
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import RecordError, read_rows, read_run_rows, read_wanted_table, recorded_studies
-from lr_sweep.analysis.record.rungs import key_of, stopped_of
+from lr_sweep.analysis.record.paths import Paths, RecordError, is_folder
+from lr_sweep.analysis.record.read import read_rows, read_run_rows, read_wanted_table, recorded_studies, stopped_of
+from lr_sweep.analysis.record.study import key_of
 from lr_sweep.common.text import failure_line, rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints

@@ -18,18 +18,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
+from lr_sweep.analysis.record.paths import RecordError, UnreadableError, unreadable
 from lr_sweep.analysis.record.read import (
     JSON_COLUMNS,
-    RecordError,
-    UnreadableError,
     is_sound,
+    read_judgements,
     read_rows,
     read_study,
     read_wanted_table,
 )
-from lr_sweep.analysis.record.rungs import read_judgements
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results

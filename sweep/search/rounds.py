@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.record.read import StudyInfo, read_curves, read_runs
-from lr_sweep.analysis.record.rungs import with_stops
+from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.analysis.record.study import StudyInfo, with_stops
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, Observation, observations, refined_rates
 from lr_sweep.analysis.statistics.selection.best import comparable

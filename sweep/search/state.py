@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
-from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates
+from lr_sweep.analysis.record.study import NOTHING_STOPPED, StoppedRates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.run_state import RunStates, State, read_ends, states_of
 from lr_sweep.sweep.study.backbones import Backbone

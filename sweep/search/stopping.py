@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from statistics import fmean
 
 from lr_sweep.analysis.record.columns import RUNGS
-from lr_sweep.analysis.record.read import read_curves
-from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
+from lr_sweep.analysis.record.read import read_curves, read_judgements
+from lr_sweep.analysis.record.study import Judgement, RateKey
 from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.recorder import Sink

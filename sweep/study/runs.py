@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates, read_stopped
+from lr_sweep.analysis.record.read import read_stopped
+from lr_sweep.analysis.record.study import NOTHING_STOPPED, StoppedRates
 from lr_sweep.analysis.statistics.rates.further_rates import stand_ins
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.backbones import Backbone

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 from pydantic import AfterValidator, Tag, ValidationInfo, field_validator
 
-from lr_sweep.analysis.record.read import Deciding
+from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.limits import Count, NotNegative, Positive
 from lr_sweep.sweep.study.validation import Mistakes, Strict, or_list, shown, some_distinct

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from lr_sweep.analysis.record.index import INDEX_FROM
+from lr_sweep.analysis.record.parquet import INDEX_FROM
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import counted

@@ -8,7 +8,7 @@ import pytest
 
 from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import SearchRange
+from lr_sweep.analysis.record.study import SearchRange
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.sweep.api import Sweep
 from lr_sweep.tests.support.records import SyntheticRecord, write

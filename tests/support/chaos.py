@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 from safetensors.torch import load_file
 
-from lr_sweep.analysis.record.read import read_curves, read_runs
-from lr_sweep.analysis.record.rungs import Judgement, read_judgements
+from lr_sweep.analysis.record.read import read_curves, read_judgements, read_runs
+from lr_sweep.analysis.record.study import Judgement
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment

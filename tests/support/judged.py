@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_summary import Study
 
 
 def judge(paths: Sequence[str | Path], reading: Reading) -> Study:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
+from lr_sweep.analysis.record.parquet import FORMAT
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.tests.support import records

@@ -19,11 +19,9 @@ import pandas as pd
 from safetensors.numpy import save
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
-from lr_sweep.analysis.record.index import read_index, row_stamps
-from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes, read_index, row_stamps
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import FORMAT
-from lr_sweep.analysis.statistics.comparisons.orders import orders
+from lr_sweep.analysis.statistics.comparisons.verdicts import orders
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
@@ -169,7 +167,7 @@ class SyntheticRecord:
 
 
 def orders_in(summary: StudySummary) -> pd.DataFrame:
-    """What `orders.orders` finds in a study."""
+    """What `verdicts.orders` finds in a study."""
     return orders(summary)
 
 

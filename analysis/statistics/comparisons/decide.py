@@ -13,9 +13,9 @@ from functools import cache
 import numpy as np
 from scipy.special import fdtr, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.families import most_equal, pairs_of, pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Bools, Ints, Noise, welch
-from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
+from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, welch
+from lr_sweep.analysis.statistics.comparisons.pairs import most_equal, pairs_of, pairs_within
+from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Bools, Floats, Ints
 
 UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2
 """Outcomes of a pair: more seeds are needed (or were not enough), either one is ahead, or equal within the limit."""
@@ -31,7 +31,7 @@ SPENDING = 1.5
 """At a share t of the most seeds, the share t^1.5 of the error is spent (Kim and DeMets 1987). Chosen by simulation:
 docs/statistics.md."""
 NUM_NODES = 64
-"""Of the Gauss-Legendre rule for the density between two boundaries; more change no level's fifth digit."""
+"""Nodes of the Gauss-Legendre rule for the density between two boundaries; more change no level's fifth digit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,6 @@ class Settings:
     error: float = 0.05
     """Probability that any equal pair is called different, and that any pair this far apart is called equal."""
     first_look: int = FIRST_LOOK
-    """Seeds of each variant at the first look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class Pairs:
     """Index of each pair's first cell."""
     second: Ints
     most_equal: Ints
-    """As of `families.most_equal`."""
+    """As of `pairs.most_equal`."""
 
     @classmethod
     def all_of(cls, groups: Sequence[Hashable]) -> Pairs:

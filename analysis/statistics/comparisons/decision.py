@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.read import Deciding
+from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.analysis.statistics.comparisons.decide import (
     EQUAL,
     FIRST,
@@ -28,16 +28,14 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     judge_pairs,
     noise_of,
 )
-from lr_sweep.analysis.statistics.comparisons.noise import Ints, Noise
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell
-from lr_sweep.analysis.statistics.selection.grid_values import at_chosen, padded
+from lr_sweep.analysis.statistics.comparisons.noise import Noise, at_chosen, padded
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undecided"}
-"""Of a pair's first variant, by the outcomes of `judge_pairs`."""
+"""What becomes of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
-"""Of a pair that is undecided and may get more seeds."""
+"""Outcome of a pair that is undecided and may get more seeds."""
 NUM_SIMULATED = 200
 """Futures that an expected number of runs is the mean of; its standard error is then below a tenth of its spread."""
 
@@ -171,7 +169,6 @@ class Decision:
         return list(zip(self.pairs.first.tolist(), self.pairs.second.tolist(), strict=True))
 
     def _open(self) -> list[tuple[int, int]]:
-        """Return the undecided pairs that may get another look."""
         counts, open_ = self.num_values, self.found.outcome == UNDECIDED
         pairs = [pair for pair, each in zip(self._pairs(), open_, strict=True) if each]
         return [pair for pair in pairs if self._reachable(pair) > counts[list(pair)].min()]

@@ -1,12 +1,14 @@
 """How the best learning rate moves along a numeric axis, such as width, batch size or steps, or two: power laws.
 
-The log of each cell's optimum is fitted by least squares against the log of the axis, or of both.
+The log of each cell's optimum is fitted by least squares against the log of the axis, or of both. The axes are
+what cells are made of: of labels such as `adam, width=64`, or of the contents of runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
@@ -14,8 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
-from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.record.columns import settings
+from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats
 
 LEAST_SIZES = 3
 """Through two there is always a line."""
@@ -29,15 +31,18 @@ COLUMNS = (
 )
 
 
+SIZE = re.compile(r"(.+)=([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)")
+
+
 class Fit(NamedTuple):
     """A line or plane through optima, against the log10 of one size or of several."""
 
     slopes: Floats
     half_widths: Floats
-    """Of the slopes' 95% intervals."""
+    """Half widths of the slopes' 95% intervals."""
     at_next: float
     half_at_next: float
-    """Of the 95% interval of the next optimum."""
+    """Half the width of the 95% interval of the next optimum."""
 
 
 def fitted(sizes: Floats, optima: Floats, errors: Floats, next_sizes: Floats) -> Fit:
@@ -86,8 +91,8 @@ def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         found: the result of `optimum.optima`.
-        axes: a row a cell in the same order: what it is made of, numbers and texts (`axes.of_labels`,
-            `axes.of_contents`).
+        axes: a row a cell in the same order: what it is made of, numbers and texts (`of_labels`,
+            `of_contents`).
 
     Returns:
         One row a law: `COLUMNS`. `where` is what the cells share, `slope` of log10 rate on log10 size with its 95%
@@ -180,3 +185,39 @@ def _law(found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequenc
     ahead = {"next_size": next_size, "next_rate": rate, "next_low": rate / half, "next_high": rate * half}
     moves = slope["low"] > 0 or slope["high"] < 0
     return known | slope | ahead | {"note": "" if moves else "the optimum may not move"}
+
+
+def of_labels(cells: pd.DataFrame) -> pd.DataFrame:
+    """Split the labels of cells into numbers by name, and the text that remains, a column each."""
+    return pd.DataFrame([_parts(labels) for labels in cells[CELL].itertuples(index=False)], index=cells.index)
+
+
+def _parts(labels: Iterable[str]) -> dict[str, float | str]:
+    found: dict[str, float | str] = {}
+    for label, text in zip(CELL, labels, strict=True):
+        rest = []
+        for part in text.split(", "):
+            if match := SIZE.fullmatch(part):
+                found[match[1]] = float(match[2])
+            else:
+                rest.append(part)
+        found[label] = ", ".join(rest)
+    return found
+
+
+def of_contents(cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each of some cells with a recorded run, with a column for each thing that it is made of.
+
+    Args:
+        cells: rows of `StudySummary.cells`.
+        wanted: columns of `WANTED`, for the step budget.
+        runs: columns of `RUNS`, `content` among them.
+    """
+    recorded = wanted[[*CELL, "run_id", "num_steps"]].merge(runs[["run_id", "content"]], on="run_id")
+    first = recorded.drop_duplicates(CELL).set_index(CELL)
+    rows = {}
+    for index, *cell in cells[CELL].itertuples(name=None):
+        if tuple(cell) in first.index:
+            of_cell = first.loc[tuple(cell)]
+            rows[index] = settings(of_cell["content"]) | {"num_steps": int(of_cell["num_steps"])}
+    return pd.DataFrame.from_dict(rows, orient="index")

@@ -16,14 +16,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import fdtri, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.noise import Ints
-from lr_sweep.analysis.statistics.comparisons.uncertainty import CONFIDENCE, Floats
-from lr_sweep.analysis.statistics.rates.peak import MEASURED, Curve, vertex
-from lr_sweep.analysis.statistics.selection.best import CELL, arrays_by_cell
+from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, vertex
+from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats, Ints, arrays_by_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 EXPONENTS = 2.0 ** (np.arange(-3, 5) / 3 + 1)
-"""Of the fall on a side: 1 to 5. A smooth curve has 2 at its very top; plateaus have more, flat tails less."""
+"""Exponents of the fall on a side. A smooth curve has 2 at its very top; plateaus have more, flat tails less."""
 EXPONENT_SPREAD = 0.25
 """Standard deviation of an exponent's logarithm around that of 2: where the curves are known well, they overrule it."""
 SHARE_OFF = 0.15
@@ -52,7 +50,7 @@ UNKNOWN = (math.nan,) * 4
 """A place, its interval and its error."""
 TINY = 1e-12
 USUAL = (1e-4, 1e4)
-"""Between the least and the greatest mean of a curve: of others `TINY` would not be tiny, or more than rounding."""
+"""Usual distances of the least and the greatest mean: of others `TINY` would not be tiny, or more than rounding."""
 STEPS = 40
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""

@@ -18,10 +18,15 @@ from numpy.typing import NDArray
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 CELL = ["task", "model", "variant"]
 """The columns that name a cell: one entry of the main table."""
 Cell = tuple[str, str, str]
 """Their values."""
+CONFIDENCE = 0.95
+"""Confidence of every interval."""
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
@@ -36,7 +41,7 @@ def comparable(mean: float) -> float:
     return float(rounded(np.array(mean)))
 
 
-def rounded(means: NDArray[np.float64]) -> NDArray[np.float64]:
+def rounded(means: Floats) -> Floats:
     """Round means before they are compared, of any size."""
     places = places_of(np.abs(means))
     found = np.round(means, MEAN_DIGITS)
@@ -45,7 +50,7 @@ def rounded(means: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def places_of(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
+def places_of(sizes: Floats) -> Ints:
     """Return the decimals to which means of these sizes are rounded."""
     with np.errstate(divide="ignore"):
         powers = np.floor(np.log10(sizes))

@@ -12,7 +12,8 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
-from lr_sweep.analysis.record.read import RecordError, Refinement, SearchRange
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.study import Refinement, SearchRange
 from lr_sweep.analysis.statistics.selection.best import CELL, best_learning_rates, best_steps, seeds_of
 
 OUTCOMES = (*STATUSES, "missing")
@@ -117,7 +118,7 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     unfinished, stopped by the user, or trained to a smaller budget.
 
     Args:
-        wanted: columns of `WANTED`; with early stopping `stopped_at_step` (`record.rungs.with_stops`).
+        wanted: columns of `WANTED`; with early stopping `stopped_at_step` (`record.study.with_stops`).
         runs: columns of `RUNS`.
 
     Returns:

@@ -14,7 +14,7 @@ import pytest
 
 from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
-from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.judged import chosen, judge, rows_of, run_script, study_of

@@ -113,7 +113,7 @@ def test_a_full_disk_leaves_no_part_of_a_report_and_keeps_an_earlier_one(
 
     assert main(["judge", "mine.csv", "--out", "earlier"]) == 0
     before = files(Path("earlier"))
-    monkeypatch.setattr("lr_sweep.analysis.study_files.write_csv", full)
+    monkeypatch.setattr("lr_sweep.analysis.study_report.write_csv", full)
     for out in ("out", "earlier"):
         assert main(["judge", "mine.csv", "--out", out]) == 2
         assert f"--out {out}: the report cannot be written there: No space left" in capsys.readouterr().err

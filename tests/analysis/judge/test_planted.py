@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
-from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import judge
 

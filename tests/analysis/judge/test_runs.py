@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 

@@ -21,7 +21,7 @@ from lr_sweep.analysis.paper.published import (
     published,
 )
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise

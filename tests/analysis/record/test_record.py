@@ -10,8 +10,7 @@ import pytest
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 

@@ -13,7 +13,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.paper import paper_tables
 from lr_sweep.analysis.paper.published import TEST, published
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import (
     Bullets,

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.verdict import Few, _figure, _sentences, decided_texts, verdict_block
-from lr_sweep.analysis.statistics.comparisons.orders import Flip
-from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, verdicts
+from lr_sweep.analysis.statistics.comparisons.verdicts import Flip, Lead, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of

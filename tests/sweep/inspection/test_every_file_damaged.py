@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
-from lr_sweep.analysis.record.index import INDEX
-from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.parquet import INDEX, parquet_bytes
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, sealed, sealed_text
 from lr_sweep.sweep.inspection.merge import merge_results

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.record.read import RecordError, read_curves, read_runs, read_wanted
+from lr_sweep.analysis.record.paths import RecordError
+from lr_sweep.analysis.record.read import read_curves, read_runs, read_wanted
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.show import log_text, request_stop, run_text

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.record.columns import RUNGS
-from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.common.files import write_json
 from lr_sweep.sweep.inspection.show import run_text
 from lr_sweep.sweep.inspection.status import listing, status_text

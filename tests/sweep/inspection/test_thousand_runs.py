@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.columns import RUNS, table
-from lr_sweep.analysis.record.index import new_index
-from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.parquet import new_index, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.records import SyntheticRecord, ended_row, rows_not_indexed
@@ -147,7 +146,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         return ((run_id, whole.slice(positions[run_id], 1)) for run_id in ids)
 
     with pytest.MonkeyPatch.context() as patch:  # in place of 49,500 files that are empty here
-        patch.setattr("lr_sweep.analysis.record.index.read_each", read_each)
+        patch.setattr("lr_sweep.analysis.record.parquet.read_each", read_each)
         content = new_index(record.results, time.time_ns() + 10**10)
     assert content is not None
     Paths(record.results).index.write_bytes(parquet_bytes(content))

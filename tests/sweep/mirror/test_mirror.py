@@ -10,7 +10,7 @@ import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels, study_note
 from lr_sweep.tests.support import records

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lr_sweep.analysis.record.read import FORMAT
+from lr_sweep.analysis.record.parquet import FORMAT
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import partial_path, whole_file, write_json
 from lr_sweep.sweep.cli.parser import main

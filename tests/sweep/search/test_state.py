@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.state import reconcile

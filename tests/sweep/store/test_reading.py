@@ -72,7 +72,7 @@ def test_a_second_reading_fetches_what_changed_alone(machines: Machines, monkeyp
 def test_a_large_copy_gets_an_index_from_who_reads(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy is this machine's: the store has no index, and the copy's follows what is fetched."""
     for name, value in {"INDEX_FROM": 2, "INDEX_BEHIND": 1, "FEW": 0, "SETTLED_NS": -(10**12)}.items():
-        monkeypatch.setattr(f"lr_sweep.analysis.record.index.{name}", value)
+        monkeypatch.setattr(f"lr_sweep.analysis.record.parquet.{name}", value)
     written = filled()
     assert Paths(written.root).index.exists()
     machines.be("second")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.rungs import Judgement
+from lr_sweep.analysis.record.study import Judgement
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import checkpoint_step

@@ -15,8 +15,8 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
-from lr_sweep.analysis.study_files import Study
 from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.analysis.study_summary import Study
 from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 

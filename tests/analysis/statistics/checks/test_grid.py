@@ -1,14 +1,28 @@
-"""Checks of a cell's learning rates, one synthetic cell each; every number in a message is worked out here."""
+"""Checks of a cell's learning rates, of grids and of searches; every number in a message is worked out here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.study import SearchRange
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.sweep.study.file import load_study, shipped_studies
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 from lr_sweep.tests.support.synthetic import all_diverged, by_check, found_in, grid, of_check
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.mark.parametrize(
@@ -145,3 +159,159 @@ def test_a_choice_that_avoids_a_rate_where_a_seed_diverged(
     assert unstable.level == level
     assert unstable.message.startswith("1 of 3 seeds have no value at 1e-3, where the others are better than at the")
     assert unstable.learning_rates == ((3.16e-4,) if level == "problem" else ())
+
+
+A, B = "frozen-random", "unfrozen-random"
+
+
+def unequal_in(made: SyntheticRecord) -> list[CheckFinding]:
+    return list(unequal_tuning(summary_of(made.write())))
+
+
+def tuned(made: SyntheticRecord, variant: str, rates: tuple[float, ...], seeds: int = 2, budget: int = 300) -> None:
+    for rate, seed in product(rates, range(seeds)):
+        made.add(rate, seed, [(budget, 0.5, 0.5)], variant=variant, budget=budget)
+
+
+def test_fewer_learning_rates(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-3,))
+    tuned(made, B, (1e-4, 1e-3, 1e-2))
+    (found,) = unequal_in(made)
+    assert (found.check, found.level, found.variant) == ("unequal", "problem", A)
+    assert found.message == f"unequal tuning: 1 learning rate, 1e-3; {B} had 3 learning rates from 1e-4 to 1e-2"
+    assert found.learning_rates == (1e-4, 1e-2)
+    assert found.message in write_report(tmp_path, "small").text
+
+
+@pytest.mark.parametrize(
+    ("rates", "others", "lacking"),
+    [
+        ((1e-4, 1e-3, 1e-2), (1e-3, 1e-2, 1e-1), {A: (1e-1,), B: (1e-4,)}),  # either lacks an end of the other
+        ((1e-4, 1e-3, 1e-2), (1e-4, 1e-3, 1e-2), {}),
+        ((1.2e-4, 9e-4, 8.9e-3), (1e-4, 1e-3, 1e-2), {}),  # draws from one range
+        ((1.2e-4, 8.9e-3), (1.1e-4, 2e-3, 9.5e-3), {A: ()}),  # fewer draws: other ones will do
+    ],
+)
+def test_ranges_and_numbers_of_rates(
+    tmp_path: Path, rates: tuple[float, ...], others: tuple[float, ...], lacking: dict[str, tuple[float, ...]]
+) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, rates)
+    tuned(made, B, others)
+    found = unequal_in(made)
+    assert {each.variant: each.learning_rates for each in found} == lacking
+    assert all("9.5e-3 for it, too" in each.fix for each in found if not each.learning_rates)
+
+
+def test_fewer_seeds_are_a_note_and_fewer_steps_a_problem(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-3,), seeds=1, budget=300)
+    tuned(made, B, (1e-3,), seeds=3, budget=500)
+    found = {each.check: each for each in unequal_in(made)}
+    assert {check: each.level for check, each in found.items()} == {"unequal": "problem", "unequal-seeds": "note"}
+    assert found["unequal"].message == f"unequal tuning: trained for 300 steps, {B} for 500"
+    assert found["unequal-seeds"].message == f"unequal tuning: 1 seed per learning rate, {B} has 3"
+    assert found["unequal-seeds"].fix == "add 2 seeds"
+
+
+def test_runs_that_end_early_are_named(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-3, 1e-2), budget=300)
+    tuned(made, A, (1e-1,), budget=100)
+    (found,) = unequal_in(made)
+    assert (found.check, found.level) == ("short", "note")
+    assert found.message == "2 of 6 runs end before step 300, with the values they had"
+
+
+def test_other_tasks_and_models_are_not_compared(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate in (1e-4, 1e-3, 1e-2):
+        made.add(rate, 0, [(300, 0.5, 0.5)])
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10")
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], model="tiny")
+    assert unequal_in(made) == []
+
+
+def wanted_by(name: str) -> pd.DataFrame:
+    """The grid of a shipped study, without its data and weights."""
+    study = load_study(name)
+    rows = [
+        {
+            **{"task": cell.task, "model": cell.model, "variant": cell.variant, "learning_rate": rate, "seed": seed},
+            "num_steps": study.tasks[cell.task].num_steps,
+        }
+        for cell in study.cell_list()
+        for rate, seed in product(cell.learning_rates or study.search.stand_ins(()), study.seed_list())
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("name", sorted(shipped_studies()))
+def test_no_shipped_study_tunes_unequally(name: str) -> None:
+    wanted = wanted_by(name)
+    assert list(unequal_tuning(StudySummary(runs=wanted, learning_rates=wanted, cells=wanted))) == []
+
+
+@pytest.mark.parametrize(("longer", "problems"), [("num-steps-600", []), ("longer", [A + "-num-steps-300"])])
+def test_variants_named_by_their_budgets_differ_on_purpose(tmp_path: Path, longer: str, problems: list[str]) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, f"{A}-num-steps-300", (1e-3,))
+    tuned(made, f"{A}-{longer}", (1e-3,), budget=600)
+    assert [each.variant for each in unequal_in(made)] == problems
+
+
+def searched_in(
+    made: SyntheticRecord, high: float = 1e-2, rates: int = 3, space: Sequence[str] = (), winners: int | None = None
+) -> dict[str, CheckFinding]:
+    results = made.write()
+    searched = SearchRange(sampler="gp", low=1e-5, high=high, rates=rates, space=space)
+    summary = replace(summary_of(results), search=searched, winners=winners)
+    found = [*check_sweep(summary, record.read_curves(results)), *unequal_tuning(summary)]
+    return {each.check: each for each in found}
+
+
+def searched(folder: Path, values: dict[float, float]) -> SyntheticRecord:
+    made = SyntheticRecord(folder)
+    grid(made, values)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("high", "fix"),
+    [(1e-2, "set `high: 1e-1` and raise `rates`, now 3"), (1.0, "raise `rates`, now 3: the range has room")],
+)
+def test_best_at_the_edge_of_what_was_tried(tmp_path: Path, high: float, fix: str) -> None:
+    made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.51, 5e-3: 0.52})
+    edge = searched_in(made, high)["edge"]
+    assert (edge.level, edge.fix, edge.learning_rates) == ("problem", fix, ())
+
+
+def test_a_search_before_its_end_is_missing_rates(tmp_path: Path) -> None:
+    made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.52, 5e-3: 0.51})
+    assert searched_in(made) == {}
+    assert searched_in(made, rates=5)["missing"].message == "the search has proposed 3 of 5 learning rates"
+
+
+def test_rates_to_add_become_more_rates(tmp_path: Path) -> None:
+    made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.52})
+    untuned = searched_in(made, rates=2)["untuned"]
+    assert (untuned.fix, untuned.learning_rates) == ("raise `rates`, now 2", ())
+
+
+def test_rates_with_options_of_their_own_show_no_peak(tmp_path: Path) -> None:
+    """By a parabola the peak is halfway between 1e-3 and 1e-2, 2.5 points higher: 60, 80, 80, 60 at -1, 0, 1, 2."""
+    made = searched(tmp_path, {1e-4: 0.6, 1e-3: 0.8, 1e-2: 0.799, 1e-1: 0.6})
+    assert set(searched_in(made, 1e-1, 4)) == {"narrow"}
+    assert searched_in(made, 1e-1, 4, space=["batch_size"]) == {}
+
+
+def test_winners_that_are_not_chosen_yet_are_missing(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, {2e-4: 0.5, 1e-3: 0.6, 5e-3: 0.55}, seeds=1)
+    message = "no learning rate has all seeds yet: the winners are not chosen"
+    assert searched_in(made, winners=1)["missing"].message == message
+    made.add(1e-3, 1, [(300, 0.6, 0.6)])
+    found = searched_in(made, winners=1)
+    assert found.keys() == {"winners"}
+    assert found["winners"].message == "1 of 3 learning rates, the best of the first seed, have all seeds"

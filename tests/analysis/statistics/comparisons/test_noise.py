@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons.noise import Noise, cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
+from lr_sweep.analysis.statistics.selection.best import Floats
 
 RISING, BENT = np.array([1.0, 0.0, -1.0]), np.array([1.0, -2.0, 1.0])
 """Sums of squares 2 and 6, without correlation."""

@@ -8,19 +8,23 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import rankdata, trim_mean
 
 from lr_sweep.analysis.report.tables import interval_table
 from lr_sweep.analysis.statistics.comparisons.uncertainty import (
-    Floats,
+    QUARTER,
     Interval,
+    _middle,
+    _ranks,
     intervals,
+    overall,
     resamples,
     selection_interval,
     t_factor,
     t_interval,
     tuned_test_accuracy,
 )
-from lr_sweep.analysis.statistics.selection.best import best_learning_rates
+from lr_sweep.analysis.statistics.selection.best import Floats, best_learning_rates
 from lr_sweep.benchmarks.interval_coverage import NOISES, NUM_SEEDS, SHAPES, coverage
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -165,3 +169,39 @@ def test_the_interval_through_selection_covers_and_the_sem_does_not(shape: str, 
     assert found.selection == pytest.approx(95, abs=2)
     assert num_seeds == 10 or found.sem < 93
     assert num_seeds == 10 or found.percentile < 93
+
+
+TESTS = {
+    ("mnist", "a"): (0.9, 0.9),
+    ("mnist", "b"): (0.8, 0.6),
+    ("cifar10", "a"): (0.4, 0.4),
+    ("cifar10", "b"): (0.5, 0.7),
+    ("listops", "a"): (0.6, 0.6),
+    ("listops", "b"): (0.1, 0.1),
+}
+
+
+def two_variants(folder: Path) -> Path:
+    made = SyntheticRecord(folder)
+    for (task, variant), tests in TESTS.items():
+        for seed, test in enumerate(tests):
+            made.add(1e-3, seed, [(300, 0.5, test)], task=task, variant=variant)
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="mnist", variant="c")  # without a value on the others
+    return made.write()
+
+
+def test_ranks_and_interquartile_means(tmp_path: Path) -> None:
+    """a is first, second, first. Of its six values 0.4, 0.4, 0.6, 0.6, 0.9, 0.9 the middle four average 0.625."""
+    found = overall(summary_of(two_variants(tmp_path)), np.random.default_rng(0)).set_index("variant")
+    assert list(found.index) == ["a", "b"]
+    assert found["mean_rank"].tolist() == pytest.approx([4 / 3, 5 / 3])
+    assert found.loc["a", ["rank_low", "rank_high"]].tolist() == pytest.approx([4 / 3, 4 / 3])  # no draw changes it
+    assert found["iqm"].tolist() == pytest.approx([(0.4 + 0.6 + 0.6 + 0.9) / 4, (0.1 + 0.5 + 0.6 + 0.7) / 4])
+    assert found.loc["b", "iqm_low"] < found.loc["b", "iqm"] < found.loc["b", "iqm_high"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 12])
+def test_ranks_and_middles_are_those_of_scipy(number: int) -> None:
+    values = np.random.default_rng(0).integers(0, 5, (6, 3, number)).astype(float)
+    assert np.array_equal(_ranks(values), rankdata(values, axis=0))
+    assert np.allclose(_middle(values), trim_mean(values, QUARTER, axis=-1))

@@ -12,11 +12,10 @@ import pytest
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.report.laws import surface_texts
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
-from lr_sweep.analysis.statistics.rates.laws import fitted, laws, surfaces
+from lr_sweep.analysis.statistics.rates.laws import fitted, laws, of_contents, of_labels, surfaces
 from lr_sweep.analysis.statistics.rates.optimum import optimum
-from lr_sweep.analysis.statistics.rates.peak import Curve
-from lr_sweep.analysis.statistics.selection.axes import of_contents, of_labels
+from lr_sweep.analysis.statistics.rates.refinement import Curve
+from lr_sweep.analysis.statistics.selection.best import Floats
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.page import chart_data
-from lr_sweep.analysis.statistics.comparisons.uncertainty import Floats
 from lr_sweep.analysis.statistics.rates.optimum import optima, optimum
-from lr_sweep.analysis.statistics.rates.peak import Curve
+from lr_sweep.analysis.statistics.rates.refinement import Curve
+from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 NAN = math.nan

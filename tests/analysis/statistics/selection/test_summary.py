@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.selection.best import rule_text
 from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, account, per_learning_rate

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.contents import files_text, other_versions
+from lr_sweep.analysis.record.columns import files_text, other_versions
 from lr_sweep.analysis.statistics.checks.sweep import CheckFinding, code_findings
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.trainables.checkpoint import continued, newest_history, save_checkpoint

@@ -1,27 +1,28 @@
-"""The index of rows answers as their files do, whatever happened to either since it was written."""
+"""No damage to a file changes what is read from it, and the index of rows answers as their files do."""
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.record import index as run_index
 from lr_sweep.analysis.record import parquet
-from lr_sweep.analysis.record.columns import RUNS, table
-from lr_sweep.analysis.record.index import new_index, read_index, row_stamps
-from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_runs
+from lr_sweep.analysis.record.columns import CURVES, RUNS, Columns, table
+from lr_sweep.analysis.record.parquet import new_index, parquet_bytes, read_index, row_stamps
+from lr_sweep.analysis.record.paths import Paths, RecordError
+from lr_sweep.analysis.record.read import read_rows, read_run_rows, read_runs
 from lr_sweep.sweep.inspection.merge import merge_results
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.tests.support.records import SyntheticRecord, Trained, add, add_study, new_results, rows_not_indexed
 
 NAMES = ("run_id", "status", "num_steps", "failure", "seed")
@@ -33,7 +34,7 @@ NUM_ROWS = 300
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write an index from 10 rows on, write it again for 3 new ones, use it from 2 on."""
     for name, value in {"INDEX_FROM": 10, "INDEX_BEHIND": 3, "FEW": 2}.items():
-        monkeypatch.setattr(run_index, name, value)
+        monkeypatch.setattr(parquet, name, value)
 
 
 def record_of(folder: Path, number: int) -> SyntheticRecord:
@@ -158,7 +159,7 @@ def test_a_damaged_row_is_reported_and_does_not_keep_the_others_from_the_index(r
 
 
 def test_a_writer_leaves_an_index_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_index, "SETTLED_NS", -LATER_NS)
+    monkeypatch.setattr(parquet, "SETTLED_NS", -LATER_NS)
     record = record_of(tmp_path, 20)
     with Results(tmp_path).writing("small"):
         pass
@@ -171,7 +172,7 @@ def test_merge_adds_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         add(carried, seed, Trained(evaluations=2))
     add_study(carried, "small", dict.fromkeys(range(12), 20))
     assert write(carried.root)
-    monkeypatch.setattr(run_index, "SETTLED_NS", -LATER_NS)
+    monkeypatch.setattr(parquet, "SETTLED_NS", -LATER_NS)
     other = new_results(tmp_path / "other")
     merge_results(str(carried.root), other)
     assert Paths(other.root).index.exists()
@@ -238,3 +239,86 @@ def test_pandas_reads_the_same(results: Path) -> None:
 def test_a_directory_without_rows_has_no_stamps(tmp_path: Path) -> None:
     assert row_stamps(tmp_path) == {}
     assert rows_not_indexed(tmp_path) == 0
+
+
+FLIPS = 1500
+
+
+@pytest.fixture(params=["runs", "curves"])
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Columns, list[dict[str, Any]]]:
+    """A small file as the program writes it, its columns and its rows."""
+    record = SyntheticRecord(tmp_path)
+    run_id = record.add(1e-3, 0, [(step, step / 1000, 0.25) for step in range(100, 400, 100)])
+    path, columns = (Paths(tmp_path).run, RUNS) if request.param == "runs" else (Paths(tmp_path).curve, CURVES)
+    rows = read_rows(path(run_id), columns)
+    assert rows
+    write_parquet(path(run_id), rows, columns)
+    return path(run_id), columns, rows
+
+
+def read_or_refuse(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
+    try:
+        return read_rows(path, columns)
+    except RecordError:
+        return None
+
+
+def test_a_flipped_bit_is_reported_or_changes_nothing(written: tuple[Path, Columns, list[dict[str, Any]]]) -> None:
+    path, columns, rows = written
+    content = path.read_bytes()
+    assert read_rows(path, columns) == rows
+    num_reported = 0
+    for bit in random.Random(0).sample(range(8 * len(content)), FLIPS):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        got = read_or_refuse(path, columns)
+        assert got in (None, rows), f"bit {bit}"
+        num_reported += got is None
+    assert num_reported > 0.98 * FLIPS  # the rest: the mark by which the checksum is found
+
+
+def test_a_truncated_file_is_reported(written: tuple[Path, Columns, list[dict[str, Any]]]) -> None:
+    path, columns, _ = written
+    content = path.read_bytes()
+    for length in [0, *random.Random(0).sample(range(len(content)), 300)]:
+        path.write_bytes(content[:length])
+        with pytest.raises(RecordError, match=r"delete it.* and run the study again"):
+            read_rows(path, columns)
+
+
+def test_other_readers_see_the_same_table(written: tuple[Path, Columns, list[dict[str, Any]]]) -> None:
+    path, columns, rows = written
+    assert pq.read_table(path, page_checksum_verification=True).equals(table(rows, columns))
+
+
+def test_a_file_of_an_earlier_version_has_no_checksum_and_is_read(
+    written: tuple[Path, Columns, list[dict[str, Any]]],
+) -> None:
+    path, columns, rows = written
+    pq.write_table(table(rows, columns), path)
+    assert read_rows(path, columns) == rows
+
+
+def test_text_that_looks_like_a_checksum_is_text(tmp_path: Path) -> None:
+    record = SyntheticRecord(tmp_path)
+    path = Paths(tmp_path).run(record.add(1e-3, 0, [(300, 0.5, 0.5)]))
+    rows = read_rows(path, RUNS)
+    assert rows
+    rows[0] |= {"status": "failed", "failure": "lr-sweep file sha256: " + 64 * "f"}
+    write_parquet(path, rows, RUNS)
+    assert read_rows(path, RUNS) == rows
+    path.write_bytes(path.read_bytes().replace(b"failed", b"failen"))
+    with pytest.raises(RecordError, match="its checksum is not that of its content"):
+        read_rows(path, RUNS)
+
+
+def test_a_damaged_curve_is_to_be_deleted_with_its_row(tmp_path: Path) -> None:
+    """A row without its curve would count as done."""
+    record = SyntheticRecord(tmp_path)
+    run_id = record.add(1e-3, 0, [(300, 0.5, 0.5)])
+    path, row = Paths(tmp_path).curve(run_id), Paths(tmp_path).run(run_id)
+    path.write_bytes(b"not a table")
+    with pytest.raises(RecordError) as caught:
+        read_rows(path, CURVES)
+    assert f"delete it, and {row} if there is one, and run the study again" in str(caught.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.statistics.checks.modes import Modes, two_modes
+from lr_sweep.analysis.statistics.checks.significance import Modes, two_modes
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
