@@ -14,7 +14,6 @@ import math
 import os
 import platform
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -79,8 +78,6 @@ class StackedTraining:
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
             keep_freed_memory()
-        # Gradients are rows of a buffer, as parameters are: torch would say in each process that it prefers others.
-        warnings.filterwarnings("ignore", "grad and param do not obey the gradient layout contract")
         self.compiled = compiled
         self._losses = compiled_losses(device) if compiled else _losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
@@ -191,8 +188,7 @@ class StackedTraining:
         masks: Iterable[Mask] = self._model.masks(batch, self._batches.generators("dropout", number))
         if self.compiled:
             masks = list(masks)  # a compiler follows no generator of random numbers
-        for gradient in [self._rows.gradients] if self.compiled else self._rows.added:
-            gradient.zero_()
+            self._rows.gradients.zero_()  # autograd adds to them
         with products_in(protocol.precision, self.device):
             losses = self._losses(self._model, batch, labels, masks)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others

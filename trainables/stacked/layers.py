@@ -5,8 +5,9 @@ slices of a batched product alike. It does not where runs are folded into more r
 `tests/trainables/stacked/test_stacked_bits.py` holds that.
 
 Each run has parameters of its own, and gradients are written where Adam reads them: every trained tensor is used once a
-step, and `parameter.grad` is a slice of one buffer. Products write their gradients there, and hand autograd nothing;
-autograd adds those of norms and positions to 0. A compiler gets plain operations.
+step, so backward passes overwrite `parameter.grad`, which is a slice of one buffer, and hand autograd nothing. A small
+step takes as long as its launches, and autograd would need more of them. A compiler gets plain operations, and autograd
+adds what it finds to `parameter.grad`.
 
 Shape legend: `R` runs, `G` 1 or R, `n` matrices of a run, `P` products in all, `N` rows of a run (batch x tokens),
 `I` numbers in, `O` numbers out, `D` width, `V` symbols.
@@ -230,6 +231,39 @@ class _Gelu(Function):
         return slope.addcmul_(slope, s, value=-1.0).add_(1.0).mul_(s).mul_(grad)  # s (1 + slope (1 - s))
 
 
+class _Affine(Function):
+    """x (R, N, D) * weight (R, D) + bias (R, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.bias = bias
+        return torch.addcmul(bias.unsqueeze(1), x, weight.unsqueeze(1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, weight = ctx.saved_tensors
+        if weight.grad is not None:
+            torch.sum(grad * x, 1, out=weight.grad)
+            torch.sum(grad, 1, out=ctx.bias.grad)
+        return grad * weight.unsqueeze(1), None, None
+
+
+class _AddPositions(Function):
+    """x (R, B, T, D) + positions (R, T, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, positions: Tensor) -> Tensor:
+        ctx.positions = positions
+        return x + positions.unsqueeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        if ctx.positions.grad is not None:
+            torch.sum(grad, 1, out=ctx.positions.grad)
+        return grad, None
+
+
 class _Embed(Function):
     """Rows of table (R, V, D) for ids (R, N) -> (R, N, D)."""
 
@@ -272,7 +306,14 @@ def shared_linear(x: Tensor, shared: Sequence[Shared]) -> Tensor:
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Scale and shift (R, N, D) by (R, D) each."""
-    return torch.addcmul(bias.unsqueeze(1), x, weight.unsqueeze(1))
+    if is_compiling():
+        return x * weight.unsqueeze(1) + bias.unsqueeze(1)
+    return _Affine.apply(x, weight, bias)
+
+
+def add_positions(x: Tensor, positions: Tensor) -> Tensor:
+    """Add (R, T, D) to (R, B, T, D)."""
+    return x + positions.unsqueeze(1) if is_compiling() else _AddPositions.apply(x, positions)
 
 
 def embed(table: Tensor, ids: Tensor) -> Tensor:

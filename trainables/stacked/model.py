@@ -24,7 +24,7 @@ from lr_sweep.trainables.models.classifier import logits_of, read_positions
 from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_long
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
-from lr_sweep.trainables.stacked.layers import Shared, affine, embed, gelu, linear, shared_linear
+from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +148,13 @@ class StackedModel:
             x = dropout(x)
         if self.protocol.dropout == 0.0:
             dropout = None
-        x = x + self.parameters["body.wpe.weight"].unsqueeze(1)
+        x = add_positions(x, self.parameters["body.wpe.weight"])
         x = dropout(x) if dropout else x
         for block in range(self.size.layers - 1):
             x = self._block(f"body.h.{block}", x, dropout)
         read = self._last_block(f"body.h.{self.size.layers - 1}", x, batch, dropout)  # (R, B M, D)
-        normed = self._normed("body.ln_f", read) / self.width_ratio
+        normed = self._normed("body.ln_f", read)
+        normed = normed if self.width_ratio == 1.0 else normed / self.width_ratio
         out = linear(normed, self.parameters["output_layer.weight.T"], self.parameters["output_layer.bias"])
         return logits_of(out, self.task)
 

@@ -146,8 +146,6 @@ class Rows:
         }
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].detach()  # no view, as the parameter: torch 2.11 compiles no other
-        self.added = [gradient for name, gradient in gradients.items() if "ln_" in name or name == POSITIONS]
-        """Gradients that autograd adds to in eager steps; products overwrite the others (`stacked.layers`)."""
         moments = list(self.moments.values())
         self._by_run = [
             [
@@ -177,7 +175,7 @@ class Rows:
 
     def _change(self, change: Callable[[str, Tensor], Tensor]) -> None:
         """Replace the buffers one after the other, so that no more than one is there twice."""
-        del self.parameters, self._by_run, self.gradients, self.added
+        del self.parameters, self._by_run, self.gradients
         self.values, self.steps = change("values", self.values), change("steps", self.steps)
         for name in self.moments:
             self.moments[name] = change(name, self.moments[name])
