@@ -36,7 +36,6 @@ from lr_sweep.sweep.tune.trials import (
     cohort_of,
     report_every_s,
 )
-from lr_sweep.sweep.tune.tuner import train_cohorts
 from lr_sweep.sweep.tune.work import Work
 from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Printed, Started
 
@@ -159,6 +158,7 @@ class Driver:
             )
             for group in groups
         ]
+        from lr_sweep.sweep.tune.tuner import train_cohorts  # imported late: importing Ray takes seconds
 
         events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)
         try:
