@@ -7,6 +7,8 @@ RESULTS ?= results
 EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
+# Tests start hundreds of processes; each would compile the program again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test lint types test-quick bare-test test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test env constraints requirements clean
 
