@@ -30,6 +30,7 @@ from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> None:
     study, results = write_own_study(tmp_path / "own"), tmp_path / "results"
