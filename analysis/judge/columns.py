@@ -52,7 +52,7 @@ class Columns:
     guessed: Mapping[str, str] = field(default_factory=dict)
     """Why a column was taken, by its meaning, where its name alone does not say so."""
     higher_is_better: bool | None = None
-    """What a column of the table says of it; None: none does."""
+    """Whether higher is better, as a column of the table says; None: no column says so."""
 
 
 def columns_of(table: TableFile, reading: Reading) -> Columns:

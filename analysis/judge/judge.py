@@ -84,7 +84,7 @@ class Judged(NamedTuple):
 
     study: Study
     reading: Reading
-    """What was said and guessed: nothing is left to guess."""
+    """The reading with every guess filled in, so that reading again guesses nothing."""
 
 
 class RunsRead(NamedTuple):
@@ -95,7 +95,7 @@ class RunsRead(NamedTuple):
     remarks: Sequence[str]
     """How the tables were read first."""
     reading: Reading
-    """What was said and guessed: nothing is left to guess."""
+    """The reading with every guess filled in, so that reading again guesses nothing."""
     has_seeds: bool
     is_tuned: bool
     """Whether variants have settings that are tuned as the rate is, until `best_settings`."""

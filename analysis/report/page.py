@@ -92,7 +92,7 @@ def _digest(text: str) -> Markup:
 def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataFrame) -> dict[str, Any]:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
 
-    `orders` is the result of `orders.orders`: what the handle of each panel shows.
+    `orders` is the result of `verdicts.orders`: what the handle of each panel shows.
 
     Returns only what JSON has: no NaN. Accuracies, and other fractions, are in percent. `metric` is left out where it
     is accuracy on test data, chosen on validation data.
@@ -172,7 +172,7 @@ def _drawn(value: float, metric: Metric) -> float | None:
 
 
 def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float | None) -> dict[str, Any]:
-    """Lay out one panel's rows of `orders.orders`, variants as indices into `variants`.
+    """Lay out one panel's rows of `verdicts.orders`, variants as indices into `variants`.
 
     Returns:
         `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, `sure`, and `lost`, the

@@ -252,12 +252,12 @@ def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | Non
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
-    """Show the result of `orders.orders`."""
+    """Show the result of `verdicts.orders`."""
     return laid_out("orders", order_texts(found), metric=metric)
 
 
 def order_texts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the result of `orders.orders` with an order as `a > b = c`, runs that are not complete and flips as text.
+    """Return the result of `verdicts.orders` with an order as `a > b = c`, incomplete runs and flips as text.
 
     `flipped` names the flips; means are in `learning_rates.csv`.
     """

@@ -52,7 +52,7 @@ RAY_LEFT_OUT = words(
     """config hostname node_ip pid date timestamp done experiment_tag checkpoint_dir_name time_this_iter_s
     time_since_restore iterations_since_restore should_checkpoint"""
 )
-"""What Ray adds to a report, beside the time in all."""
+"""Keys that Ray adds to a report, besides the total time."""
 LIGHTNING_METRICS, LIGHTNING_SETTINGS = "metrics.csv", "hparams.yaml"
 EVENTS = "events.out.tfevents"
 HYPERPARAMETERS = "hparams"

@@ -18,7 +18,7 @@ from lr_sweep.common.files import read_plain
 
 MOST_DEPTH = 20
 BETWEEN = " - "
-"""What W&B writes between the names of a run and of a metric."""
+"""Separator that W&B writes between the names of a run and of a metric."""
 ENDS = ("__MIN", "__MAX")
 STEPS = {"step", "_step", "epoch", "global_step", "trainer/global_step", "relative time (process)"}
 MOST_LABEL = 2000

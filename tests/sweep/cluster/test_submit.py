@@ -18,7 +18,7 @@ import yaml
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, sent_files
-from lr_sweep.sweep.results import recorder as provenance
+from lr_sweep.sweep.results import recorder
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
 
@@ -295,11 +295,11 @@ def test_a_copy_knows_its_commit(checkout: Path, tmp_path: Path, monkeypatch: py
     """Runs trained on a cluster are recorded with the commit of the laptop's checkout; .git is not sent."""
     monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.git_state", lambda: ("0f3a", True))
     copy_program(tmp_path / "there", checkout)
-    monkeypatch.setattr(provenance, "CHECKOUT", tmp_path / "there" / "lr_sweep")
-    assert provenance.git_state() == ("0f3a", True)
+    monkeypatch.setattr(recorder, "CHECKOUT", tmp_path / "there" / "lr_sweep")
+    assert recorder.git_state() == ("0f3a", True)
 
 
 def test_the_commit_is_none_below_a_folder_of_another_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual environment with the program in it may be below one."""
-    monkeypatch.setattr(provenance, "CHECKOUT", ROOT / "sweep")
-    assert provenance.git_state() == (None, None)
+    monkeypatch.setattr(recorder, "CHECKOUT", ROOT / "sweep")
+    assert recorder.git_state() == (None, None)
