@@ -46,12 +46,12 @@ from lr_sweep.analysis.report.laws import optima_section, target_section
 from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import decided_section, decided_texts, verdict_block
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, problems_first
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
 from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
-from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, verdicts
+from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary, ledger
 from lr_sweep.analysis.study_summary import Study, read_summary
@@ -166,7 +166,8 @@ def write_files(folder: Path, study: Study) -> str:
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate, found_best = _write_rates(folder, summary), verdicts(summary)
+    conditions = conditions_of(study.findings)
+    by_rate, found_best = _write_rates(folder, summary), verdicts(summary, conditions)
     tried = summary.runs["learning_rate"].unique()
     status = _status(study)
     of_study = not info.from_table
@@ -177,7 +178,7 @@ def write_files(folder: Path, study: Study) -> str:
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
     costs = _device_seconds(summary, study.runs) if of_study else None
-    decided = decided_texts(study.decision)
+    decided = decided_texts(study.decision, conditions)
     opening = verdict_block(found_best, summary, costs, decided) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
@@ -197,7 +198,7 @@ def write_files(folder: Path, study: Study) -> str:
         *(_made(folder, study) if of_study else [Section("How the table was read", [Bullets(study.about_table)])]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
-    data = chart_data(summary, best_published(info, summary.cells), orders(summary))
+    data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
     laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
@@ -272,8 +273,9 @@ def _made(folder: Path, study: Study) -> list[Section]:
 
 
 def _uncertainty(folder: Path, study: Study) -> list[Block]:
-    summary, compared = study.summary, comparisons(study.summary)
-    leaders = {(row["task"], row["model"]): next(iter(row["best"]), "") for row in verdicts(summary).to_dict("records")}
+    summary = study.summary
+    compared = with_conditions(comparisons(summary), summary.metric, conditions_of(study.findings))
+    leaders = {(of["task"], of["model"]): next(iter(best), "") for of, best, *_ in ranked(summary)}
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
     shown = tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = tables.comparison_table(compared, summary, leaders)

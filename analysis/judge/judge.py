@@ -35,10 +35,11 @@ from lr_sweep.analysis.judge.values import measured_rows, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of, problems_first
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.analysis.study_report import Report, write_files
@@ -72,7 +73,7 @@ LIST = "judged.json"
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
 PAIR = [
     *("task", "model", "variant", "other", "difference", "low", "high", "corrected_p", "distinguishable", "equal"),
-    "further_seeds",
+    *("further_seeds", "condition"),
 ]
 """Columns of `StudySummary.cells` and of `comparisons` in JSON."""
 MOST_LISTED = 10_000_000
@@ -278,12 +279,14 @@ def check_apart(sources: Sequence[str], folder: Path) -> None:
 
 def judged_json(study: Study, report: Report) -> dict[str, Any]:
     """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
-    pairs = comparisons(study.summary) if study.summary.metric.chosen_on else pd.DataFrame(columns=PAIR)
+    metric, pairs = study.summary.metric, pd.DataFrame(columns=PAIR)
+    if metric.chosen_on:
+        pairs = with_conditions(comparisons(study.summary), metric, conditions_of(study.findings))
     frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
     return {
         "table": study.info.study,
         "read_as": list(study.about_table),
-        "metric": study.summary.metric.as_json(),
+        "metric": metric.as_json(),
         "text": report.text,
         **{name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()},
         "checks": json.loads((report.folder / "checks.json").read_text(encoding="utf-8")),

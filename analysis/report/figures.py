@@ -177,6 +177,7 @@ def _draw_panel(
     rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
     look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
+    _draw_edges(panel, rings.merge(cells[[*CELL, "at_edge"]], on=CELL))
     if "optimum" in cells:
         _draw_optima(panel, rings.merge(cells[[*CELL, *BEST_RATE]], on=CELL).dropna(subset=BEST_RATE))
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
@@ -207,6 +208,14 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
         cross: dict[str, Any] = {"color": style.colour, "markersize": 6, "mew": 1.6}
         heights = [cross_height] * lost.sum()
         panel.plot(rates[lost], heights, "x", transform=panel.get_xaxis_transform(), **cross)
+
+
+def _draw_edges(panel: Axes, rings: pd.DataFrame) -> None:
+    """Draw an arrow from each best rate that is the smallest or largest tried, to where a better one may be."""
+    for row in rings[rings["at_edge"] != ""].to_dict("records"):
+        away = {"xytext": (16 if row["at_edge"] == "high" else -16, 0), "textcoords": "offset points"}
+        arrow = {"arrowstyle": "<-", "color": row["colour"], "shrinkB": RING / 2}
+        panel.annotate("", (row["learning_rate"], row["mean"]), **away, arrowprops=arrow)
 
 
 def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:

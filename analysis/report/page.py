@@ -24,7 +24,7 @@ from lr_sweep.analysis.report.figure_frame import Style, variant_styles
 from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
 from lr_sweep.analysis.report.tables import incomplete_texts, lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Kind, Order
+from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Conditions, Kind, Order
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
@@ -89,7 +89,12 @@ def _digest(text: str) -> Markup:
     return Markup(f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}")
 
 
-def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataFrame) -> dict[str, Any]:
+def chart_data(
+    summary: StudySummary,
+    published: PublishedBest,
+    orders: pd.DataFrame,
+    conditions: Conditions = MappingProxyType({}),
+) -> dict[str, Any]:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
 
     `orders` is the result of `verdicts.orders`: what the handle of each panel shows.
@@ -108,7 +113,7 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
             cells = {tuple(cell[key] for key in CELL): cell for cell in of_task.to_dict("records")}
             lines = [
                 _line(cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric)
-                | {"optimum": _optimum(*best_of.get(key, ()))}
+                | {"optimum": _optimum(*best_of.get(key, ())), "condition": conditions.get(key, "")}
                 for key, cell in cells.items()
             ]
             swept = [row["learning_rate"] for key in cells for row in rates_of[key]]
@@ -133,6 +138,7 @@ def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None
         "dash": " ".join(map(str, style.dash)),
         "published": published,
         "published_text": None if published is None else percent_text(published / 100),
+        "edge": cell["at_edge"],
         "points": [_point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates],
     }
 

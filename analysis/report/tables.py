@@ -87,7 +87,7 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
     rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
     bold = frozenset(
         (variants.index(variant), tasks.index(labels["task"]) + 1)
-        for labels, _, best, _ in ranked(summary)
+        for labels, best, *_ in ranked(summary)
         for variant in best
         if labels["model"] == model
     )

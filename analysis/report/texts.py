@@ -52,6 +52,7 @@ def _templates() -> Environment:
         "p_value": _known("{:.2g}".format),
         "effect": _known("{:+.1f}".format),
         "more": _more,
+        "further": _further,
         "about": _known(lambda rate: rate_text(float(f"{rate:.2g}"))),
         "slope": _known("{:.2f}".format),
         "share": lambda share: percent_text(share if math.isnan(share) else max(share, 0.0), digits=0),
@@ -96,3 +97,10 @@ def _interval(ends: Sequence[str]) -> str:
 
 def _more(seeds: float) -> str:
     return "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
+
+
+def _further(seeds: float, what: str) -> str:
+    """Write the end of a sentence on differences that are not decided."""
+    if math.isinf(seeds):
+        return f"; more seeds will hardly decide {what}"
+    return "" if math.isnan(seeds) else f"; about {seeds:.0f} more of each would decide {what}"

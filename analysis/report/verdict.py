@@ -9,6 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -24,8 +25,7 @@ from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
-from lr_sweep.analysis.statistics.comparisons.pairs import MOST_FURTHER
-from lr_sweep.analysis.statistics.comparisons.verdicts import Flip, Lead
+from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Conditions, Flip, Lead
 from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import rate_text
@@ -70,7 +70,7 @@ def verdict_block(
         fresh = (decided or {}).get((row["task"], row["model"]), "")
         cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
         seconds = {variant: value for (_, _, variant), value in cells.items()}
-        opening = [fresh, "By the seeds that chose the rates:"] if fresh else []
+        opening = [fresh, "The seeds that chose the learning rates say:"] if fresh else []
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
         text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned)])
         items.append((name, text, _rests_on(of, rates)))
@@ -85,23 +85,28 @@ def _sentences(
     *,
     is_tuned: bool,
 ) -> Iterator[str]:
-    """Yield what is said of a task and model; `is_tuned`: whether some variant has several learning rates."""
+    """Yield what is said of a task and model: what is certain, what is open, what one rate would have shown.
+
+    `is_tuned`: whether some variant has several learning rates.
+    """
     if not row["best"]:
-        yield "no variant has a value."
+        yield "No variant has a value."
         return
-    metric = summary.metric
-    of_leader = device_s.get(row["best"][0], math.nan)
-    leads = [_lead(lead, metric, of_leader + device_s.get(lead.over, math.nan)) for lead in row["leads"]]
+    metric, leader, certain = summary.metric, row["best"][0], row["certain"]
+    costs = [device_s.get(leader, math.nan) + device_s.get(lead.over, math.nan) for lead in row["leads"]]
+    leads = [_lead(lead, metric, seed_s) for lead, seed_s in zip(row["leads"], costs, strict=True)]
     within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
-    first, counts = leads[0] if leads else None, {name: row[name] for name in COUNTS}
-    yield say("verdict", leader=row["best"][0], first=first, is_tuned=is_tuned, within=within, **counts)
-    if unsure := [lead for lead in leads[1:] if not lead["distinguishable"]]:
-        yield say("not_sure", several=len(unsure) > 1, named=_named(unsure, within))
+    counts = {name: row[name] for name in COUNTS}
+    rest = [lead for lead in leads if certain is None or lead["over"] not in certain.losers]
+    first = [_certain(certain, leads, metric)] if certain else [] if leads else [say("alone", leader=leader)]
+    opening, *others = [*first, *_open(leader, rest, within)]
+    yield say("opening", said=opening, is_tuned=is_tuned, **counts)
+    yield from others
     if leads and is_tuned and row["num_rates"] > 1:
         if row["fixed_best"]:
             yield _at_fixed_rate(row, metric, few)
         if (flip := row["strongest"]) and (not row["flips"] or flip.learning_rate != row["fixed_rate"]):
-            yield _strongest(flip, row["best"][0], metric)
+            yield _strongest(flip, leader, metric)
         yield say("elsewhere", metric=metric, **counts)
 
 
@@ -110,44 +115,81 @@ def _lead(lead: Lead, metric: Metric, seed_s: float) -> dict[str, Any]:
 
     `seed_s`: device seconds of one more seed of both variants; NaN: not known.
     """
-    more = lead.further_seeds
-    hours = more * seed_s / 3600
+    is_known, hours = not math.isnan(lead.low), lead.further_seeds * seed_s / 3600
     return lead._asdict() | {
         **_sized(lead.difference, lead.low, lead.high, metric),
-        "is_known": not math.isnan(lead.low),
+        "certain": lead.certain,
+        "is_known": is_known,
+        "is_undecided": is_known
+        and bool(lead.difference)
+        and not (lead.distinguishable or lead.equal or lead.condition),
         "cost": f"{hours:.2g} device hours" if math.isfinite(hours) else "",
-        "more": "" if math.isnan(more) else f"over {MOST_FURTHER}" if math.isinf(more) else f"about {more:.0f}",
     }
 
 
 def _sized(difference: float, low: float, high: float, metric: Metric) -> dict[str, str]:
     low, high = sorted((metric.sign * low, metric.sign * high))
-    ends = [MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high)]
     amount = metric.amount_text(metric.sign * difference, (high - low) / 2)
-    return {"amount": amount, "interval": "no interval" if math.isnan(low) else " to ".join(ends)}
+    return {"amount": amount, "interval": "no interval" if math.isnan(low) else _span(low, high, metric)}
 
 
-def _named(leads: Sequence[Mapping[str, Any]], within: str) -> str:
-    shown = []
-    for lead in leads[:MOST_NAMED]:
-        more = f"; {lead['more']} more seeds" if lead["more"] else ""
-        settled = f"; equal within {within}" if lead["equal"] else more
-        shown.append(f"{lead['amount']} over {lead['over']} ({lead['interval']}{settled})")
-    if further := len(leads) - len(shown):
-        shown.append(f"up to {leads[-1]['amount']} over {further} more")
-    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+def _span(low: float, high: float, metric: Metric) -> str:
+    return " to ".join(MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high))
+
+
+def _certain(certain: Certain, leads: Sequence[Row], metric: Metric) -> str:
+    closest = next(lead for lead in leads if lead["over"] in certain.losers)  # the leader is one of the winners
+    is_pair = len(certain.winners) == len(certain.losers) == 1
+    half = (closest["high"] - closest["low"]) / 2
+    least, most = (metric.amount_text(abs(difference), half) for difference in certain.differences)
+    amount = least if least == most else f"{least.removesuffix(' points')} to {most}"
+    written = {**closest, "amount": amount, "is_pair": is_pair}
+    winners, losers = _listed(certain.winners), _listed(certain.losers)
+    if len(certain.winners) + len(certain.losers) > max(len(leads), MOST_NAMED + 2):
+        losers = f"all {len(certain.losers)} others"
+    return say("certain", winners=winners, losers=losers, several=len(certain.winners) > 1, **written)
+
+
+def _open(leader: str, leads: Sequence[Row], within: str) -> Iterator[str]:
+    """Yield a sentence on each lead that is not in the certain statement; undecided ones share a sentence."""
+    undecided = [lead for lead in leads if lead["is_undecided"]]
+    for lead in leads:
+        if len(undecided) < 2 or not lead["is_undecided"]:
+            yield say("lead", leader=leader, within=within, **lead)
+        elif lead is undecided[0]:
+            yield _undecided(leader, undecided)
+
+
+def _undecided(leader: str, leads: Sequence[Row]) -> str:
+    named = [
+        f"{each['over']} by {each['amount']} ({'' if index else '95% interval '}{each['interval']})"
+        for index, each in enumerate(leads[:MOST_NAMED])
+    ]
+    if further := len(leads) - len(named):
+        named.append(f"{further} others by up to {leads[-1]['amount']}")
+    seeds, more = (max(each[name] for each in leads) for name in ("num_seeds", "further_seeds"))
+    return say("undecided", leader=leader, named=_joined(named), seeds=seeds, more=more)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Name all, or the first of many: `a, b, c and 4 others`."""
+    return _joined(
+        names if len(names) <= MOST_NAMED + 1 else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
     rate, names = row["fixed_rate"], (row["best"][0], row["fixed_best"])
     leader, winner = (name + few.get((name, rate), "") for name in names)
     behind = -metric.sign * row["fixed_difference"]
-    how = f"as {leader} has no value" if math.isnan(behind) else f"by {metric.amount_text(behind)} over {leader}"
-    open_ = names[1] in row["best"]
-    same = {"tied": row["fixed_difference"] == 0, "leads": row["leads"][0].difference != 0}
-    return say(
-        "fixed", rate=rate_text(rate), leader=leader, winner=winner, flips=row["flips"], how=how, open=open_, **same
-    )
+    amount = "" if math.isnan(behind) else metric.amount_text(behind)
+    said = {"rate": rate_text(rate), "leader": leader, "winner": winner, "amount": amount, "tied": behind == 0}
+    is_open = not any(lead.over == names[1] and lead.certain for lead in row["leads"])
+    return say("fixed", flips=row["flips"], open=is_open, **said)
 
 
 def _strongest(flip: Flip, leader: str, metric: Metric) -> str:
@@ -169,13 +211,17 @@ def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
     return say("rests_on", metric=group.metric, chosen=chosen, lost=lost)
 
 
-def decided_texts(decision: Decision | None) -> Mapping[tuple[str, str], str]:
+def decided_texts(
+    decision: Decision | None, conditions: Conditions = MappingProxyType({})
+) -> Mapping[tuple[str, str], str]:
     """Return what fresh seeds say of each task and model, as sentences that open a report."""
     if decision is None:
         return {}
     of_group = defaultdict[tuple[str, str], list[Row]](list)
     for row in decision.table().to_dict("records"):
-        of_group[row["task"], row["model"]].append(_turned(row, decision.metric))
+        row = _turned(row, decision.metric)
+        row["condition"] = conditions.get((row["task"], row["model"], row["other"]), "")
+        of_group[row["task"], row["model"]].append(row)
     return {group: _group_text(rows, decision) for group, rows in of_group.items()}
 
 

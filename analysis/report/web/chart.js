@@ -113,10 +113,18 @@ function drawPoint(group, scale, line, point, below) {
   const node = add(group, "g", { class: "point", role: "img", tabindex: -1, "aria-label": name, "data-rate": point.rate_text });
   add(node, "circle", { cx: x, cy: y, r: 10, fill: "#0000", class: "halo" });
   if (point.chosen) add(node, "circle", { cx: x, cy: y, r: 9, fill: "none", stroke: line.colour, class: "chosen" });
+  if (point.chosen && line.edge) edgeArrow(node, x, y, line.edge, line.colour);
   if (point.kind === "diverged") cross(node, x, below, line.colour);
   if (point.mean !== null) marker(node, line, x, y, point.kind === "full");
   else if (point.kind === "none") add(node, "circle", { cx: x, cy: y, r: 3, fill: "none", stroke: line.colour, "stroke-dasharray": "2 2" });
   points.push({ point, line, x, y, node });
+}
+
+// From the ring of a best rate that is the smallest or largest tried, to where a better one may be.
+function edgeArrow(parent, x, y, edge, colour) {
+  const way = edge === "high" ? 1 : -1;
+  const d = `M${x + 9 * way} ${y}h${9 * way}l${-4 * way} -4m${4 * way} 4l${-4 * way} 4`;
+  add(parent, "path", { d, stroke: colour, "stroke-width": 1.5, fill: "none", class: "edge" });
 }
 
 function drawKey() {
@@ -133,6 +141,7 @@ function drawKey() {
   const ring = { cx: 13, cy: 10, class: "sample" };
   const rule = { x1: 0, x2: 26, y1: 10, y2: 10, "stroke-width": 1.5, class: "sample" };
   entry(every.some((point) => point.chosen), `chosen on ${metric.chosen_on}`, (svg) => add(svg, "circle", { ...ring, r: 9 }));
+  entry(shown.lines.some((line) => line.edge), "best rate at the edge of those tried", (svg) => edgeArrow(svg, -1, 10, "high", "currentColor"));
   entry(shown.lines.some((line) => line.optimum), "best rate between those tried, 95% interval", (svg) => add(svg, "line", { ...rule, "stroke-width": 7, "stroke-opacity": 0.35 }));
   entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
@@ -143,7 +152,7 @@ function drawKey() {
     drawTint(band, sure, { x: 2, width: 22, y: 2, height: 16 });
     add(band, "rect", { x: 2, width: 22, y: 14, height: 4, class: "strip" });
   };
-  for (const [sure, doubt] of [[true, ""], [false, ", not distinguishable"]]) {
+  for (const [sure, doubt] of [[true, ""], [false, ", not significant"]]) {
     entry(flips("winner", sure), `another winner than tuned${doubt}`, tint("winner", sure));
     entry(flips("order", sure), `tuned winner, another order${doubt}`, tint("order", sure));
   }

@@ -10,7 +10,7 @@ const IN_WORDS = {
   winner: "another winner than the tuned one",
   unknown: "not comparable: a variant has no value here",
 };
-const UNSURE = "; but the variants cannot be distinguished here";
+const UNSURE = "; but the difference here is not significant";
 let at = 0; // index in `shown.handle.rates`
 let handle = null; // the group that is moved, and what it knows: {node, label, scale}
 
@@ -26,7 +26,11 @@ function said(rate) {
   return `At ${rate.text} you would have concluded: ${known(rate.order)}${lost}.`;
 }
 
-const tuned = () => (shown.handle.tuned.length ? `Tuned: ${names(shown.handle.tuned)}.` : "");
+function tuned() {
+  const [first, ...others] = shown.handle.tuned;
+  const conditions = others.flat().map((index) => shown.lines[index].condition).filter(Boolean);
+  return first ? `After tuning: ${[names(shown.handle.tuned), ...conditions].join(", ")}.` : "";
+}
 
 // The chart's part
 
@@ -120,7 +124,7 @@ function readOut(rate) {
   add(reading, "p", { class: `kind ${rate.sure ? rate.kind : ""}` }, `At ${rate.text}: ${meant(rate)}.`);
   const columns = add(reading, "div", { class: "orders" });
   listOrder(columns, `At ${rate.text}`, rate.order, (line) => line.points.find((point) => point.rate === rate.rate));
-  listOrder(columns, "Tuned", shown.handle.tuned, (line) => line.points.find((point) => point.chosen), true);
+  listOrder(columns, "After tuning", shown.handle.tuned, (line) => line.points.find((point) => point.chosen), true);
 }
 
 function listOrder(columns, title, order, pointOf, withRate = false) {

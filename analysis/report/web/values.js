@@ -7,7 +7,7 @@ function describe(line, point) {
   const value = point.mean === null ? point.text : `${point.text}${metric.unit}` + (point.sem === null ? noSem : " (mean ± SEM)");
   const parts = [line.variant, value];
   if (point.seeds) parts.push(`${point.seeds} seeds have a value`, point.lost); // of published values nothing else is known
-  if (point.chosen) parts.push(`chosen on ${metric.chosen_on}`);
+  if (point.chosen) parts.push(`chosen on ${metric.chosen_on}`, ...(line.condition ? [`best only ${line.condition}`] : []));
   if (line.published !== null) parts.push(`published best ${line.published_text} %`);
   return parts;
 }

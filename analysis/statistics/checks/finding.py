@@ -34,18 +34,30 @@ class CheckFinding:
     """What to do about it; empty: nothing to be done."""
     learning_rates: Collection[float] = ()
     """To add to the study; often none."""
+    condition: str = ""
+    """Why the variant may yet be better than its number, as the end of a sentence on one that leads it; often empty."""
+
+    @property
+    def cell(self) -> Cell:
+        """Task, model and variant."""
+        return self.task, self.model, self.variant
 
 
 def finding_of(
-    cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = ()
+    cell: Row,
+    check: str,
+    level: Level,
+    message: str,
+    fix: str = "",
+    rates: Collection[float] = (),
+    condition: str = "",
 ) -> CheckFinding:
     """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
     labels = {name: cell[name] for name in CELL}
     if rates:
         fix = f"add {', '.join(map(rate_text, sorted(rates)))} to the learning rates"
-    return CheckFinding(
-        check=check, level=level, **labels, message=message, fix=fix, learning_rates=tuple(sorted(rates))
-    )
+    texts = {"message": message, "fix": fix, "condition": condition}
+    return CheckFinding(check=check, level=level, **labels, **texts, learning_rates=tuple(sorted(rates)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +88,16 @@ class SweptCell:
         return 1.0 if self.metric.is_fraction else abs(self.row["validation_mean"])
 
     def finding(
-        self, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = ()
+        self,
+        check: str,
+        level: Level,
+        message: str,
+        fix: str = "",
+        rates: Collection[float] = (),
+        condition: str = "",
     ) -> CheckFinding:
         """Return a finding of this cell, as `finding_of`."""
-        return finding_of(self.row, check, level, message, fix, rates)
+        return finding_of(self.row, check, level, message, fix, rates, condition)
 
 
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
@@ -99,3 +117,8 @@ def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
 def problems_first(found: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Order findings as reports list them."""
     return tuple(sorted(found, key=lambda finding: finding.level != "problem"))
+
+
+def conditions_of(found: Iterable[CheckFinding]) -> dict[Cell, str]:
+    """Return by cell the first condition that a comparison with it has to name."""
+    return {finding.cell: finding.condition for finding in reversed([*found]) if finding.condition}

@@ -101,15 +101,22 @@ def _untuned(cell: SweptCell, tried: list[float], shown: list[Row]) -> CheckFind
 def _edge(cell: SweptCell) -> CheckFinding:
     """Report a best rate beyond which none was tried; the range of a search ends there, or has room for more rates."""
     best, end, search = cell.row["learning_rate"], cell.row["at_edge"], cell.study.search
-    message = f"the best learning rate, {rate_text(best)}, is the {'smallest' if end == 'low' else 'largest'} tried"
+    extreme = "smallest" if end == "low" else "largest"
+    message = f"the best learning rate, {rate_text(best)}, is the {extreme} tried"
+    condition = (
+        f"as far as the grid reaches: {cell.row['variant']} still improves at {rate_text(best)}, "
+        f"the {extreme} learning rate tried"
+    )
     if search is None:
-        return cell.finding("edge", "problem", message, rates=beyond([row["learning_rate"] for row in cell.rates], end))
+        rates = beyond([row["learning_rate"] for row in cell.rates], end)
+        return cell.finding("edge", "problem", message, rates=rates, condition=condition)
     bound, outside = (search.low, search.low / 10) if end == "low" else (search.high, search.high * 10)
     if abs(math.log(bound / best)) > math.log(WIDE_STEP):
         fix = f"raise `rates`, now {search.rates}: the range has room"
     else:
         fix = f"set `{end}: {rate_text(three_digits(outside))}` and raise `rates`, now {search.rates}"
-    return cell.finding("edge", "problem", f"{message}; the search's range ends at {rate_text(bound)}", fix)
+    message += f"; the search's range ends at {rate_text(bound)}"
+    return cell.finding("edge", "problem", message, fix, condition=condition)
 
 
 def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:

@@ -33,7 +33,7 @@ LEAST_CORRELATION = 0.25
 """Correlation of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
 POWER = 0.8
 """Probability with which the further seeds make a difference certain, if it is as large as it seems."""
-MOST_FURTHER = 100
+MOST_FURTHER = 30
 """More further seeds are not counted."""
 MOST_VARIANTS = 30
 """With more variants, any part of the pairs may be equal: Holm's procedure, which differs little then."""

@@ -11,9 +11,10 @@ rate in nearly every study. A flip is one where its lead at that rate can be dis
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain, groupby, product
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons, shaffer
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Ints, rounded
+from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 
 LU2021_LEARNING_RATE = 1e-3
@@ -36,6 +37,10 @@ Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
 Kind = Literal["same", "order", "winner", "unknown"]
 """Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable with the tuned."""
+
+
+Conditions = Mapping[Cell, str]
+"""By cell, why it may yet be better than its number, as the checks say (`CheckFinding.condition`)."""
 
 
 class Lead(NamedTuple):
@@ -52,10 +57,25 @@ class Lead(NamedTuple):
     """The fewer of both."""
     further_seeds: float
     """As of `comparisons`."""
+    condition: str = ""
+    """Why the other variant may yet be better; empty: nothing says so."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the other variant is worse, and tuned well enough for that to stay."""
+        return self.distinguishable and not self.condition
 
 
-@lru_cache(maxsize=2)
-def verdicts(summary: StudySummary) -> pd.DataFrame:
+class Certain(NamedTuple):
+    """The largest certain statement on a task and model: each of `winners` beats each of `losers`."""
+
+    winners: tuple[str, ...]
+    losers: tuple[str, ...]
+    differences: tuple[float, float]
+    """The smallest and the largest of a winner's mean less a loser's."""
+
+
+def verdicts(summary: StudySummary, conditions: Conditions = MappingProxyType({})) -> pd.DataFrame:
     """Say for each task and model which variant is best when tuned, and which at a fixed learning rate.
 
     Returns:
@@ -66,40 +86,71 @@ def verdicts(summary: StudySummary) -> pd.DataFrame:
         - `best`: tuple of variants, from best to worst tuned mean: the leader, and those that cannot be distinguished
           from it; empty if no variant has a value;
         - `leads`: a `Lead` over each other variant with a value, from the second best on;
+        - `certain`: the `Certain` statement; None: nothing is certain;
         - `fixed_rate`: 1e-3, as in Lu et al. 2021, where it was tried; else the rate nearest to it of those tried, or
           the middle one where 1e-3 lies outside them (see `fixed_rate`);
         - `fixed_best`: the variant with the best mean at that rate; of equal ones the leader; empty: no value there;
         - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
-        - `flips`: whether the fixed rate would have concluded the opposite: `fixed_best` is none of `best`, and there
-          distinguishably ahead of the leader, or the leader has no value there;
-        - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates; None: there is none;
+        - `flips`: whether the fixed rate would have concluded the opposite: the leader certainly beats `fixed_best`,
+          which is there distinguishably ahead of the leader, or the leader has no value there;
+        - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates at which the best
+          variant is one that the leader certainly beats; None: there is none;
         - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
     """
     rows_of = dict(list(orders(summary).dropna(subset=["learning_rate"]).groupby(GROUP, sort=False)))
     found = []
-    for labels, _, best, leads in ranked(summary):
-        tried = rows_of[labels["task"], labels["model"]].to_dict("records")
-        turned = [flip for row in tried for flip in row["flips"] if flip.better == next(iter(best), "")]
+    for labels, best, leads, certain in ranked(summary, conditions):
+        tried, leader = rows_of[labels["task"], labels["model"]].to_dict("records"), next(iter(best), "")
+        beaten = {lead.over for lead in leads if lead.certain}
+        turned = [flip for row in tried if (flip := _flip_of(leader, beaten, row))]
         strongest = max(turned, key=lambda flip: summary.metric.sign * flip.difference, default=None)
         others = [row["sure"] for row in tried if row["kind"] == "winner"]
         counts = {"num_rates": len(tried), "num_others": len(others), "num_sure": sum(others)}
-        at_fixed = _at_fixed(tried, best) | {"strongest": strongest}
-        found.append(labels | {"best": best, "leads": leads} | at_fixed | counts)
+        at_fixed = _at_fixed(tried, leader, beaten) | {"strongest": strongest}
+        found.append(labels | {"best": best, "leads": leads, "certain": certain} | at_fixed | counts)
     return pd.DataFrame(found)
 
 
 def ranked(
-    summary: StudySummary,
-) -> Iterator[tuple[dict[str, str], StudySummary, tuple[str, ...], tuple[Lead, ...]]]:
-    """Yield each task and model with its summary, and `best` and `leads` of `verdicts`."""
-    compared = comparisons(summary)
+    summary: StudySummary, conditions: Conditions = MappingProxyType({})
+) -> Iterator[tuple[dict[str, str], tuple[str, ...], tuple[Lead, ...], Certain | None]]:
+    """Yield each task and model with `best`, `leads` and `certain` of `verdicts`."""
+    compared = with_conditions(comparisons(summary), summary.metric, conditions)
     for labels, group in summary.groups():
-        tuned = list(ranked_means(group.cells, group.metric))
+        tuned = tuple(ranked_means(group.cells, group.metric))
         here = (compared["task"] == labels["task"]) & (compared["model"] == labels["model"])
-        leader = next(iter(tuned), "")
-        pairs = _pairs(compared[here & (compared["variant"].eq(leader) | compared["other"].eq(leader))])
+        pairs = _pairs(compared[here])
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
-        yield labels, group, (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable)), leads
+        best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
+        yield labels, best, leads, _largest_certain(tuned, pairs) if tuned else None
+
+
+def with_conditions(compared: pd.DataFrame, metric: Metric, conditions: Conditions) -> pd.DataFrame:
+    """Add to the result of `comparisons` the column `condition`: why the worse variant of a pair may yet be better."""
+    worse = compared["variant"].where(metric.sign * compared["difference"] < 0, compared["other"])
+    cells = zip(compared["task"], compared["model"], worse, strict=True)
+    return compared.assign(condition=[conditions.get(cell, "") for cell in cells])
+
+
+def _largest_certain(tuned: tuple[str, ...], pairs: Mapping[tuple[str, str], Lead]) -> Certain | None:
+    """Choose how many to name as winners, for the most pairs: the best, and next ones that it does not certainly beat.
+
+    `tuned`: variants, the best first.
+    """
+    beaten = [pairs[tuned[0], other].certain for other in tuned[1:]]
+    most = 1 + next(iter(np.flatnonzero(beaten)), 0)
+    splits = [(tuned[:n], _beaten_by(tuned[:n], tuned[n:], pairs)) for n in range(1, most + 1)]
+    winners, losers = max(splits, key=lambda split: len(split[0]) * len(split[1]))
+    if not losers:
+        return None
+    sizes = [pairs[pair].difference for pair in product(winners, losers)]
+    return Certain(winners, losers, (min(sizes, key=abs), max(sizes, key=abs)))
+
+
+def _beaten_by(
+    winners: tuple[str, ...], others: tuple[str, ...], pairs: Mapping[tuple[str, str], Lead]
+) -> tuple[str, ...]:
+    return tuple(other for other in others if all(pairs[winner, other].certain for winner in winners))
 
 
 def fixed_rate(num_variants: Mapping[float, int]) -> float:
@@ -119,28 +170,33 @@ def fixed_rate(num_variants: Mapping[float, int]) -> float:
     return shared[(len(shared) - 1) // 2]
 
 
-def _at_fixed(tried: Sequence[Row], best: tuple[str, ...]) -> dict[str, Any]:
+def _at_fixed(tried: Sequence[Row], leader: str, beaten: Collection[str]) -> dict[str, Any]:
     """Return the columns of `verdicts` on the fixed rate; `tried`: rows of `orders` at the learning rates."""
     rate = fixed_rate({row["learning_rate"]: len(row["means"]) for row in tried})
     at_rate: Row = next((row for row in tried if row["learning_rate"] == rate), {"means": {}, "flips": ()})
     means: Mapping[str, float] = at_rate["means"]
-    leader, top = next(iter(best), ""), next(iter(means), "")
+    top = next(iter(means), "")
     fixed_best = leader if leader in means and means[leader] == means[top] else top
     others = [mean for variant, mean in means.items() if variant != leader]
     ahead = means[leader] - others[0] if leader in means and others else math.nan
-    tested = (leader, fixed_best) in [(flip.better, flip.worse) for flip in at_rate["flips"]]
-    is_flip = bool(fixed_best) and fixed_best not in best and (leader not in means or tested)
+    is_flip = fixed_best in beaten and (leader not in means or bool(_flip_of(leader, beaten, at_rate)))
     return {"fixed_rate": rate, "fixed_best": fixed_best, "fixed_difference": ahead, "flips": is_flip}
+
+
+def _flip_of(leader: str, beaten: Collection[str], row: Row) -> Flip | None:
+    """Return the flip by which the best variant at a rate is ahead of the leader that beats it when tuned."""
+    top = next(iter(row["means"]), "")
+    return next((flip for flip in row["flips"] if (flip.better, flip.worse) == (leader, top) and top in beaten), None)
 
 
 def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
     found = {}
-    seeds = ["num_seeds", "num_other_seeds"]
-    kept = compared[["variant", "other", *DIFFERENCE, "distinguishable", "equal", *seeds, "further_seeds"]]
-    for one, other, difference, low, high, apart, equal, *both, further in kept.itertuples(index=False, name=None):
-        how = bool(apart), bool(equal), min(both)
-        found[one, other] = Lead(other, difference, low, high, *how, further)
-        found[other, one] = Lead(one, -difference, -high, -low, *how, further)
+    for row in compared.to_dict("records"):
+        one, other, difference, low, high = (row[name] for name in ("variant", "other", *DIFFERENCE))
+        how = (bool(row["distinguishable"]), bool(row["equal"]), min(row["num_seeds"], row["num_other_seeds"]))
+        more = (row["further_seeds"], row["condition"])
+        found[one, other] = Lead(other, difference, low, high, *how, *more)
+        found[other, one] = Lead(one, -difference, -high, -low, *how, *more)
     return found
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.verdict import Few, _figure, _sentences, decided_texts, verdict_block
-from lr_sweep.analysis.statistics.comparisons.verdicts import Flip, Lead, verdicts
+from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Flip, Lead, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
@@ -23,7 +23,8 @@ from lr_sweep.tests.support.synthetic import flip_record
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
-FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True, "strongest": None}
+FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True}
+NOTHING = {"strongest": None, "certain": None}
 COUNTS = {"num_rates": 3, "num_others": 1, "num_sure": 0}
 NO_FLIP = {"flips": False, "fixed_best": ""}
 
@@ -40,7 +41,7 @@ def said(
     *leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, within: float | None = None, **row: Any
 ) -> str:
     best = ("a", *(each.over for each in leads if not each.distinguishable))
-    row = {"best": best, "leads": leads} | FIXED | COUNTS | row
+    row = {"best": best, "leads": leads} | FIXED | NOTHING | COUNTS | row
     summary = replace(SUMMARY, metric=metric, equal_within=within)
     return " ".join(_sentences(row, summary, few or {}, COSTS, is_tuned=True))
 
@@ -48,8 +49,8 @@ def said(
 COSTS = {"a": 1200.0, "b": 600.0}
 """Device seconds of a run; of other variants they are not known."""
 SUMMARY = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame())
-OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, distinguishably at none."
-WON = "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6)."
+OTHERS = "At 1 of the 3 learning rates another variant has the highest mean, and its lead is not significant there."
+WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
 
 
 @pytest.mark.parametrize(
@@ -63,46 +64,46 @@ WON = "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6)."
         (
             [WINS],
             {"flips": False},
-            f"{WON} At 1e-3 alone, b leads by 10.0 points over a: the two cannot be distinguished there.",
+            f"{WON} At 1e-3 alone, b leads a by 10.0 points, which is not significant there.",
         ),
         (
             [LEADS],
             {"flips": False},
-            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), not yet certain with 3 seeds; about 4 "
-            "more would decide (2 device hours). At 1e-3 alone, b leads by 10.0 points over a, of which the tuned "
-            "order is open.",
+            "After tuning, a leads b by 4.8 points (95% interval −1.0 to 10.6). This is not decided by 3 seeds of "
+            "each; about 4 more of each would decide it (2 device hours). At 1e-3 alone, b leads a by 10.0 points.",
         ),
         (
             [LEADS._replace(low=-0.0001, high=0.0961, further_seeds=math.inf)],
             {"flips": False, "fixed_best": "a"},
-            "Tuned, a leads by 4.8 points over b (95% interval −0.01 to 9.6), not yet certain with 3 seeds; over 100 "
-            "more would decide. At 1e-3 alone, a leads, too.",
+            "After tuning, a leads b by 4.8 points (95% interval −0.01 to 9.6). This is not decided by 3 seeds of "
+            "each; more seeds will hardly decide it. At 1e-3 alone, a has the best mean as well.",
         ),
         (
             [WINS, lead("c", 0.137, 0.052, 0.221, 4)],
             NO_FLIP,
-            f"{WON} The lead of 13.7 points over c (5.2 to 22.1; about 4 more seeds) is not certain.",
+            f"{WON} a leads c by 13.7 points (95% interval 5.2 to 22.1). This is not decided by 3 seeds of each; "
+            "about 4 more of each would decide it.",
         ),
         (
             [lead("b", 0.003, -0.006, 0.012, 90, equal=True, further_seeds=math.nan)],
             {"within": 0.02} | NO_FLIP,
-            "Tuned, a and b are equal within 2.0 points: a leads by 0.30 points (95% interval −0.60 to 1.20).",
+            "After tuning, a and b are equal within 2.0 points: a leads by 0.30 points (95% interval −0.60 to 1.20).",
         ),
         (
             [WINS],
             {"fixed_difference": math.nan},
-            f"{WON} At 1e-3 alone you would have concluded that b wins, as a has no value.",
+            f"{WON} At 1e-3 alone you would have concluded that b wins, because a has no value there.",
         ),
         (
             [WINS],
             {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "a", "b", 0.165, 0.12, 0.21)},
-            f"{WON} At 1e-3 alone, a leads, too. At 1e-2 alone you would have concluded that b wins, by 16.5 points "
-            "over a (12.0 to 21.0).",
+            f"{WON} At 1e-3 alone, a has the best mean as well. At 1e-2 alone you would have concluded that b wins, by "
+            "16.5 points over a (95% interval 12.0 to 21.0).",
         ),
         (
             [lead("b", 0.048, math.nan, math.nan, distinguishable=False)],
             NO_FLIP,
-            "Tuned, a leads by 4.8 points over b; without an interval the two cannot be distinguished.",
+            "After tuning, a leads b by 4.8 points. There is no interval, so this is not certain.",
         ),
         (
             [
@@ -112,9 +113,27 @@ WON = "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6)."
                 lead("f", 0.02, -0.01, 0.05, 9),
             ],
             NO_FLIP,
-            "Tuned, a and b have the same mean. The leads of 0.030 points over c (−0.010 to 0.070; about 5 more "
-            "seeds), 0.030 points over d (−0.010 to 0.070; about 5 more seeds), 1.0 points over e (no interval) and "
-            "up to 2.0 points over 1 more are not certain.",
+            "After tuning, a and b have the same mean. a leads c by 0.030 points (95% interval −0.010 to 0.070), d by "
+            "0.030 points (−0.010 to 0.070) and f by 2.0 points (−1.0 to 5.0). These leads are not decided by 3 seeds "
+            "of each; about 9 more of each would decide them. a leads e by 1.0 points. There is no interval, so this "
+            "is not certain.",
+        ),
+        (
+            [WINS, lead("c", 0.06, 0.05, 0.07), lead("d", 0.3, 0.28, 0.32), lead("e", 0.4, 0.38, 0.42)],
+            NO_FLIP | {"certain": Certain(("a", "b"), ("d", "e"), (0.252, 0.4))},
+            "After tuning, a and b beat d and e by 25.2 to 40.0 points. a beats b by 4.8 points (95% interval 2.0 to "
+            "7.6). a beats c by 6.0 points (95% interval 5.0 to 7.0).",
+        ),
+        (
+            [WINS, *(lead(name, 0.3, 0.28, 0.32) for name in "cdef")],
+            NO_FLIP | {"certain": Certain(("a",), tuple("bcdef"), (0.048, 0.3))},
+            "After tuning, a beats all 5 others by 4.8 to 30.0 points (95% interval over b: 2.0 to 7.6).",
+        ),
+        (
+            [WINS._replace(condition="as far as the grid reaches: b still improves at 1e-2")],
+            NO_FLIP,
+            "After tuning, a leads b by 4.8 points (95% interval 2.0 to 7.6) as far as the grid reaches: b still "
+            "improves at 1e-2.",
         ),
     ],
 )
@@ -129,13 +148,13 @@ def test_a_mean_over_fewer_seeds_is_marked_where_it_is_named() -> None:
 
 def test_of_a_metric_to_minimise_leads_are_positive_too() -> None:
     found = said(lead("b", -0.5, -0.7, -0.3), metric=LOSS, fixed_difference=0.25)
-    assert found.startswith("Tuned, a wins by 0.50 over b (95% interval 0.30 to 0.70). At 1e-3 alone")
-    assert "b wins, by 0.25 over a. Another variant has the lowest mean" in found
+    assert found.startswith("After tuning, a beats b by 0.50 (95% interval 0.30 to 0.70). At 1e-3 alone")
+    assert "b wins, by 0.25 over a. At 1 of the 3 learning rates another variant has the lowest mean" in found
 
 
 def test_nothing_to_compare() -> None:
-    assert said(best=()) == "no variant has a value."
-    assert said() == "Tuned, a has a value, and nothing to compare it with."
+    assert said(best=()) == "No variant has a value."
+    assert said() == "After tuning, a has a value, and there is nothing to compare it with."
 
 
 def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
@@ -144,15 +163,15 @@ def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     ((name, text, chosen),) = verdict_block(verdicts(summary), summary, {}).items
     assert name == "mnist"
     assert text.startswith(
-        "Tuned, a wins by 10.0 points over c (95% interval 3.9 to 16.1). At 1e-3 alone, a leads, too."
+        "After tuning, a beats c and b by 10.0 to 20.0 points (95% interval over c: 3.9 to 16.1). At 1e-3 alone, a has"
     )
-    assert text.endswith("Another variant has the highest mean at 2 of the 4 learning rates, distinguishably at none.")
-    assert chosen == "Chosen on validation: a 1e-3, b 1e-3, c 1e-3."
+    assert text.endswith("another variant has the highest mean; its lead is significant at none of them.")
+    assert chosen == "Learning rates chosen on validation: a 1e-3, b 1e-3, c 1e-3."
 
 
 def test_every_form_of_a_report_opens_with_the_verdict_and_says_once_what_tables_share(tmp_path: Path) -> None:
     report = write_report(flip_record(tmp_path).write(), "small")
-    verdict, shared = "Tuned, a wins by 10.0 points over c", "Selection: in each run"
+    verdict, shared = "After tuning, a beats c and b by 10.0", "Selection: in each run"
     assert report.text.splitlines()[1].startswith(f"mnist: {verdict}")
     markdown, page = (report.folder / "report.md").read_text(), report.page.read_text()
     assert markdown.splitlines()[2].startswith(f"- **mnist**: {verdict}")
@@ -167,7 +186,7 @@ def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
         made.add(1e-2, seed, [(300, 0.5, 0.5)], variant="a")
         made.add(1e-2, seed, [(300, 0.4, 0.39 + 0.02 * seed)], variant="b")
     text = write_report(made.write(), "small").text
-    assert "At the one learning rate that was tried, a leads by 10.0 points over b" in text
+    assert "At the one learning rate that was tried, a leads b by 10.0 points" in text
     assert "alone" not in text
 
 
@@ -229,7 +248,6 @@ def test_the_best_variant_s_lead_over_the_closest_comes_first() -> None:
         metric=Metric(name="loss", higher_is_better=False, is_fraction=False), settings=settings, table=lambda: table
     )
     assert decided_texts(decision)["text", "tiny"] == (
-        "By fresh seeds, which chose nothing, c beats a by 0.100 (95% interval 0.050 to 0.150): decided with 3 seeds; "
-        "c beats b by 0.300 (95% interval 0.250 to 0.350): decided with 3 seeds; c and d are not compared yet; "
-        "and 2 more pairs."
+        "On fresh seeds, which chose no learning rate: c beats a by 0.100 (95% interval 0.050 to 0.150, 3 seeds); "
+        "c beats b by 0.300 (95% interval 0.250 to 0.350, 3 seeds); c and d are not compared yet; and 2 more pairs."
     )

@@ -120,4 +120,4 @@ def test_a_sweep_without_this_program_is_judged(tmp_path: Path) -> None:
     command("sweep.py", folder=tmp_path)
     printed = command("-m", "lr_sweep.sweep", "judge", "runs.csv", folder=tmp_path)
     assert "read as: variant = variant, learning rate = lr" in printed
-    assert "Tuned, " in printed
+    assert "After tuning, " in printed

@@ -86,7 +86,7 @@ def test_only_undecided_cells_get_further_rounds(make: Callable[..., Bench]) -> 
     assert f"By fresh seeds, which chose nothing, {CLEAR} beats {ALIKE} by 38.4 points (95% interval " in text
     assert f"decided with 2 seeds; {CLEAR} beats {NEAR} by 40.4 points (95% interval " in text
     assert f"{ALIKE} leads {NEAR} by " in text
-    assert "undecided after all 4 seeds. By the seeds that chose the rates: Tuned, " in text
+    assert "still undecided after 4 seeds. The seeds that chose the learning rates say: After tuning, " in text
     assert "18 runs wanted: 18 complete" in text
     assert "10 runs with fresh seeds, which choose nothing: 10 complete" in text
     assert "**Decided with fresh seeds.**" in page

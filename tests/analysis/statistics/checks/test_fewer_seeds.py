@@ -62,7 +62,7 @@ def test_seeds_that_a_table_lacks_do_not_vanish(tmp_path: Path) -> None:
     assert (problem.level, problem.variant) == ("problem", "sgd")
     assert problem.message == f"{BETTER} by 13.0 points"
     flat = " ".join(report.text.split())
-    assert "adam wins by 10.0 points over sgd" in flat
+    assert "adam beats sgd by 10.0 points" in flat
     assert VERDICT.format("without a value") in flat
     assert "93.0 (1 of 3 seeds)" in flat
     assert (

@@ -60,6 +60,44 @@ def test_no_flip_where_the_fixed_rate_names_one_of_the_best(tmp_path: Path) -> N
     assert (row["fixed_best"], row["flips"]) == ("frozen", False)
 
 
+def test_two_tied_winners_certainly_beat_two_tied_losers(tmp_path: Path) -> None:
+    """The differences of 0.1 points are noise, those of 20 points are not."""
+    means = {"c": (0.1, 0.7, 0.2), "a": (0.1, 0.9, 0.2), "d": (0.1, 0.699, 0.2), "b": (0.1, 0.899, 0.2)}
+    certain = verdict(tmp_path, means)["certain"]
+    assert (certain.winners, certain.losers) == (("a", "b"), ("c", "d"))
+    assert certain.differences == pytest.approx((0.199, 0.201))
+
+
+def test_the_leader_is_named_alone_where_it_certainly_beats_all_others(tmp_path: Path) -> None:
+    certain = verdict(tmp_path, {"a": (0.1, 0.9, 0.2), "b": (0.1, 0.8, 0.2), "c": (0.1, 0.5, 0.2)})["certain"]
+    assert (certain.winners, certain.losers) == (("a",), ("b", "c"))
+
+
+def test_nothing_is_certain_of_a_worse_variant_that_may_yet_be_better(tmp_path: Path) -> None:
+    """As where its best rate is the largest tried. The best variant's own rate is no obstacle, and c still loses."""
+    summary = swept(tmp_path, {"a": (0.5, 0.6, 0.9), "b": (0.4, 0.5, 0.7), "c": (0.1, 0.4, 0.2)})
+    conditions = {("mnist", "gpt2", variant): "as far as tried" for variant in "ab"}
+    (row,) = verdicts(summary, conditions).to_dict("records")
+    assert (row["certain"].winners, row["certain"].losers) == (("a", "b"), ("c",))
+    assert [(lead.over, lead.condition, lead.certain) for lead in row["leads"]] == [
+        ("b", "as far as tried", False),
+        ("c", "", True),
+    ]
+
+
+@pytest.mark.parametrize(("b_at_first", "strongest"), [(0.8, "b"), (0.1, "c")])
+def test_the_strongest_flip_is_of_a_rate_s_best_variant(tmp_path: Path, b_at_first: float, strongest: str) -> None:
+    """At 1e-4 both b and c are ahead of a, which beats both when tuned."""
+    means = {"a": (0.3, 0.9, 0.2), "b": (b_at_first, 0.82, 0.1), "c": (0.6, 0.7, 0.1)}
+    assert verdict(tmp_path, means)["strongest"].worse == strongest
+
+
+def test_a_rate_whose_best_variant_may_be_the_tuned_one_contradicts_nothing(tmp_path: Path) -> None:
+    """At 1e-4 b is best, and tuned a and b are equal: that c is ahead of a there misleads nobody."""
+    means = {"a": (0.3, 0.9, 0.2), "b": (0.8, 0.899, 0.1), "c": (0.6, 0.7, 0.1)}
+    assert verdict(tmp_path, means)["strongest"] is None
+
+
 def test_one_variant_has_no_runner_up(tmp_path: Path) -> None:
     row = verdict(tmp_path, {"frozen": (0.60, 0.80, 0.70)})
     assert (row["best"], row["leads"], row["flips"]) == (("frozen",), (), False)
