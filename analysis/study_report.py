@@ -179,7 +179,8 @@ def write_files(folder: Path, study: Study) -> str:
     chart = SweepChart(say("measured", metric=metric))
     costs = _device_seconds(summary, study.runs) if of_study else None
     decided = decided_texts(study.decision, conditions)
-    opening = verdict_block(found_best, summary, costs, decided) if metric.chosen_on else Verdict(())
+    improving = {each.cell for each in study.findings if each.check == "improving" and each.level == "problem"}
+    opening = verdict_block(found_best, summary, costs, decided, improving) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
     optimal += (

@@ -237,7 +237,10 @@ def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leader
     """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
     metric, paired = summary.metric, is_paired(summary)
     facts: dict[str, Any] = {"tested": found["p"].count(), "groups": len(found[GROUP].drop_duplicates())}
-    facts |= {"within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within)}
+    facts |= {
+        "condition": "",
+        "within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within),
+    }
     refused = "" if paired or not summary.paired else say("refused", correlation=seed_correlation(summary))
     facts |= {"paired": paired, "refused": refused, "two_modes": ", ".join(map(" ".join, two_modes(summary)))}
     shown = _leading(found, ("variant", "other"), leaders)

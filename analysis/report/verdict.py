@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -51,12 +51,14 @@ def verdict_block(
     summary: StudySummary,
     device_s: Mapping[Cell, float] | None = None,
     decided: Mapping[tuple[str, str], str] | None = None,
+    improving: Collection[Cell] = (),
 ) -> Verdict:
     """Write the result of `verdicts.verdicts`, an item a task and model, each with the chosen learning rates.
 
     Args:
         found: the result.
         summary: of the study.
+        improving: cells that still improve at the end of their step budget.
         device_s: device seconds of a run at each cell's chosen rate; None: not known.
         decided: what fresh seeds say, by task and model; it comes first.
     """
@@ -72,7 +74,9 @@ def verdict_block(
         seconds = {variant: value for (_, _, variant), value in cells.items()}
         opening = [fresh, "The seeds that chose the learning rates say:"] if fresh else []
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
-        text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned)])
+        behind = [lead.over for lead in row["leads"] if (row["task"], row["model"], lead.over) in improving]
+        budget = [say("improving", several=len(behind) > 1, named=_listed(behind))] if behind else []
+        text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 

@@ -172,7 +172,8 @@ def _gap(cell: SweptCell, usual: float, num_cells: int) -> Iterator[CheckFinding
 def _stuck(cell: SweptCell, where: str, whole_task: bool) -> CheckFinding:
     message = f"{where}, as if the model always predicted one class" if cell.metric.is_fraction else where
     if not whole_task:
-        return cell.finding("stuck", "note", message)
+        condition = f"as far as tried: {cell.row['variant']} did not learn at any learning rate"
+        return cell.finding("stuck", "note", message, condition=condition)
     fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
     return cell.finding("stuck", "problem", message, fix)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.judge.judge import write_judged
+from lr_sweep.analysis.judge.judge import judged_json, write_judged
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.rates.optimum import optima
@@ -59,6 +59,21 @@ def test_what_would_be_read_wrongly_is_refused(
         study_of(tmp_path, text.replace(*changed) if changed[0] else text)
 
 
+def test_a_lead_over_a_variant_that_still_improves_at_the_largest_rate_is_conditional(tmp_path: Path) -> None:
+    """ours is best inside the grid; baseline rises at every step, and may be better beyond."""
+    means = {("ours", 1e-4): 0.88, ("ours", 1e-3): 0.92, ("ours", 1e-2): 0.88}
+    means |= {("baseline", 1e-4): 0.80, ("baseline", 1e-3): 0.85, ("baseline", 1e-2): 0.89}
+    rows = [f"{name},{rate},{seed},{v + seed / 1000:g}" for (name, rate), v in means.items() for seed in range(3)]
+    study = study_of(tmp_path, rows_of(ACCURACIES, rows))
+    report = write_judged(study, tmp_path / "out")
+    (pair,) = judged_json(study, report)["comparisons"]
+    condition = "as far as the grid reaches: baseline still improves at 1e-2, the largest rate tried"
+    assert (pair["variant"], pair["distinguishable"], pair["condition"]) == ("ours", True, condition)
+    for text in (report.text, report.page.read_text(), (report.folder / "comparisons.csv").read_text()):
+        assert condition in " ".join(text.split()).replace('<data value="1e-2">1e-2</data>', "1e-2")
+    assert "beats" not in report.text
+
+
 def test_one_variant_in_two_tables_has_none_to_be_paired_with(tmp_path: Path) -> None:
     frame = pd.DataFrame({"lr": [0.1] * 3 + [0.01] * 3, "seed": [0, 1, 2] * 2, "val_acc": [0.1, 0.2, 0.3] * 2})
     study = judge([drawn(tmp_path / f"{name}.csv", frame) for name in "ab"], Reading())
@@ -77,7 +92,7 @@ def test_one_fraction_among_percents_is_refused(tmp_path: Path) -> None:
     ("b", "said"),
     [
         ({0.1: 0.5, 0.001: 0.8, 1e-4: 0.3}, "a and b have the same mean. At 1e-3 alone, b leads"),
-        ({0.1: 0.8, 0.001: 0.5, 1e-4: 0.3}, "a and b have the same mean. At 1e-3 alone, a leads. Another"),
+        ({0.1: 0.8, 0.001: 0.5, 1e-4: 0.3}, "a and b have the same mean. At 1e-3 alone, a has the best mean."),
         ({0.1: 0.8, 0.001: 0.6, 1e-4: 0.3}, "same mean. At 1e-3 alone, a and another variant have the same mean."),
     ],
     ids=["against", "for", "tied"],

@@ -146,7 +146,7 @@ def test_variants_are_compared_by_seed(table: Path, tmp_path: Path) -> None:
     for paired in (True, False):
         texts.append(write_judged(judge([table], Reading(paired=paired)), tmp_path / f"out-{paired}").text)
     by_seed, plain = texts
-    assert "leads by 0.5 points over b; without an interval" in by_seed
+    assert "a leads b by 0.5 points. There is no interval" in by_seed
     assert "95% interval" in plain
 
 

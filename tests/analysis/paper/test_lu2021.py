@@ -104,7 +104,7 @@ def test_accuracies_stand_beside_the_published_ones_and_missing_ones_stay_empty(
     assert entry(table, "FPT", "XOR") == ("100.0 ± 0.0", "100 (+0.0)")
     assert entry(table, "FPT", "MNIST") == ("– (3 of 3 missing)", "98.0")
     assert entry(table, "LSTM", "MNIST") == ("", "99.5")  # of no run
-    for fact in ("Lu et al. 2021, table 1", "Rao et al. 2019", "ours less theirs", "3 seeds", "–: no value"):
+    for fact in ("Lu et al. 2021, table 1", "Rao et al. 2019", "ours minus theirs", "3 seeds", "–: no value"):
         assert fact in table.full_caption
 
 

@@ -76,7 +76,7 @@ WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
             [LEADS._replace(low=-0.0001, high=0.0961, further_seeds=math.inf)],
             {"flips": False, "fixed_best": "a"},
             "After tuning, a leads b by 4.8 points (95% interval −0.01 to 9.6). This is not decided by 3 seeds of "
-            "each; more seeds will hardly decide it. At 1e-3 alone, a has the best mean as well.",
+            "each; more seeds will hardly decide it. At 1e-3 alone, a has the best mean.",
         ),
         (
             [WINS, lead("c", 0.137, 0.052, 0.221, 4)],
@@ -97,7 +97,7 @@ WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
         (
             [WINS],
             {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "a", "b", 0.165, 0.12, 0.21)},
-            f"{WON} At 1e-3 alone, a has the best mean as well. At 1e-2 alone you would have concluded that b wins, by "
+            f"{WON} At 1e-3 alone, a has the best mean. At 1e-2 alone you would have concluded that b wins, by "
             "16.5 points over a (95% interval 12.0 to 21.0).",
         ),
         (

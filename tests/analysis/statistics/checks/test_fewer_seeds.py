@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 SGD = {1e-3: (0.60, 0.60, 0.60), 1e-2: (0.79, 0.80, 0.81), 1e-1: (0.93,), 1.0: (0.50, 0.50, 0.50)}
 ADAM = {1e-3: (0.60, 0.60, 0.60), 1e-2: (0.89, 0.90, 0.91), 1e-1: (0.70, 0.70, 0.70), 1.0: (0.50, 0.50, 0.50)}
-VERDICT = "Not eligible, as seeds have no value: sgd 1e-1 (1 of 3 seeds: 2 {})."
+VERDICT = "Could not be chosen because seeds have no value: sgd 1e-1 (1 of 3 seeds: 2 {})."
 BETTER = (
     "seeds with a value: 1 of 3 at 1e-1, so it cannot be chosen; at 1e-1 validation is better than at the chosen 1e-2"
 )
@@ -122,7 +122,7 @@ def test_a_cell_with_fewer_seeds_than_another_is_marked(tmp_path: Path) -> None:
     page = (report.folder / "report.md").read_text()
     assert "3 seeds unless marked" in page
     assert "| sgd | 60.0 (1 seed) | 79.0 (1 seed) * | 70.0 (1 seed) | 50.0 (1 seed) |" in page
-    assert "Chosen on validation: sgd 1e-2 (1 seed), adam 1e-2." in page
+    assert "Learning rates chosen on validation: sgd 1e-2 (1 seed), adam 1e-2." in page
 
 
 def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
     assert "9 runs in the table: 9 complete" in report.text
     page = (report.folder / "report.md").read_text()
     assert "76.0 ± 14.0 (2 of 3 seeds)" in page
-    assert "Chosen on validation: a 3e-2 (2 of 3 seeds)." in page
+    assert "Learning rates chosen on validation: a 3e-2 (2 of 3 seeds)." in page
     assert "| 2 of 3 | 76.0 ± 14.0 | – |" in page  # no interval through the selection
     assert "seeds without a test value: no interval through selection" in page
 

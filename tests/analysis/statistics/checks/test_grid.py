@@ -40,6 +40,19 @@ def test_best_at_the_edge(tmp_path: Path, values: dict[float, float], which: str
     assert edge.level == "problem"
     assert f"is the {which} tried" in edge.message
     assert edge.learning_rates == further
+    assert f"the {which} rate tried" in edge.condition  # of one seed each nothing says that it does not rise
+
+
+@pytest.mark.parametrize(("rise", "is_said"), [(0.0, False), (0.01, False), (0.02, True)])
+def test_an_edge_that_does_not_clearly_rise_makes_nothing_conditional(
+    tmp_path: Path, rise: float, is_said: bool
+) -> None:
+    """Seeds at 0.5 ± 0.01: two standard errors of the difference are 2 x 0.01 sqrt(2 / 3) = 0.0163."""
+    made = SyntheticRecord(tmp_path)
+    for rate, mean in ((1e-4, 0.4), (1e-3, 0.5), (1e-2, 0.5001 + rise)):
+        for seed, shift in enumerate((-0.01, 0.0, 0.01)):
+            made.add(rate, seed, [(300, mean + shift, mean + shift)])
+    assert bool(by_check(found_in(made))["edge"].condition) is is_said
 
 
 def test_a_mean_that_numpy_and_python_round_apart_is_still_the_best(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_comparison_by_seed_is_refused_where_seeds_do_not_move_variants_alike(
     assert not is_paired(summary)
     table = comparison_table(comparisons(summary), summary)
     assert len(table.rows) == 1
-    assert "Not compared by seed, as was asked" in table.caption
+    assert "A comparison by seed was requested but not made" in table.caption
     assert "the one pair of the study" in table.caption
 
 

@@ -157,7 +157,7 @@ def test_two_axes_at_once_by_hand() -> None:
     half_width = 2.4469 * 0.001 * math.sqrt(3 / 6) / (0.30103 * math.sqrt(6))
     assert surface.fit.half_widths[0] == pytest.approx(half_width, rel=1e-3)
     assert surface_texts([surface])[0].startswith(
-        "the best learning rate goes as batch^0.50 (0.50 to 0.50) steps^−0.25"
+        "the best learning rate changes as batch^0.50 (0.50 to 0.50) steps^−0.25"
     )
 
 

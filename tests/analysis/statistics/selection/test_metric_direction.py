@@ -95,7 +95,11 @@ def report(tmp_path_factory: pytest.TempPathFactory, undrawn_module: None) -> Re
 def test_a_report_on_perplexity_names_it_and_shows_no_percent(report: Report) -> None:
     text = (report.folder / "report.md").read_text()
     for wanted in (
-        *("## Test perplexity against learning rate", "lowest validation perplexity", "Bold: the lowest of a column"),
+        *(
+            "## Test perplexity against learning rate",
+            "lowest validation perplexity",
+            "Bold entries are the lowest of their column",
+        ),
         "lower is better",
     ):
         assert wanted in text, wanted
