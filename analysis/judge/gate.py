@@ -23,11 +23,14 @@ from lr_sweep.analysis.judge.names import is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading, asking
 from lr_sweep.analysis.judge.runs import RUN as RUN_KEY
+from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.analysis.report.blocks import TEXT_WIDTH
 from lr_sweep.analysis.report.verdict import decided_texts
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, swept_cells
+from lr_sweep.analysis.statistics.checks.grid import grid_findings
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
 from lr_sweep.analysis.statistics.comparisons.noise import RUN, WINDOW, CellValues, Noise, cell_noise, padded
@@ -53,7 +56,7 @@ VARIANT = "#"
 """Mark before the variant of a table that is meant."""
 NONE = np.full((WINDOW, 0), math.nan)
 """The window of a table without tuning."""
-Outcome = Literal["accept", "reject", "run"]
+Outcome = Literal["accept", "reject", "run", "open"]
 
 
 class Side(NamedTuple):
@@ -75,6 +78,8 @@ class Side(NamedTuple):
     window: Floats
     """Values at the rate and those beside it, `WINDOW` x tuning seeds."""
     num_steps: int
+    finding: CheckFinding | None
+    """Why another learning rate may be better; None: nothing says so."""
 
     @property
     def num_diverged(self) -> int:
@@ -102,12 +107,15 @@ class Gate:
     """A sentence with the numbers."""
     seeds: Mapping[str, Sequence[int]]
     """To run next, by side; empty once it is decided."""
+    rates: Sequence[float]
+    """To add to the baseline, which may be better at one of them; only of `open`."""
     about: Sequence[str]
     """Sentences on both sides, and on the error rate."""
 
     def text(self) -> str:
         """Return all of it, the outcome first."""
         first = self.outcome if self.outcome != "run" else f"run {_asked_text(self.seeds)}"
+        first += f", add {', '.join(map(rate_text, self.rates))} to the baseline" if self.rates else ""
         return "\n".join([f"{first}: {self.why}", *(f"  {line}" for line in self.about)])
 
 
@@ -186,6 +194,7 @@ def _side(name: str, read: RunsRead, has_rates: bool, max_seeds: int) -> Side:
     runs = summarise(read.runs.wanted, read.runs.ended, read.runs.curves, metric).runs
     num_rates = runs["learning_rate"].nunique()
     rate, tuning = (runs["learning_rate"].iloc[0], []) if num_rates == 1 else _chosen(name, runs, read)
+    chosen = read.runs.wanted["seed"].isin(tuning)
     at_rate, free = runs["learning_rate"].eq(rate), ~runs["seed"].isin(tuning)
     fresh = runs[free & at_rate & runs["status"].ne("missing")].sort_values("seed").head(max_seeds)
     rates, seeds, tests = (runs.loc[~free, column].to_numpy() for column in RUN)
@@ -200,7 +209,14 @@ def _side(name: str, read: RunsRead, has_rates: bool, max_seeds: int) -> Side:
         values=metric.sign * fresh["test_accuracy"].dropna().to_numpy(float),
         window=CellValues.of(rates, seeds, tests).window(rate, len(tuning)) if tuning else NONE,
         num_steps=int(fresh["num_steps"].max()) if len(fresh) else 0,
+        finding=_condition(replace(read.runs, wanted=read.runs.wanted[chosen]), metric) if tuning else None,
     )
+
+
+def _condition(runs: Runs, metric: Metric) -> CheckFinding | None:
+    """Return the finding on the runs that chose the rate that makes a comparison conditional."""
+    (cell,) = swept_cells(summarise(runs.wanted, runs.ended, runs.curves, metric))
+    return next((finding for finding in grid_findings(cell) if finding.condition), None)
 
 
 def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[int]]:
@@ -242,6 +258,11 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
     asked = {side.name: range(side.next_seed, side.next_seed + numbers.get(side.name, 0)) for side in sides}
     seeds = {name: each for name, each in asked.items() if each}
     outcome, why = _outcome(decision, sides, min_gain, bool(seeds))
+    rates: Sequence[float] = ()
+    if outcome != "reject" and (finding := sides[0].finding):
+        outcome, seeds, rates = "open", {}, sorted(finding.learning_rates)
+        gain = _gain_text(decision, min_gain)
+        why = f"{gain} {finding.condition}" if gain else finding.condition.partition(": ")[2]
     steps = {side.num_steps for side in sides if side.num_steps}
     about = [side.text(metric) for side in sides]
     if len(steps) > 1:
@@ -255,7 +276,7 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
         f"looks up to {max_seeds} seeds (docs/statistics.md)"
     )
-    return Gate(outcome=outcome, why=why, seeds=seeds, about=about)
+    return Gate(outcome=outcome, why=why, seeds=seeds, rates=rates, about=about)
 
 
 def _outcome(decision: Decision, sides: Sequence[Side], min_gain: float, may_run: bool) -> tuple[Outcome, str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 
 WIDTH = 110
-GATE_CODES = {"accept": 0, "reject": 1, "run": 3}
+GATE_CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
 MOST_QUESTIONS = 10
 T = TypeVar("T")
 

@@ -65,6 +65,19 @@ def test_a_gain_is_accepted_and_a_loss_rejected(tmp_path: Path) -> None:
     assert lost.why.startswith("the candidate is worse: it gains -3.00 points")
 
 
+@pytest.mark.parametrize("fresh", [0, 4])
+def test_a_baseline_whose_best_rate_is_the_largest_tried_leaves_it_open(tmp_path: Path, fresh: int) -> None:
+    """It rises by 5 points at the last step; a candidate's own edge is no obstacle, as it can only gain more."""
+    candidate, baseline = sweep(tmp_path / "cand.csv", 3.0, fresh), tmp_path / "base.csv"
+    rows = sweep(baseline, 0.0, fresh).read_text().splitlines()
+    baseline.write_text("\n".join(row for row in rows if not row.startswith("0.1,")))
+    baseline.write_text(baseline.read_text() + "\n" + "\n".join(f"0.0001,{seed},30,30" for seed in range(3)) + "\n")
+    found = gate(baseline, candidate, Reading())
+    assert (found.outcome, found.seeds, found.rates) == ("open", {}, [0.1, 1.0])
+    assert ("it gains 3.00 points" in found.why, "still improves at 1e-2" in found.why) == (fresh > 0, True)
+    assert gate(candidate, baseline, Reading()).outcome == ("reject" if fresh else "run")
+
+
 BOTH = {"baseline": range(7, 11), "candidate": range(7, 11)}
 FEWER = {"baseline": range(9, 11), "candidate": range(7, 11)}
 """Seeds to run next: of both sides alike, and where the candidate has fewer."""
