@@ -145,7 +145,7 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
     Raises RecordError if the file is missing, damaged, has no rows or more than a study can have.
     """
     path = Paths(results).wanted(study)
-    found = read_table(path, WANTED, limited=True)
+    found = read_table(path, WANTED)
     if found is None:
         raise RecordError(f"no {path}: run the study again to write it")
     if not found.num_rows:
@@ -179,9 +179,7 @@ def read_curves(
     accuracies are no values: NaN. Raises RecordError if a file is damaged.
     """
     columns, folder = _named(CURVES, names), Paths(results).curves
-    if run_ids is None:
-        run_ids = sorted(path.stem for path in folder.glob("*.parquet") if not path.name.startswith("."))
-    found = read_each(folder, list(dict.fromkeys(run_ids)), columns)
+    found = read_each(folder, run_ids, columns)
     frame = _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
     measured = [name for name in frame.columns if name.endswith("_accuracy")]
     return frame.assign(**{name: frame[name].replace([math.inf, -math.inf], math.nan) for name in measured})
@@ -192,7 +190,7 @@ def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
 
     Raises RecordError if it is damaged, or larger than a table of the record can be.
     """
-    found = read_table(path, columns, limited=True)
+    found = read_table(path, columns)
     try:
         return None if found is None else _checked(path, found).to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
@@ -233,9 +231,7 @@ def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
 def _there(path: Path) -> bool:
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if path.is_symlink():
-            raise UnreadableError(unreadable(path, error)) from error
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise UnreadableError(unreadable(path, error)) from error

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.analysis.record.parquet import MAX_DECODED
+from lr_sweep.analysis.record.parquet import MAX_BYTES
 from lr_sweep.analysis.record.paths import RecordError, closed_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
@@ -41,13 +41,13 @@ STUDY_FILES = ("planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.
 _RUN_ID, _STUDY, _UNLIMITED = "[0-9a-f]{16}", "[a-z0-9]+(-[a-z0-9]+)*", 1 << 60
 _PATHS = {
     rf"runs/{_RUN_ID}\.parquet": 4_000_000,
-    rf"curves/{_RUN_ID}\.parquet": MAX_DECODED,
+    rf"curves/{_RUN_ID}\.parquet": MAX_BYTES,
     rf"checkpoints/{_RUN_ID}/{CHECKPOINT.pattern}": _UNLIMITED,
     r"pretrained/gpt2-[0-9]+x[0-9]+-[0-9a-f]{12}/[a-z_]+\.json": 1_000_000,
     r"pretrained/gpt2-[0-9]+x[0-9]+-[0-9a-f]{12}/model\.safetensors": _UNLIMITED,
     rf"studies/{_STUDY}/study\.json": 1_000_000,
     rf"studies/(?P<study>{_STUDY})/(?P=study)\.yaml": 10_000_000,
-    rf"studies/{_STUDY}/[a-z]+\.parquet": MAX_DECODED,
+    rf"studies/{_STUDY}/[a-z]+\.parquet": MAX_BYTES,
 }
 """Every path that may be taken, with the most bytes that it may have: what is read at once must fit in memory."""
 STEP = re.compile(r'\{"step": ([0-9]{1,18})[,}]')

@@ -13,7 +13,6 @@ from typing import Any
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.record.parquet import row_stamps
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import command, counted, duration
@@ -93,8 +92,9 @@ class _Recorded:
 
 
 def rows_stamp(results: Results) -> int:
-    """Return a number that changes with the rows of ended runs."""
-    return hash(frozenset(row_stamps(results.root).items()))
+    """Return a number that changes with the rows of ended runs, each of which is renamed into their folder."""
+    runs = results.runs
+    return hash((runs.stat().st_mtime_ns, len(list(runs.iterdir())))) if runs.exists() else 0
 
 
 def study_stamp(results: Results, study: str, rows: int) -> tuple[int, int | None]:

@@ -11,14 +11,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from lr_sweep.analysis.record.columns import Columns, table
-from lr_sweep.analysis.record.parquet import FORMAT, new_index, parquet_bytes
+from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.record.read import MAX_JSON, check_format
 from lr_sweep.common.errors import UserError
@@ -99,17 +99,10 @@ class Results(Paths):
             self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
             shutil.rmtree(self.stop_requests, ignore_errors=True)
             yield
-            self.write_index()
         finally:
             shutil.rmtree(self.stop_requests, ignore_errors=True)
             self.holder.unlink(missing_ok=True)
             lock.release()
-
-    def write_index(self) -> None:
-        """Bring the index of rows up to date, if there are enough rows for one."""
-        with suppress(OSError):  # what is recorded can be read without
-            if (rows := new_index(self.root, time.time_ns())) is not None:
-                write_bytes(self.index, parquet_bytes(rows, compression="zstd"))
 
     def request_stop(self, what: str) -> None:
         """Leave a file for workers which ends a run, by its id; `sweep`: for the live page, which says so."""

@@ -39,8 +39,6 @@ class StoredResults(Results):
         with reachable(self.uri):
             writer = current_writer(ObjectStore(self.uri, patience_s=patience_s))
         is_written_here = super().being_written()
-        if not is_written_here:
-            self.write_index()
         self._written_elsewhere = bool(writer) and not is_written_here
         if self._written_elsewhere:
             write_json(self.holder, writer)

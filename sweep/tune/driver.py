@@ -9,7 +9,6 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from lr_sweep.analysis.record.parquet import INDEX_FROM
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import counted
@@ -270,5 +269,3 @@ class Driver:
     def _end(self, run_id: str, status: str) -> None:
         self.ended[run_id] = status
         self._training.discard(run_id)
-        if len(self.ended) % INDEX_FROM == 0:
-            self._results.write_index()

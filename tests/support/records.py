@@ -19,7 +19,7 @@ import pandas as pd
 from safetensors.numpy import save
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
-from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes, read_index, row_stamps
+from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.comparisons.verdicts import orders
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
@@ -33,13 +33,6 @@ Point = tuple[int, float, float]
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 EVERY = 10
 """Steps between the evaluations of runs that `add` makes."""
-
-
-def rows_not_indexed(results: Path) -> int:
-    """Return how many rows the index of a results directory does not have as they are."""
-    index, stamps = read_index(results, ()), row_stamps(results)
-    indexed = set() if index is None else {(row["run_id"], row["stamp"]) for row in index.to_pylist()}
-    return len(stamps.items() - indexed)
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:

@@ -6,27 +6,17 @@ import dataclasses
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.columns import RUNS, table
-from lr_sweep.analysis.record.parquet import new_index, parquet_bytes
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.records import SyntheticRecord, ended_row, rows_not_indexed
+from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, runs_of, write_study
 
 LIMIT_S = 2.0
 """CPU time beyond that of importing the libraries: other processes change it less than the time on the clock."""
-MANY_LIMIT_S = 5.0
-"""The same for 50,000 runs: 1.2 to 4.2 s were measured on machines of two cores."""
-MANY_LIMIT_KB = 400_000
-"""`ls` took 430,000 while it read each run's content for its metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,58 +106,3 @@ def test_memory_does_not_grow_with_the_curves(commands: dict[str, list[str]], an
         os.truncate(path, 1_000_000)
     for name, command in commands.items():
         assert ask(command).peak_kb < 1.1 * answers[name].peak_kb
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The same for 50,000 ended runs, 250 learning rates x 100 seeds, all of them in the index.
-
-    Files that are not to be read are empty: reading one is an error. The last seed's are whole: `plan` looks at the
-    times that the latest runs took.
-    """
-    record, runs, commands = written(tmp_path_factory.mktemp("many"), 250, 100)
-    record.write()
-    for name in ("runs", "curves", "checkpoints"):
-        (record.results / name).mkdir(exist_ok=True)
-    rows = {}
-    for run in runs:
-        row = ended_row(run.row(), [(20, 0.6, 0.5)], trained=20)
-        rows[run.run_id] = row | {"content": run.run.canonical_json()}
-        (record.results / "checkpoints" / run.run_id).mkdir()
-        for path in (Paths(record.results).run(run.run_id), Paths(record.results).curve(run.run_id)):
-            path.touch()
-    for run in runs[-500:]:
-        path = Paths(record.results).run(run.run_id)
-        path.write_bytes(parquet_bytes(table([rows[run.run_id]], RUNS)))
-    whole = table(list(rows.values()), RUNS)
-    positions = {run_id: position for position, run_id in enumerate(rows)}
-
-    def read_each(_folder: Path, ids: Sequence[str], *_: Any, **__: Any) -> Iterator[tuple[str, Any]]:
-        return ((run_id, whole.slice(positions[run_id], 1)) for run_id in ids)
-
-    with pytest.MonkeyPatch.context() as patch:  # in place of 49,500 files that are empty here
-        patch.setattr("lr_sweep.analysis.record.parquet.read_each", read_each)
-        content = new_index(record.results, time.time_ns() + 10**10)
-    assert content is not None
-    Paths(record.results).index.write_bytes(parquet_bytes(content))
-    assert rows_not_indexed(record.results) == 0
-    return commands
-
-
-WANTED_TEXT = {
-    "plan": "50000 wanted: 50000 complete",
-    "plan more": "50000 wanted: 25000 complete, 25000 new",
-    "status": "all                                  50000         0",
-    "ls": "0:01:00",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WANTED_TEXT)
-def test_fifty_thousand_runs_take_five_seconds_of_cpu(many: dict[str, list[str]], name: str) -> None:
-    tries = [ask(many[name])]
-    while len(tries) < 5 and min(answer.cpu_s for answer in tries) >= MANY_LIMIT_S:
-        tries.append(ask(many[name]))
-    assert WANTED_TEXT[name] in tries[0].text
-    assert min(answer.cpu_s for answer in tries) < MANY_LIMIT_S
-    assert min(answer.peak_kb for answer in tries) < MANY_LIMIT_KB

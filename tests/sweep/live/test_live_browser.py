@@ -136,7 +136,6 @@ def large(tmp_path: Path) -> Iterator[SyntheticRecord]:
         else:
             made.add(rate, seed, [(300, 0.5 + seed / 1000, 0.5)], variant=variant)
     made.write()
-    Results(made.results).write_index()
     with Results(made.results).writing("small"):
         progress(made, 74_900)
         yield made

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.__main__ import main as analysis
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
 from lr_sweep.common.working_copy import KEPT, refresh
 from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
@@ -15,7 +14,7 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.jobs import check_paths
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.records import files, four_runs, rows_not_indexed
+from lr_sweep.tests.support.records import files, four_runs
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
 from lr_sweep.tests.support.synthetic import URI, add_runs, filled
 from lr_sweep.tests.support.tiny_study import curves, in_process, refused, rows, succeeds, write_study
@@ -67,27 +66,6 @@ def test_a_second_reading_fetches_what_changed_alone(machines: Machines, monkeyp
     refresh(URI)
     assert sorted(fetched) == [f"curves/{first}.parquet", "format.json"]
     assert set(rows(copy)) == {second}
-
-
-def test_a_large_copy_gets_an_index_from_who_reads(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy is this machine's: the store has no index, and the copy's follows what is fetched."""
-    for name, value in {"INDEX_FROM": 2, "INDEX_BEHIND": 1, "FEW": 0, "SETTLED_NS": -(10**12)}.items():
-        monkeypatch.setattr(f"lr_sweep.analysis.record.parquet.{name}", value)
-    written = filled()
-    assert Paths(written.root).index.exists()
-    machines.be("second")
-    reader = StoredResults(URI)
-    reader.refresh()
-    assert rows_not_indexed(reader.root) == 0
-    assert "index.parquet" not in ObjectStore(URI).names("")
-    machines.be("first")
-    with written.writing("small"):
-        add_runs(written.root, (1e-3, 1e-2, 1e-1))
-    machines.be("second")
-    reader.refresh()
-    assert rows_not_indexed(reader.root) == 0
-    assert rows(reader.root) == rows(written.root)
-    assert len(rows(reader.root)) == 3
 
 
 def test_a_file_changed_in_a_cache_is_fetched_again(machines: Machines) -> None:
@@ -143,7 +121,7 @@ def test_a_store_is_merged_into_a_directory_unless_a_sweep_writes_to_it(machines
         machines.be("first")
     assert "4 runs added, " in succeeds("merge", URI, "--results", tmp_path / "into")
     whole = {name for name in files(made.root) if not name.startswith("checkpoints/")}
-    assert files(tmp_path / "into").keys() - {"index.parquet"} == whole
+    assert files(tmp_path / "into").keys() == whole
 
 
 def test_commands_for_directories_alone_say_so(machines: Machines, tmp_path: Path) -> None:
