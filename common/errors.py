@@ -10,19 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MOST_NAMES = 100
-_ADVICE = {
-    "Free some space, or name a path on another disk": (errno.ENOSPC, errno.EDQUOT),
-    "Raise the limit of the size of files (`ulimit -f`), or name a path on another disk": (errno.EFBIG,),
-    "Name a path on a disk that can be written to": (errno.EROFS,),
-    "Look at the disk, or name a path on another": (errno.EIO, errno.ESTALE),
-    "A file is where a folder should be: move it away, or name another path": (errno.ENOTDIR, errno.EEXIST),
-    "A folder is where a file should be: move it away, or name another path": (errno.EISDIR,),
-    "Make the folder it should be in, or name another path": (errno.ENOENT,),
-    "Name the path that its links should lead to": (errno.ELOOP,),
-    "Name a shorter path": (errno.ENAMETOOLONG,),
-    "Name another path": (errno.EINVAL, errno.ENODEV, errno.ENXIO),
-}
-"""What to do about errors of paths and disks, by their numbers."""
 _GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
 """Parts, keys, options and studies of earlier versions, each as the kind and the name of `no_such`."""
 
@@ -49,18 +36,18 @@ def reason(error: Exception) -> str:
 
 
 def path_problem(error: OSError, given: Iterable[str]) -> str | None:
-    """Return the message for an error about a path that the user gave, one below it, or a folder above; else None."""
-    advice = next((text for text, numbers in _ADVICE.items() if error.errno in numbers), None)
-    if advice is None or not isinstance(error.filename, str | bytes):
+    """Return the message for an error about a forbidden path, or about or near one that the user gave; else None."""
+    if not isinstance(error.filename, str | bytes):
         return None
     about = _spellings(os.fsdecode(error.filename))
     named = {path for each in given for path in _spellings(os.path.expanduser(each))}  # noqa: PTH111 - pathlib's raises for `~nouser`
     around = {folder for path in named for folder in (path, *path.parents)}
-    if not about & around and not any(named & set(path.parents) for path in about):
+    is_given = about & around or any(named & set(path.parents) for path in about)
+    if not isinstance(error, PermissionError) and not is_given:
         return None
     if error.errno == errno.ENOENT and not about & around and any(path.parent.is_dir() for path in about):
         return None  # the folder is there: the program opened a file without checking that it exists
-    return f"{os.fsdecode(error.filename)}: {error.strerror}. {advice}."
+    return f"{os.fsdecode(error.filename)}: {error.strerror}. Correct this, or name another path."
 
 
 def _spellings(path: str) -> set[Path]:

@@ -1,16 +1,11 @@
 """Where everything in a results directory is, and the errors about a file that is damaged or cannot be read.
 
-No other module joins these names. Of a file that cannot be read an error says whose it is and what to do, never that it
-is damaged.
+No other module joins these names.
 """
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
-import shlex
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +31,7 @@ class Paths:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.format = root / "format.json"
-        self.runs, self.curves, self.index = root / "runs", root / "curves", root / "index.parquet"
+        self.runs, self.curves = root / "runs", root / "curves"
         self.studies = root / "studies"
         self.all_checkpoints, self.pretrained = root / "checkpoints", root / "pretrained"
         self.tune, self.logs, self.stop_requests = root / "tune", root / "logs", root / "stop"
@@ -90,55 +85,23 @@ class Paths:
 
 
 def unreadable(path: Path, error: OSError) -> str:
-    """Return what kept this user from a file, and what to do about it."""
-    if isinstance(error, PermissionError):
-        return denied(path)
+    """Return what kept this user from a file or folder."""
     reason = error.strerror or str(error)
-    return misplaced(path) or f"cannot read {path}: {reason}. It may be intact: check its disk, and try again"
-
-
-def misplaced(path: Path, want: str = "a file") -> str | None:
-    """Return what to say of a link that leads nowhere, or of what is no plain file (or `a folder`, if that is wanted).
-
-    None: it is right, or nothing is there.
-    """
-    if not os.path.lexists(path):
-        return None
-    if not path.exists():
-        to = path.readlink()
-        mend = "mount its disk, or put back what it leads to; or delete the link, and it counts as missing"
-        return f"cannot read {path}: it is a link to {to}, where nothing can be read: {mend}"
-    kind = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device, a pipe or a socket"
-    mend = "move it away, and it counts as missing"
-    return None if kind == want else f"cannot read {path}: it is {kind}, want {want}: {mend}"
-
-
-def denied(path: Path) -> str:
-    """Return who owns a file or folder that this user may not read, or write to, and what gives the right to."""
-    path = path.absolute()
-    verb = "write to" if _may(path, os.R_OK | (os.X_OK if is_folder(path) else 0)) else "read"
-    cannot, keep = f"cannot {verb} {path}: permission denied", "It may be intact: keep it"
-    closed = _closed(path)
-    try:
-        found = closed.stat()
-    except OSError:  # it is gone, or the file system itself forbids
-        return f"{cannot}. {keep}"
-    owner, me = _name(pwd.getpwuid, found.st_uid), _name(pwd.getpwuid, os.geteuid())
-    command = f"`{_command(path, closed, found, verb)}`"
-    mend = f"run {command}" if owner == me else f"ask {owner} for {command}, or do this as {owner}"
-    whose = f"{owner} (group {_name(grp.getgrgid, found.st_gid)}, mode {stat.S_IMODE(found.st_mode):04o})"
-    subject = "It" if closed == path else closed
-    return f"{cannot}. {subject} belongs to {whose}, this is {me}: {mend}. {keep}"
+    return f"cannot read {path}: {reason}. It may be intact: check its disk and its permissions, and try again"
 
 
 def closed_folder(folder: Path) -> str | None:
-    """Return what to say of a folder whose files this user may not list or use, or of what is in its place.
+    """Return what to say of a folder that this user may not list or enter, or of what is in its place.
 
     None: it is open, or nothing is there.
     """
-    if not is_folder(folder):
-        return misplaced(folder, "a folder")
-    return None if _may(folder, os.R_OK | os.X_OK) else denied(folder)
+    try:
+        for entry in os.scandir(folder):
+            entry.stat()
+            break
+    except OSError as error:
+        return unreadable(folder, error) if os.path.lexists(folder) else None
+    return None
 
 
 def is_folder(path: Path) -> bool:
@@ -147,32 +110,3 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except PermissionError:
         return False
-
-
-def _may(path: Path, rights: int) -> bool:
-    return os.access(path, rights, effective_ids=os.access in os.supports_effective_ids)
-
-
-def _closed(path: Path) -> Path:
-    """Return the first folder above a file that may not be entered, or the file."""
-    return next((folder for folder in reversed(path.parents) if not _may(folder, os.X_OK)), path)
-
-
-def _command(path: Path, closed: Path, found: os.stat_result, verb: str) -> str:
-    groups = {os.getegid(), *os.getgroups()}
-    who = "u" if found.st_uid == os.geteuid() else "g" if found.st_gid in groups else "o"
-    quoted = shlex.quote(str(closed))
-    if verb != "read":
-        return f"chmod {who}+w {quoted}"
-    if not stat.S_ISDIR(found.st_mode):
-        return f"chmod {who}+r {quoted}"
-    # A folder above may hold what is not meant to be shared.
-    return f"chmod -R {who}+rX {quoted}" if closed == path else f"chmod {who}+rx {quoted}"
-
-
-def _name(look_up: Callable[[int], tuple[object, ...]], number: int) -> str:
-    """Return the name of a user or group, its number if it has none here."""
-    try:
-        return str(look_up(number)[0])
-    except KeyError:
-        return str(number)

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -163,11 +162,8 @@ def _let_threads_sleep() -> None:
 
 
 def _explained(error: OSError, given: dict[str, Any]) -> str | None:
-    from lr_sweep.analysis.record.paths import denied
     from lr_sweep.datasets.files import cache_dir
 
-    if isinstance(error, PermissionError) and error.filename is not None:
-        return denied(Path(error.filename))
     paths = [str(each) for value in given.values() for each in (value if isinstance(value, list) else [value])]
     folders = os.environ.get("SWEEP_DATA_DIR", ""), str(cache_dir().parent), tempfile.gettempdir()
     return path_problem(error, [*paths, *folders])

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
-from lr_sweep.analysis.record.parquet import INDEX, read_table
-from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, misplaced, unreadable
+from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
@@ -34,11 +33,6 @@ from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.study import Study
 
-FILES = (".parquet", ".json", ".yaml", ".safetensors", ".log", ".db", ".lock")
-"""Endings of the names of files; no folder of a results directory has one."""
-UNREAD = ("tune", "mlflow-artifacts", "report")
-"""Folders of scratch, and of files that are written again from the others."""
-
 
 class Verification:
     """Looks at everything in a results directory; a sweep may be writing to it."""
@@ -46,7 +40,6 @@ class Verification:
     def __init__(self, results: Results) -> None:
         self.results = results
         self.counts: Counter[str] = Counter()
-        self._noted: list[str] = []
 
     def problems(self) -> Iterator[str]:
         """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
@@ -54,13 +47,11 @@ class Verification:
 
     def notes(self) -> Iterator[str]:
         """Yield lines about what does no harm, after `problems`."""
-        yield from self._noted
         if not self.results.being_written():
             yield from self._garbage()
 
     def _all(self) -> Iterator[str]:
         yield from self._closed_folders()
-        yield from self._misplaced()
         yield from self._others()
         yield from self._studies()
         for run_id in recorded_ids(self.results):
@@ -81,23 +72,8 @@ class Verification:
             folders = [top, *sorted(top.glob("[!.]*"))]
             yield from (text for folder in folders if (text := closed_folder(folder)))
 
-    def _misplaced(self) -> Iterator[str]:
-        """Find links that lead nowhere, where readers would see no file, and what is no plain file."""
-        for folder, folders, files in os.walk(self.results.root):
-            folders[:] = sorted(name for name in folders if name not in UNREAD and not name.startswith("."))
-            suspects = [*files, *(name for name in folders if name.endswith(FILES))]
-            for name in sorted(name for name in suspects if not name.startswith(".")):
-                if text := misplaced(Path(folder, name)):
-                    yield text
-
     def _others(self) -> Iterator[str]:
-        index, mirror = self.results.index, self.results.mlflow_database
-        try:
-            read_table(index, INDEX)
-        except UnreadableError as error:
-            yield str(error)
-        except RecordError:
-            self._noted.append(f"{index}: it cannot be read, so rows are read from their files; delete it")
+        mirror = self.results.mlflow_database
         try:
             read_measured(self.results)
         except UserError as error:
@@ -182,7 +158,7 @@ class Verification:
                 yield unreadable(Path(error.filename or folder), error)
                 continue
             self.counts["weights"] += 1
-            if problem and not any(map(misplaced, folder.iterdir())):  # which is named by itself
+            if problem:
                 mend = "`run` and `data --pretrain` make it again; runs from other bytes are new runs"
                 yield f"{folder}: {problem}: delete it; {mend}"
 

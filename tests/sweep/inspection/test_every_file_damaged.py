@@ -10,11 +10,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
-from lr_sweep.analysis.record.parquet import INDEX, parquet_bytes
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, sealed, sealed_text
 from lr_sweep.sweep.inspection.merge import merge_results
@@ -32,7 +30,6 @@ CONTENT = {
 }
 PLACE: dict[str, Callable[[Path], object]] = {
     "folder": lambda path: path.mkdir(),
-    "dangling": lambda path: path.symlink_to(path.parent / "nothing"),
     "looping": lambda path: path.symlink_to(path),
     "pipe": lambda path: os.mkfifo(path),
 }
@@ -40,10 +37,9 @@ READ = [
     *(f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", CHECKPOINT, WEIGHTS, "pretrained/*/config.json"),
     *("pretrained/*/generation_config.json", "pretrained/*/pretraining.json", "studies/first/first.yaml"),
     *("studies/first/study.json", "studies/first/wanted.parquet", "studies/first/planned.parquet"),
-    *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet", "timings.json"),
+    *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "timings.json"),
 ]
 """Files whose content has a checksum."""
-NOT_MERGED = ("index.parquet", "timings.json")
 NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/progress.json"]
 """Files of which any content will do."""
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
@@ -71,8 +67,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = {f"{name}.json": hash_file(weights / f"{name}.json") for name in ("config", "generation_config")}
     facts = {"weights_sha256": hash_file(weights / "model.safetensors"), "files_sha256": others}
     (weights / "pretraining.json").write_text(json.dumps(sealed(facts)))
-    empty = {column.name: pa.array([], column.type) for column in INDEX}
-    made.index.write_bytes(parquet_bytes(pa.table(empty)))
     (made.root / "timings.json").write_text(json.dumps(sealed({"timings": []})))
     for name in NOT_READ:
         (made.root / name).parent.mkdir(exist_ok=True)
@@ -123,9 +117,9 @@ def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, ha
     if pattern == CHECKPOINT and harm == "cut":
         assert about[0].startswith(f"problem: {path}: its sha256 begins with ")
         assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
-    assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
+    assert about[0].startswith("problem: ")
     into = new_results(results.root.parent / "into")
-    if name in NOT_MERGED:
+    if name == "timings.json":
         merge_results(str(results.root), into)
         return
     before = files(into.root)
@@ -135,14 +129,6 @@ def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, ha
     assert files(into.root) == before
 
 
-@pytest.mark.parametrize("harm", PLACE)
-@pytest.mark.parametrize("name", [*NOT_READ, "mlflow.db"])
-def test_what_is_no_file_is_found_where_no_content_is_read(results: Results, name: str, harm: str) -> None:
-    damage(results.root / name, harm)
-    (problem, *_) = verify_lines(results)
-    assert problem.startswith(f"problem: cannot read {results.root / name}: it is a")
-
-
 def test_a_cut_mirror_is_found(results: Results) -> None:
     damage(results.root / "mlflow.db", "cut")
     (problem, *_) = verify_lines(results)
@@ -150,17 +136,16 @@ def test_a_cut_mirror_is_found(results: Results) -> None:
     assert problem.endswith(": delete it; `run` and `export --mlflow` make it again")
 
 
-@pytest.mark.parametrize("harm", ["dangling", "looping"])
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_that_is_a_link_to_nothing_does_not_count_as_empty(results: Results, name: str, harm: str) -> None:
-    damage(results.root / name, harm)
+def test_a_folder_that_is_a_link_to_nothing_does_not_count_as_empty(results: Results, name: str) -> None:
+    shutil.rmtree(results.root / name)
+    (results.root / name).symlink_to(results.root / "nothing")
     code, printed = said("verify", "--results", results.root)
     assert code == (2 if name in ("runs", "curves", "studies") else 1)
-    assert f"cannot read {results.root / name}: it is a link to " in printed
+    assert f"cannot read {results.root / name}: " in printed
 
 
-@pytest.mark.parametrize("harm", ["dangling", "looping", "pipe", "folder"])
-def test_readers_do_not_take_a_link_to_nothing_for_a_run_that_is_missing(results: Results, harm: str) -> None:
-    """Else a disk that is away for an hour would have all its runs trained again."""
+@pytest.mark.parametrize("harm", PLACE)
+def test_readers_do_not_take_what_is_no_file_for_a_run_that_is_missing(results: Results, harm: str) -> None:
     damage(results.run(RUN), harm)
-    assert f"cannot read {results.run(RUN)}: it is a" in refused("ls", "first", "--results", results.root)
+    assert f"cannot read {results.run(RUN)}: " in refused("ls", "first", "--results", results.root)

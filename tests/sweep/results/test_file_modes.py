@@ -115,9 +115,7 @@ def test_what_another_user_may_not_read_is_not_called_damaged(copy: Results, wha
     with as_another_user():
         (problem,) = problems(copy) - before
     assert problem.startswith(f"problem: cannot read {path}")
-    assert ": permission denied. It belongs to root (group root, mode 0" in problem
-    wanted = "-R o+rX" if path.is_dir() else "o+r"
-    assert f"this is nobody: ask root for `chmod {wanted} {path}`, or do this as root" in problem
+    assert ": Permission denied. It may be intact: check its disk and its permissions" in problem
     assert "delete" not in problem
 
 
@@ -136,7 +134,8 @@ def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
     rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.csv"), "--csv"]}
     with as_another_user():
         message = refused(command, *rest.get(command, []), "--results", copy.root)
-    assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
+    assert str(path) in message
+    assert "Permission denied" in message
     assert "delete" not in message
 
 
@@ -154,5 +153,6 @@ def test_a_merge_by_another_user_names_what_it_may_not_read(copy: Results, what:
     into.parent.chmod(0o777)
     with as_another_user():
         message = refused("merge", copy.root, "--results", into)
-    assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
+    assert str(path) in message
+    assert "Permission denied" in message
     assert "delete" not in message
