@@ -26,13 +26,18 @@ class RemoteFiles:
     """Files of known content that can be downloaded."""
 
     task: str
-    """Name in `datasets.TASKS`, and of the folder below the data directory."""
+    """Name in `datasets.TASKS`."""
     md5s: dict[str, str]
     """Path below that folder -> md5, as torchvision lists them."""
     download: Callable[[Path], None]
     """Puts every file of `md5s` below an empty folder; raises OSError or RuntimeError if that fails."""
     by_hand: str
     """What to do without a network, a sentence; `{folder}` stands for the absolute path of the folder."""
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder below the data directory."""
+        return self.task.replace("-", "_")
 
     @property
     def checksum(self) -> str:
@@ -80,7 +85,7 @@ def fetch(remote: RemoteFiles, data_dir: Path) -> Path:
     Raises:
         DataError: missing and not to be had, or corrupted.
     """
-    root = data_dir / remote.task
+    root = data_dir / remote.folder
     if _missing(remote, root):
         require_folder(data_dir)
         if not is_writable(data_dir):
@@ -102,7 +107,7 @@ def _missing(remote: RemoteFiles, root: Path) -> list[str]:
 
 
 def _download(remote: RemoteFiles, data_dir: Path) -> None:
-    root = data_dir / remote.task
+    root = data_dir / remote.folder
     with tempfile.TemporaryDirectory(dir=data_dir, prefix=f".{remote.task}-") as scratch:
         timeout_before_s = socket.getdefaulttimeout()
         socket.setdefaulttimeout(CONNECTION_TIMEOUT_S)  # torchvision's downloads have no option for it
@@ -118,7 +123,7 @@ def _download(remote: RemoteFiles, data_dir: Path) -> None:
 
 
 def _missing_message(remote: RemoteFiles, data_dir: Path, reason: str) -> str:
-    root = data_dir / remote.task
+    root = data_dir / remote.folder
     names = "\n".join(f"  {root / name}" for name in _missing(remote, root))
     return (
         f"{remote.task}: these files are missing:\n{names}\nand {reason.strip()}\n"
