@@ -2,29 +2,23 @@
 
 Both papers write a token dimension of 16; a 4x4 RGB patch has 48 numbers, and Lu et al.'s public code used 48.
 
-Training images can be cropped, flipped and rotated, as in that code (in neither paper). Each image draws its own crop,
-flip and angle, in that order, with pixels moved and never blended (torchvision's `RandomCrop(32, padding=4)`,
-`RandomHorizontalFlip()`, `RandomRotation(20)` at their defaults).
-
-Shape legend: `B` or `N` images, `H` rows and columns, `C` channels, `T` tokens, `D` numbers a token.
+Shape legend: `N` images, `T` tokens, `D` numbers a token.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Interval
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.images import check_patches, from_patches, to_patches
+from lr_sweep.datasets.images import check_patches, to_patches
 from lr_sweep.datasets.task import Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 IMAGE_SIZE = 32
@@ -33,9 +27,6 @@ MEAN = (0.4914, 0.4822, 0.4465)
 """Means of R, G, B in [0, 1], which are subtracted (Lu et al.'s public code)."""
 STD = (0.2023, 0.1994, 0.2010)
 """Standard deviations of R, G, B, by which the rest is divided (Lu et al.'s public code)."""
-PADDING = 4
-"""Black pixels added on each side before a crop back to the image's size."""
-MAX_ANGLE = math.radians(20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +35,8 @@ class SplitOptions:
 
     validation_batch: Annotated[int, Interval(ge=1, le=5)] = 5
     """Training file held out for validation (Rothermel et al. 2021, section 3)."""
-    augment: bool = False
-    """Random crop, flip and rotation of training images. On in Lu et al.'s public code, in neither paper."""
+    augment: Literal[False] = False
+    """Always false: no training images are cropped, flipped or rotated, as in both papers. It is a part of run ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,16 +112,13 @@ def load(options: Options, data_dir: Path) -> TaskData:
     patch_size = options.patch_size
     train, validation, test = read_splits(options, data_dir, lambda images: to_patches(images, patch_size))
     mean, std = torch.tensor(MEAN), torch.tensor(STD)  # (3,)
-    black = -mean / std  # (3,)
-    augment = CropFlipRotate(patch_size=patch_size, black=tuple(black.tolist()))
     return TaskData(
         shape=shape(options),
         train=train[: options.num_train],
         validation=validation[: options.num_validation],
         test=test,
         scale=(1 / (255 * std)).repeat(patch_size**2),  # (D,): channel is fastest in a token
-        shift=black.repeat(patch_size**2),
-        augment=augment if options.augment else None,
+        shift=(-mean / std).repeat(patch_size**2),
     )
 
 
@@ -149,71 +137,3 @@ def read_splits(
     )
     held_out = torch.arange(len(train)) // IMAGES_PER_BATCH + 1 == options.validation_batch  # (N,)
     return train[~held_out], train[held_out], test
-
-
-@dataclass(frozen=True, kw_only=True)
-class CropFlipRotate:
-    """Augments model-ready tokens (B, T, D) on their device, with the randomness of the generator passed."""
-
-    patch_size: int
-    black: tuple[float, ...]
-    """A black pixel's C numbers after normalisation: what comes in at the borders."""
-
-    def __call__(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
-        """Augment (B, T, D); a generator on the CPU gives the same augmentation on every device."""
-        images = from_patches(tokens, self.patch_size, IMAGE_SIZE)  # (B, H, H, C)
-        offsets, flips, angles = _draw(len(images), generator)
-        offsets, flips, angles = offsets.to(images.device), flips.to(images.device), angles.to(images.device)
-        black = images.new_tensor(self.black)  # (C,)
-        images = rotate(flip(crop(images, offsets, black), flips), angles, black)
-        return to_patches(images, self.patch_size)
-
-
-def crop(images: Tensor, offsets: Tensor, black: Tensor) -> Tensor:
-    """Pad images (B, H, H, C) with `black` (C,) and cut them at rows and columns `offsets` (B, 2) int64."""
-    import torch
-
-    size = images.shape[1]
-    steps = torch.arange(size, device=images.device)  # (H,)
-    rows, columns = (offsets.unsqueeze(-1) - PADDING + steps).unbind(1)  # (B, H) each
-    return _take(images, rows.unsqueeze(2), columns.unsqueeze(1), black)
-
-
-def flip(images: Tensor, flips: Tensor) -> Tensor:
-    """Mirror left and right those images (B, H, H, C) whose flag in `flips` (B,) bool is set."""
-    return images.flip(2).where(flips.view(-1, 1, 1, 1), images)
-
-
-def rotate(images: Tensor, angles: Tensor, black: Tensor) -> Tensor:
-    """Turn images (B, H, H, C) anticlockwise about their centre by `angles` (B,) in radians, to the nearest pixel."""
-    import torch
-
-    centre = (images.shape[1] - 1) / 2
-    steps = torch.arange(images.shape[1], device=images.device, dtype=angles.dtype) - centre  # (H,)
-    y, x = steps.view(1, -1, 1), steps.view(1, 1, -1)
-    sine, cosine = angles.sin().view(-1, 1, 1), angles.cos().view(-1, 1, 1)
-    rows = (sine * x + cosine * y + centre).round().long()  # (B, H, H)
-    columns = (cosine * x - sine * y + centre).round().long()  # (B, H, H)
-    return _take(images, rows, columns, black)
-
-
-def _draw(num_images: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw crop offsets (B, 2) int64, flips (B,) bool and angles (B,) float64 in radians."""
-    import torch
-
-    device = generator.device
-    offsets = torch.randint(0, 2 * PADDING + 1, (num_images, 2), generator=generator, device=device)
-    flips = torch.rand(num_images, generator=generator, device=device) < 0.5
-    angles = torch.rand(num_images, generator=generator, device=device, dtype=torch.float64)
-    return offsets, flips, (2 * angles - 1) * MAX_ANGLE
-
-
-def _take(images: Tensor, rows: Tensor, columns: Tensor, black: Tensor) -> Tensor:
-    """Read pixels (B, H, H, C) at rows and columns that broadcast to (B, H, H); outside the image all is `black`."""
-    import torch
-
-    last = images.shape[1] - 1
-    inside = (rows >= 0) & (rows <= last) & (columns >= 0) & (columns <= last)  # (B, H, H)
-    batch = torch.arange(len(images), device=images.device).view(-1, 1, 1)
-    pixels = images[batch, rows.clamp(0, last), columns.clamp(0, last)]  # (B, H, H, C)
-    return pixels.where(inside.unsqueeze(-1), black)

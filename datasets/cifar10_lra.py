@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from lr_sweep.datasets.cifar10 import (
     IMAGE_SIZE,
-    CropFlipRotate,
     checksum,
     fetch,
     num_held_out,
@@ -49,7 +48,6 @@ def load(options: Options, data_dir: Path) -> TaskData:
         test=test,
         scale=torch.tensor([2 / 255]),
         shift=torch.tensor([-1.0]),
-        augment=CropFlipRotate(patch_size=1, black=(-1.0,)) if options.augment else None,
     )
 
 

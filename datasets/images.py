@@ -35,15 +35,6 @@ def to_patches(images: Tensor, patch_size: int) -> Tensor:
     return grid.transpose(2, 3).reshape(n, rows * columns, patch_size**2 * channels)  # (N, T, D)
 
 
-def from_patches(tokens: Tensor, patch_size: int, height: int) -> Tensor:
-    """Put tokens (N, T, D) back together into images (N, H, W, C); the inverse of `to_patches`."""
-    n, num_tokens, token_dim = tokens.shape
-    rows, channels = height // patch_size, token_dim // patch_size**2
-    columns = num_tokens // rows
-    grid = tokens.reshape(n, rows, columns, patch_size, patch_size, channels)
-    return grid.transpose(2, 3).reshape(n, height, columns * patch_size, channels)  # (N, H, W, C)
-
-
 def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
     """Draw `num_per_class` random examples of each class by their labels (N,) int64.
 
