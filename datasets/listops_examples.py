@@ -26,6 +26,7 @@ import numpy as np
 from filelock import FileLock
 
 from lr_sweep.common.files import whole_folder, write_json
+from lr_sweep.common.text import command
 from lr_sweep.datasets import files
 from lr_sweep.datasets.task import DataError
 
@@ -77,30 +78,22 @@ def to_lu2021(examples: Examples) -> Examples:
 
 
 def read_or_make(data_dir: Path, name: str, make: Callable[[], Examples]) -> Examples:
-    """Read the examples that a folder keeps; make and keep them first if it is not there, once, under a lock.
-
-    The folder is in the data directory, or where that can't be written, in the user's cache (`files.cache_dir`). Where
-    neither can be written, examples are made at each call.
+    """Read the examples that a folder of the data directory keeps; make them first, once, if it is not there.
 
     Raises:
-        DataError: the data directory does not exist, a file of the folder is corrupted, or `make` fails.
+        DataError: the data directory does not exist or cannot be written, a file of the folder is corrupted, or `make`
+            fails.
     """
     files.require_folder(data_dir)
-    roots = data_dir, files.cache_dir()
-    for root in roots:
-        if (folder := root / "listops" / name).exists():
-            return _read(folder)
-    for root in roots:
-        files.require_folder(root)
-        if files.is_writable(root):
-            folder = root / "listops" / name
-            with FileLock(root / ".listops.lock"):
-                if not folder.exists():
-                    _log.info("making ListOps examples in %s", folder)
-                    _write(folder, make())
-            return _read(folder)
-    _log.warning("listops: neither %s nor %s can be written; examples are made each time", *roots)
-    return make()
+    folder = data_dir / "listops" / name
+    if not folder.exists():
+        if not files.is_writable(data_dir):
+            raise DataError(f"listops: {data_dir} is not writable. Run `{command('data', 'listops')}` where it is.")
+        with FileLock(data_dir / ".listops.lock"):
+            if not folder.exists():
+                _log.info("making ListOps examples in %s", folder)
+                _write(folder, make())
+    return _read(folder)
 
 
 def _write(folder: Path, examples: Examples) -> None:

@@ -1,7 +1,6 @@
 """The ListOps task: options, release files, tokenisations and the cache of generated examples."""
 
 import dataclasses
-import json
 import multiprocessing
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from lr_sweep.datasets import files, listops
 from lr_sweep.datasets.listops_examples import VOCABULARY, Examples, to_lu2021
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.task_files import LINES, write_release
+from lr_sweep.tests.support.task_files import write_release
 
 
 def small(**changes: object) -> listops.Options:
@@ -69,42 +68,16 @@ def test_release_missing_or_in_part(tmp_path: Path) -> None:
         listops.fetch(listops.Options(), tmp_path)
 
 
-def test_a_bad_release_is_refused_before_anything_trains(tmp_path: Path) -> None:
-    write_release(tmp_path / "listops")
-    with (tmp_path / "listops/basic_val.tsv").open("a") as file:
-        file.write("( ( ( [MIN 1 ) 1 ) ] )\t2\r\n")
-    for function in (listops.fetch, listops.load):
-        with pytest.raises(
-            DataError, match=r"1 of 2 examples in .*basic_val.tsv .*\n  line 3: Target: got '2', want '1'"
-        ):
-            function(listops.Options(), tmp_path)
-
-
-def test_a_release_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_release(tmp_path / "listops")
-    listops.fetch(listops.Options(), tmp_path)
-    first = listops.load(listops.Options(), tmp_path)
-    with monkeypatch.context() as without_reader:
-        without_reader.delattr(listops, "read_release")
-        assert torch.equal(listops.load(listops.Options(), tmp_path).train.inputs, first.train.inputs)
-    with (tmp_path / "listops/basic_val.tsv").open("a") as file:
-        file.write("( ( ( [MIN 1 ) 1 ) ] )\t1\r\n")
-    assert len(listops.load(listops.Options(), tmp_path).validation) == 2
-
-
-def test_a_release_is_checked_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "is_writable", lambda folder: False)
-    write_release(tmp_path / "listops")
-    listops.fetch(listops.Options(), tmp_path)
-    assert listops.load(listops.Options(), tmp_path).train.labels.tolist() == [9, 5]
-    assert sorted(path.name for path in (tmp_path / "listops").iterdir()) == sorted(LINES)
-    (tmp_path / "listops/basic_val.tsv").write_text("Source\tTarget\n( [MIN 1 )\t1\n")
-    with pytest.raises(DataError, match="1 of 1 examples"):
-        listops.fetch(listops.Options(), tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("text", "problem"), [("a\tb\n1\t2\n", "wanted Source, Target"), ("Source\tTarget\n", "no exa")]
+    ("text", "problem"),
+    [
+        ("a\tb\n1\t2\n", "line 2: got Source ''"),
+        ("Source\tTarget\n", "holds no examples"),
+        ("Source\tTarget\n[MIN 1 2 ]\t1\n[ADD 1 2 ]\t3\n", r"line 3: got Source '\[ADD 1 2 \]'"),
+        ("Source\tTarget\n[MIN 1 2 ]\t10\n", "line 2: .* and Target '10'"),
+        ("Source\tTarget\n[MIN 1 2 ]\n", "line 2: .* and Target None"),
+        (f"Source\tTarget\n[MIN {18 * '1 '}]\t1\n", "want an expression of fewer than 20 tokens"),
+    ],
 )
 def test_release_that_is_something_else(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "basic_test.tsv").write_text(text)
@@ -203,26 +176,17 @@ def test_damaged_cache(tmp_path: Path, name: str, damage: str) -> None:
         listops.load(small(), tmp_path)
 
 
-def test_folder_that_cannot_be_written_uses_the_cache(
-    tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_cannot_be_written_is_refused_unless_it_has_the_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_writable = files.is_writable  # root may write anywhere, so no chmod
-    monkeypatch.setattr(files, "is_writable", lambda folder: folder != tmp_path and is_writable(folder))
-    data = listops.load(small(), tmp_path)
-    assert len(data.train) == 60
-    assert list(tmp_path.iterdir()) == []
-    manifest = json.loads((generated_folder(cache_home / "lr-sweep" / "data") / "sha256.json").read_text())
-    assert set(manifest) == {"inputs", "labels", "lengths"}
-
-
-def test_examples_are_generated_each_time_where_no_folder_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(files, "is_writable", lambda folder: False)  # root may write anywhere, so no chmod
+        with pytest.raises(DataError, match="is not writable"):
+            listops.fetch(small(), tmp_path)
+        assert list(tmp_path.iterdir()) == []
+    listops.fetch(small(), tmp_path)
     monkeypatch.setattr(files, "is_writable", lambda folder: False)
-    first, again = (listops.load(small(), tmp_path) for _ in range(2))
-    assert torch.equal(first.train.inputs, again.train.inputs)
-    assert list(tmp_path.iterdir()) == []
-    assert f"neither {tmp_path} nor " in caplog.messages[0]
+    assert len(listops.load(small(), tmp_path).train) == 60
 
 
 def test_several_processes_generate_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
