@@ -35,7 +35,11 @@ from lr_sweep.tests.support.servers.headless_browser import executable
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
 STUDY = "scale"
-REPORT = "import sys; from lr_sweep.analysis.__main__ import main; sys.exit(main(sys.argv[1:]))"
+REPORT = """
+import pathlib, sys
+from lr_sweep.analysis.study_report import write_report
+write_report(pathlib.Path(sys.argv[1]), sys.argv[2])
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

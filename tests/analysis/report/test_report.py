@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +6,6 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figure_frame, figures, tables
 from lr_sweep.analysis.report.folder import LOCK
@@ -212,15 +209,3 @@ def test_figure_1_is_of_the_models_that_have_its_task(tmp_path: Path) -> None:
     names = {path.name for path in write_report(made.write(), "small").files}
     assert {"figure1-gpt2.png", "learning-rates-tiny.png"} <= names
     assert "figure1-tiny.png" not in names
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_command_line(small: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(small), "small"]) == 0
-    assert f"Report: {report.page}" in capsys.readouterr().out
-    done = subprocess.run(
-        [sys.executable, "-m", "analysis", str(small), "large"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: no study 'large'")
-    assert len(done.stderr.splitlines()) == 1

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.__main__ import main as analysis
 from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
 from lr_sweep.common.working_copy import KEPT, refresh
 from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
@@ -45,9 +44,6 @@ def test_what_is_written_here_is_read_on_a_machine_that_has_nothing(
     succeeds("ls", "--results", URI)
     run_id = next(iter(rows(read.root)))
     assert f"{URI}/checkpoints/{run_id}\n" in in_process("show", run_id, "--results", URI)[1]
-    machines.be("third")
-    assert analysis([URI]) == 0
-    assert f"Report: {URI}/studies/small/report\n" in capsys.readouterr().out
 
 
 def test_a_second_reading_fetches_what_changed_alone(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +144,6 @@ def test_a_file_uri_is_a_directory(tmp_path: Path) -> None:
     add_runs(folder)
     assert local_path(folder.as_uri()) == folder
     succeeds("status", "small", "--results", folder.as_uri())
-    assert analysis([folder.as_uri()]) == 0
 
 
 def test_no_secret_is_kept(machines: Machines) -> None:

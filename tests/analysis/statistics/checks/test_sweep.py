@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.report.findings import MAX_LINES, findings_text
 from lr_sweep.analysis.statistics.checks.sweep import CheckFinding
 from lr_sweep.tests.support.records import Point, SyntheticRecord
 from lr_sweep.tests.support.synthetic import by_check, found_in, grid, of_check
+from lr_sweep.tests.support.tiny_study import said, succeeds
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -189,22 +189,22 @@ def test_a_rate_without_effect(tmp_path: Path, curve: list[float], ignored: bool
     )
 
 
-def test_strict_fails_on_problems_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_fails_on_problems_only(tmp_path: Path) -> None:
     sound, unsound = SyntheticRecord(tmp_path, "sound"), SyntheticRecord(tmp_path, "unsound")
     grid(sound, {1e-4: 0.59, 1e-3: 0.6, 1e-2: 0.59}, seeds=1)  # a note: one seed
     grid(unsound, {1e-3: 0.6}, seeds=1)
     sound.write()
     unsound.write()
-    assert main([str(tmp_path), "sound", "--strict"]) == 0
-    assert "checks: 1 note" in capsys.readouterr().out
-    assert main([str(tmp_path), "--strict"]) == 1  # every study there
+    assert "checks: 1 note" in succeeds("report", "sound", "--strict", "--results", tmp_path)
+    code, printed = said("report", "sound", "unsound", "--strict", "--results", tmp_path)
+    assert code == 1
+    assert "learning_rates: [1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2]" in printed
     written = json.loads((tmp_path / "studies/unsound/report/checks.json").read_text())
     assert (written["study"], written["num_problems"]) == ("unsound", 1)
     assert written["learning_rates_tried"] == [1e-3]
     assert written["learning_rates_to_add"] == [1e-4, 3.16e-4, 3.16e-3, 1e-2]
     assert [each["check"] for each in written["findings"]] == ["untuned", "one-seed"]
-    assert main([str(tmp_path), "unsound"]) == 0
-    assert "learning_rates: [1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2]" in capsys.readouterr().out
+    succeeds("report", "unsound", "--results", tmp_path)
 
 
 def test_a_terminal_gets_a_part_of_many_findings() -> None:
