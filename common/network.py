@@ -58,15 +58,3 @@ def check_listening(host: str, port: int, advice: str) -> None:
         raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
     except (UnicodeError, OverflowError) as problem:
         raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem
-
-
-def check_loopback(host: str = "127.0.0.1") -> None:
-    """Raise UserError where programs of this machine cannot connect to each other: Ray would wait for minutes."""
-    try:
-        with socket.create_server((host, 0)) as server:
-            check_answers(*server.getsockname())
-    except OSError as error:
-        raise UserError(
-            f"this machine has no loopback network ({host}: {error.strerror or error}), by which Ray's processes "
-            f"connect to each other. Bring it up with `ip link set lo up`, or leave the container or namespace without."
-        ) from error

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -76,7 +76,6 @@ class ObjectStore:
         parts = urlsplit(self.uri)
         self._bucket, self._root = parts.netloc, unquote(parts.path).strip("/")
         import boto3  # late: it takes a fifth of a second, and results on a disk need none
-        import botocore.session
         from botocore.config import Config
         from botocore.handlers import add_expect_header
 
@@ -84,9 +83,7 @@ class ObjectStore:
         # Three attempts on a connection that has died without a word end before `settle` loses patience.
         config = Config(retries=retries, connect_timeout=10, read_timeout=20, max_pool_connections=32)
         with reachable(self.uri), _problems():
-            core = botocore.session.get_session()
-            core.register_component("data_loader", _descriptions())
-            self._client = boto3.session.Session(botocore_session=core).client("s3", config=config)
+            self._client = boto3.session.Session().client("s3", config=config)
             # No `Expect: 100-continue`: on a busy machine botocore (1.44) and a server waited for each other for 20 s.
             self._client.meta.events.unregister("before-call.s3", add_expect_header)
 
@@ -186,14 +183,6 @@ class ObjectStore:
 
     def _key(self, name: str) -> str:
         return f"{self._root}/{name}" if self._root else name
-
-
-@cache
-def _descriptions() -> Any:
-    """Return what reads botocore's descriptions of services, once a process: for S3's, it takes a fifth of a second."""
-    from botocore.loaders import create_loader
-
-    return create_loader()
 
 
 def local_path(location: str) -> Path | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.common.network import check_answers, check_loopback
+from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import rate_text
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.results.directory import Results
@@ -121,7 +121,6 @@ def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
                 f"more takes about 1 GB of memory and slows the others down; --force starts as many all the same."
             )
         check_fit(placement, [devices_here(placement.cpus, None)])
-        check_loopback()
         return
     host, _, port = placement.address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():  # not `auto`
