@@ -22,7 +22,7 @@ from lr_sweep.analysis.paper.entries import NEVER, REFERENCE, OurNumbers, budget
 from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Entry, entries, published, published_best, table_of
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import figure_frame, figures
-from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
+from lr_sweep.analysis.report.blocks import Block, Image, Table, stem_of_each
 from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table, marks_text
 from lr_sweep.analysis.report.texts import say
@@ -80,8 +80,7 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     """Write the files of tables and figures into `folder`; `curves` have `run_id`, `step` and the accuracies.
 
     Main tables are Table 1, one a model; a table of Lu et al. 2021; or the main table of each model. Sweeps are
-    figures 3 and 1. Further blocks are Figure 2 left, Tables 2 to 5, and a sentence for each table or figure that the
-    study lacks the runs for.
+    figures 3 and 1. Further blocks are Figure 2 left and Tables 2 to 5.
     """
     stems = stem_of_each(summary.runs["model"].unique())
     shown = {model: summary.of(model=model) for model in stems}
@@ -97,17 +96,15 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     if not _of_papers(info):
         main = [main_table(info, summary, model).write(folder, f"main-{stem}") for model, stem in stems.items()]
         return Written(main, sweeps, bars)
-    tables, left_out = paper_tables(info, summary, curves)
+    tables = paper_tables(info, summary, curves)
     for name, table in tables.items():
         table.write(folder, name)
     with_task = {m: each.of(task=FIGURE_1_TASK) for m, each in shown.items() if FIGURE_1_TASK in set(each.runs["task"])}
     sweeps += _sweep_figures(folder, info, found, with_task, stems, FIGURE_1_TASK)
-    if not with_task:
-        left_out.append(f"Figure 1, the sweep on {FIGURE_1_TASK}, is left out: the study does not have this task.")
     by_number = sorted(tables, key=lambda name: name.partition("-")[0])
     main = [tables[name] for name in by_number if name.startswith("table1-")]
     others = [tables[name] for name in by_number[len(main) :]]
-    return Written(main, sweeps, [*bars, *others, *map(Paragraph, left_out)])
+    return Written(main, sweeps, [*bars, *others])
 
 
 def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
@@ -186,15 +183,11 @@ def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> La
     return Layout(tuple(header), tuple(map(tuple, lines.values())), columns, sorted(tables))
 
 
-def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> tuple[dict[str, Table], list[str]]:
-    """Lay out every table of Rothermel et al. 2021 that the study has the runs for; `curves` as of `OurNumbers`.
-
-    Returns:
-        The tables by file name without ending, and a sentence for each table that is left out.
-    """
+def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> dict[str, Table]:
+    """Return each table of Rothermel et al. 2021 that the study has the runs for, by file name without ending."""
     ours = OurNumbers(summary, curves)
     table = partial(_table, info, ours)
-    found, left_out = {}, []
+    found = {}
     models = list(summary.runs["model"].unique())
     for model, stem in stem_of_each(models).items():
         shown = summary.of(model=model)
@@ -204,23 +197,16 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
             title, what = f"Gradient steps to match {REFERENCE}", say("to_match", reference=REFERENCE, never=NEVER)
             rows: Rows = {(v,): (theirs.STEPS_TO_MATCH, model, v) for v in variants}
             found[f"table2-{stem}"] = table(2, f"{title}, {model}", what, ("variant",), rows, shown)
-        else:
-            left_out.append(f"Table 2 is left out for {model}: the study has no variant {REFERENCE} to match.")
         if ours.have_test_at_end(model):
             title, what = f"Train and test accuracy at the last step, {model}", say("at_last_step")
             rows = {(v, name): (metric, model, v) for v in variants for name, metric in ROWS_OF_TABLE_3.items()}
             found[f"table3-{stem}"] = table(3, title, what, ("variant", "accuracy"), rows, shown)
-        else:
-            left_out.append(f"Table 3 is left out for {model}: test was not evaluated at the last step of every run.")
     if len(models) > 1:
         rows = {(v, model): (theirs.TEST, model, v) for v in summary.cells["variant"].unique() for model in models}
         what = say("tuned", metric=info.metric)
-        compared = table(4, "Test accuracy of the models", what, ("variant", "model"), rows, summary)
-        found["table4"] = _with_best_models(compared, summary)
-    else:
-        left_out.append("Table 4, which compares models, is left out: the study has one model.")
+        found["table4"] = table(4, "Test accuracy of the models", what, ("variant", "model"), rows, summary)
     found["table5"] = _table5(summary.runs, ours)
-    return found, left_out
+    return found
 
 
 def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
@@ -256,20 +242,6 @@ def _table(
         header=layout.header,
         rows=layout.rows,
     )
-
-
-def _with_best_models(table: Table, summary: StudySummary) -> Table:
-    cells = summary.cells.dropna(subset=["test_mean"])
-    pairs = zip(cells["test_mean"], cells["test_sem"], strict=True)
-    written = cells.assign(mean=[float(summary.metric.of_seeds_text(*pair)) for pair in pairs])
-    best = written[written["mean"] == written.groupby(["variant", "task"])["mean"].transform("max")]
-    rows = [row[:2] for row in table.rows]
-    bold = {
-        (rows.index((cell["variant"], cell["model"])), table.header.index(cell["task"], 2))
-        for cell in best.to_dict("records")
-    }
-    text = "Bold: the highest of a variant; models are not tested against each other."
-    return replace(table, bold=frozenset(bold), bold_text=text)
 
 
 def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:

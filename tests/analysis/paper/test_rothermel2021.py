@@ -98,7 +98,7 @@ def golden() -> dict[str, Table]:
             more_rows, more_points = golden_runs(task, variant)
             rows += more_rows
             points += more_points
-    return paper_tables(INFO, *summary_of(rows, points))[0]
+    return paper_tables(INFO, *summary_of(rows, points))
 
 
 def column(table: Table, name: str) -> dict[str, str]:
@@ -193,18 +193,17 @@ def test_steps_to_match_by_hand() -> None:
     assert ended.loc["frozen-pretrained", "difference"] == pytest.approx(0.4)  # 0.9 - 0.5
 
 
-def test_table_4_sets_the_better_model_in_bold_and_small_studies_leave_tables_out() -> None:
+def test_table_4_compares_models() -> None:
     rows = [wanted_row("mnist", "frozen-random", 1e-3, 0, 300, model) for model in ("distilgpt2", "gpt2")]
     points = [(row["run_id"], 300, 0.9, 0.5, test) for row, test in zip(rows, (0.981, 0.975), strict=True)]
-    tables, left_out = paper_tables(INFO, *summary_of(rows, points))
+    tables = paper_tables(INFO, *summary_of(rows, points))
     table = tables["table4"]
     assert table.rows == (
         ("frozen-random", "distilgpt2", "98.1", "98.0 ± 0.1 (+0.1)"),
         ("frozen-random", "gpt2", "97.5", "98.0 ± 0.0 (−0.5)"),
     )
-    assert table.bold == {(0, 2)}
     assert "mnist on gpt2 300 steps here, 4×10⁵ there" in table.caption
-    assert [sentence.split(" is left out")[0] for sentence in left_out] == ["Table 2", "Table 2"]
+    assert "table2-gpt2" not in tables
 
 
 def test_steps_are_written_as_in_the_paper_and_small_ones_in_full() -> None:
@@ -217,7 +216,7 @@ def test_a_record_without_values_gives_tables_that_say_why() -> None:
     empty_runs = pd.DataFrame({c.name: [] for c in record.RUNS}).astype({"num_steps": "int64", "run_id": object})
     curves = pd.DataFrame({c.name: pd.Series(dtype=object if c.name == "run_id" else float) for c in record.CURVES})
     summary = summarise(wanted, empty_runs, curves)
-    tables, _ = paper_tables(INFO, summary, curves)
+    tables = paper_tables(INFO, summary, curves)
     for name in ("table1-gpt2", "table2-gpt2", "table3-gpt2"):
         assert set(column(tables[name], "mnist").values()) == {"– (1 of 1 missing)"}
 

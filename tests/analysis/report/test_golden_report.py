@@ -73,7 +73,7 @@ def summary(results: Path) -> StudySummary:
 
 @pytest.fixture(scope="module")
 def paper(results: Path, summary: StudySummary) -> dict[str, Table]:
-    return paper_tables(record.read_study(results, "golden"), summary, record.read_curves(results))[0]
+    return paper_tables(record.read_study(results, "golden"), summary, record.read_curves(results))
 
 
 @pytest.fixture(scope="module")

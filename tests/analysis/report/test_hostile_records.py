@@ -108,7 +108,7 @@ def test_table_1_of_distilgpt2_has_the_values_of_table_4(tmp_path: Path) -> None
     results = sweep(tmp_path, model="distilgpt2", variant="frozen-random").write()
     summary = summary_of(results)
     curves = record.read_curves(results)
-    table = paper_tables(record.read_study(results, "small"), summary, curves)[0]["table1-distilgpt2"]
+    table = paper_tables(record.read_study(results, "small"), summary, curves)["table1-distilgpt2"]
     there = published(4, ("mnist", "distilgpt2", "frozen-random"), TEST)
     assert there is not None
     assert table.rows == (("frozen-random", "60.0 ± 0.0", f"{there.value} ± {there.sem} (−38.0)"),)
