@@ -48,11 +48,8 @@ def examples_version(data: TaskData) -> str:
     return content.hexdigest()[:16]
 
 
-def mismatches(data: object, declared: TaskShape) -> Iterator[str]:
+def mismatches(data: TaskData, declared: TaskShape) -> Iterator[str]:
     """Compare loaded data with the declared shape; yield what differs, as got and wanted."""
-    if not isinstance(data, TaskData):
-        yield f"got a {type(data).__name__}, want a TaskData"
-        return
     if data.shape != declared:
         yield f"shape: got {data.shape}, want what `shape` returns, {declared}"
     for name in SPLITS:
@@ -67,10 +64,7 @@ def mismatches(data: object, declared: TaskShape) -> Iterator[str]:
         yield from _mismatch(name, getattr(data, name), (declared.token_dim,), "float32", "token_dim")
 
 
-def _split_mismatches(name: str, split: object, declared: TaskShape) -> Iterator[str]:
-    if not isinstance(split, Split):
-        yield f"{name}: got a {type(split).__name__}, want a Split"
-        return
+def _split_mismatches(name: str, split: Split, declared: TaskShape) -> Iterator[str]:
     num_examples = len(split.labels)
     if not num_examples:
         yield f"{name}: got no examples, want one or more"
