@@ -150,7 +150,7 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
         raise RecordError(f"no {path}: run the study again to write it")
     if not found.num_rows:
         raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
-    return _checked(path, found)
+    return found
 
 
 def read_runs(
@@ -162,12 +162,12 @@ def read_runs(
     is damaged.
     """
     columns = _named(RUNS, names)
-    return _frame(_checked_rows(results, run_ids, columns), columns)
+    return _frame(rows_of(results, run_ids, columns), columns)
 
 
 def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
     """Read as `read_runs`, but plain values: quick, as it needs no pandas."""
-    return _checked_rows(results, run_ids, _named(RUNS, names)).to_pylist()
+    return rows_of(results, run_ids, _named(RUNS, names)).to_pylist()
 
 
 def read_curves(
@@ -192,7 +192,7 @@ def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
     """
     found = read_table(path, columns)
     try:
-        return None if found is None else _checked(path, found).to_pylist()
+        return None if found is None else found.to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
         raise damaged(path, error) from error
 
@@ -203,19 +203,6 @@ def is_sound(name: str, text: str | None) -> bool:
         return text is None or JSON_COLUMNS[name].validate_json(text, strict=True) is not None
     except ValidationError:
         return False
-
-
-def _checked(path: Path, found: pa.Table) -> pa.Table:
-    for name in [name for name in JSON_COLUMNS if name in found.column_names]:
-        for text in found[name].unique().to_pylist():
-            if not is_sound(name, text):
-                shown = f"{path}: got {text[:80]!r} as {name}, want what docs/record.md says"
-                raise RecordError(f"{shown}. `verify` names the file: delete it and run the study again")
-    return found
-
-
-def _checked_rows(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
-    return _checked(Paths(results).runs, rows_of(results, run_ids, columns))
 
 
 def _named(columns: Columns, names: Collection[str] | None) -> Columns:

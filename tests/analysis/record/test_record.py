@@ -11,7 +11,6 @@ import pytest
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
 from lr_sweep.analysis.record.paths import Paths, RecordError
-from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 
 
@@ -162,23 +161,3 @@ WRONG = [
 )
 def test_what_a_column_wants(name: str, text: str, sound: bool) -> None:
     assert record.is_sound(name, text) == sound
-
-
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize(("name", "text"), [("versions", "{oops"), ("code", "null")])
-def test_a_report_ends_in_a_message(tmp_path: Path, name: str, text: str) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.want(1e-3, 0)
-    made.end(made.wanted[-1], [(300, 0.5, 0.5)], "complete", 300, **{name: text})
-    with pytest.raises(RecordError, match=f"as {name}, want what docs/record.md says. `verify` names the file"):
-        write_report(made.write(), "small")
-
-
-def test_options_of_wanted_runs(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-3, 0, [(300, 0.5, 0.5)])
-    made.wanted[-1]["options"] = "[]"
-    results = made.write()
-    for read in (record.read_wanted, record.read_wanted_rows):
-        with pytest.raises(RecordError, match=r"wanted\.parquet: got '\[\]' as options"):
-            read(results, "small")
