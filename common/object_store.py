@@ -62,12 +62,11 @@ class Found:
 
 
 class ObjectStore:
-    """Objects below a URI, by their names relative to it.
+    """Objects below a URI, by their names relative to it; boto3 finds the credentials, and versions are ETags.
 
-    A request to which the server gives no whole answer is made again for `patience_s`. Then it raises UnansweredError.
+    A request to which the server gives no whole answer is made again for `patience_s`, then raises UnansweredError.
     Every method raises OSError if the server refuses, without an `errno`, and FileNotFoundError where it needs an
-    object that is not there. boto3 finds the credentials. Versions are ETags. Raises StoreError if the URI is not an
-    object store's, has credentials in it, or boto3 cannot be set up.
+    object that is not there. Raises StoreError if the URI is not an object store's, or boto3 cannot be set up.
     """
 
     def __init__(self, uri: str, *, patience_s: float = PATIENCE_S) -> None:

@@ -25,8 +25,8 @@ _STARTS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 def source_versions(modules: Iterable[str]) -> dict[str, str]:
     """Return the versions of modules and of what they import, however far, of `datasets` and of their own packages.
 
-    Imports from elsewhere are not followed, nor is a package's own `__init__.py`. Top-level packages that are not ours
-    must have been imported. Versions are by path: in the checkout, or from another's top-level package on.
+    Top-level packages that are not ours must have been imported. Versions are by path: in the checkout, or from another
+    top-level package on.
     """
     left, found = list(modules), dict[str, Path]()
     packages = {DATASETS, *map(_package, left)}

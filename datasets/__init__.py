@@ -36,13 +36,10 @@ INTERFACE = "datasets/task.py"
 
 
 def data_checksum(name: str, options: Any, data_dir: Path) -> str:
-    """Return what identifies a task's data in the ids of its runs.
+    """Return what identifies a task's data in the ids of its runs; raises DataError for data that cannot be identified.
 
-    That is the task's own `checksum`. A task that is not shipped adds the version of its source: the modules that
+    That is the task's own `checksum`; a task that is not shipped adds the version of its source: the modules that
     define it, and what they import of `datasets` and of their own package.
-
-    Raises:
-        DataError: data files are there but cannot be identified.
     """
     checksum = TASKS[name].checksum(options, data_dir)
     if name in SHIPPED:

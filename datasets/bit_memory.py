@@ -2,11 +2,8 @@
 
 The model is shown 5 patterns of 1000 bits, -1 or +1, and again one of them, each bit of which is masked, 0, with
 probability 0.5: 120 tokens of 50 bits. The answer is that pattern whole: each of the last 20 positions answers the 50
-bits of its own token, class 1 for +1. Lu et al.'s text names no numbers for bits; these are their public code's.
-
-A constant answer is right for half of the bits, a copy of the masked pattern for 75% (a frozen random transformer had
-75.8%, Lu et al. 2021, table 2). 100% is possible: another of the 5 patterns agrees with all that the first masked token
-shows in 2 of a million examples (4 x 0.75^50).
+bits of its own token, class 1 for +1. Lu et al.'s text names no numbers for bits; these are their public code's. A
+constant answer is right for half of the bits, a copy of the masked pattern for 75%; 100% is possible.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Bit XOR (Lu et al. 2021, section 2.1): two strings of random bits, and their XOR.
 
 The model is shown 5 bits and 5 more, one a token. At the position of each bit of the second string it answers its XOR
-with the same bit of the first. Tokens are 0 and 1, as in Lu et al.'s public code; their text names no numbers. (In bit
-memory, bits are -1 and +1, and 0 is a masked bit.)
-
-Two strings of 5 bits make only 1024 different examples. Held-out sets therefore overlap with training batches, and
-their accuracy shows whether the function is learned, not whether it generalises. With 20 bits or more they are new.
+with the same bit of the first. Tokens are 0 and 1, as in Lu et al.'s public code. Two strings of 5 bits make only 1024
+different examples, so held-out sets overlap with training batches; with 20 bits or more they are new.
 """
 
 from __future__ import annotations

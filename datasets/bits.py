@@ -1,8 +1,7 @@
 """What the tasks of random bits share: fixed held-out sets, and training batches without end.
 
 Held-out sets come from numpy's `RandomState`, whose stream numpy froze, keyed by the task, `data_seed` and the split's
-name. Training batches come from the generator of the step. A task describes an example once, as a function of uniform
-random numbers, so that both are of the same distribution.
+name. Training batches come from the generator of the step.
 
 Shape legend: `N` examples, `T` tokens an example, `D` numbers a token, `Q` answers an example.
 """

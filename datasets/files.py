@@ -57,11 +57,7 @@ def cache_dir() -> Path:
 
 
 def require_folder(data_dir: Path) -> None:
-    """Check that the data directory is there; create it only where it is our own default.
-
-    Raises:
-        DataError: it does not exist, or is not a folder.
-    """
+    """Raise DataError unless the data directory is there; create it only where it is our own default."""
     if data_dir == cache_dir():
         with contextlib.suppress(OSError):  # then it does not exist, which is what we say
             data_dir.mkdir(parents=True, exist_ok=True)
@@ -82,8 +78,7 @@ def is_writable(folder: Path) -> bool:
 def fetch(remote: RemoteFiles, data_dir: Path) -> Path:
     """Return the folder of intact files; downloads what is missing, safe in several processes at once.
 
-    Raises:
-        DataError: missing and not to be had, or corrupted.
+    Raises DataError for files that are missing and cannot be had, or corrupted.
     """
     root = data_dir / remote.folder
     if _missing(remote, root):

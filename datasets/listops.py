@@ -104,8 +104,7 @@ def num_held_out(options: Options) -> int:
 def checksum(options: Options, data_dir: Path) -> str:
     """Return the sha256 of the release's files, or of what the generator depends on.
 
-    Raises:
-        DataError: `source` is `release` and its files are not there, or an option has no effect on them.
+    Raises DataError if `source` is `release` and its files are not there, or an option has no effect on them.
     """
     folder = _find_release(options, data_dir)
     return _release_checksum(folder) if folder else _generator_checksum(options)
@@ -119,9 +118,7 @@ def origin(options: Options, data_dir: Path) -> str:
 def fetch(options: Options, data_dir: Path) -> None:
     """Read the release (some seconds), or generate examples (20 s) unless it was done before.
 
-    Raises:
-        DataError: as `checksum`; the data directory cannot be used, or the release or what was kept is corrupted; there
-            are not so many distinct examples.
+    Raises DataError as `checksum`, and if the data directory cannot be used or what is there is corrupted.
     """
     _examples(options, data_dir)
 

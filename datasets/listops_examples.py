@@ -1,13 +1,8 @@
 """ListOps examples: token ids, tokenisations, the generator, and the folder that keeps examples on disk.
 
-Vocabulary of Nangia and Bowman 2018; expressions are drawn as in the Long Range Arena (Tay et al. 2020, section 2.2.1
-and public code). A node is an operator with probability 0.25, else a digit; an operator has 2 to 10 arguments; the root
-has depth 1 and nodes of depth 10 are digits. Expressions are kept if their length lies between two exclusive bounds and
-they are new.
-
-Recursion in Python takes minutes for 100k examples, so a forest of many trees is drawn at once, a depth at a time. Its
-structure comes from the roots down, lengths from the leaves up; trees of a wrong length are dropped. Then come digits,
-operators and values from the leaves up, and token positions from the roots down.
+Expressions are drawn as in the Long Range Arena (Tay et al. 2020, public code): a node is an operator with probability
+0.25, else a digit; an operator has 2 to 10 arguments; the root has depth 1 and nodes of depth 10 are digits. Many trees
+are drawn at once, a depth at a time: recursion in Python takes minutes for 100k examples.
 
 Shape legend: `N` examples, `T` tokens an example.
 """
@@ -80,9 +75,7 @@ def to_lu2021(examples: Examples) -> Examples:
 def read_or_make(data_dir: Path, name: str, make: Callable[[], Examples]) -> Examples:
     """Read the examples that a folder of the data directory keeps; make them first, once, if it is not there.
 
-    Raises:
-        DataError: the data directory does not exist or cannot be written, a file of the folder is corrupted, or `make`
-            fails.
+    Raises DataError if the data directory cannot be used, a file is corrupted, or `make` fails.
     """
     files.require_folder(data_dir)
     folder = data_dir / "listops" / name
@@ -147,13 +140,8 @@ def _starts(sizes: np.ndarray) -> np.ndarray:
 def generate(num_examples: int, seed: int, min_tree_length: int, max_tree_length: int) -> Examples:
     """Draw distinct examples; fewer examples of the same seed are the first ones of more.
 
-    Uses `RandomState`, whose stream numpy froze: results are labelled by seed, so a seed must mean the same examples
-    in every numpy version.
-
-    Their lengths lie between the two bounds, in tokens; they are padded to the upper one, T.
-
-    Raises:
-        DataError: there are not so many distinct examples within the bounds, or next to none.
+    Lengths lie between the two bounds, in tokens; examples are padded to the upper one, T. Uses `RandomState`, whose
+    stream numpy froze. Raises DataError if there are not so many distinct examples, or next to none.
     """
     random = np.random.RandomState(seed)
     inputs = np.zeros((num_examples, max_tree_length), dtype=np.uint8)  # (N, T)

@@ -1,7 +1,6 @@
 """What a task is: splits as tensors, and the shape a model needs to know.
 
-Tasks import torch where they load, not where they start: planning asks for options, shapes and checksums alone, and
-torch takes seconds to import.
+Tasks import torch where they load: planning asks for options, shapes and checksums alone, and torch takes seconds.
 
 Shape legend: `N` examples, `T` tokens an example, `D` numbers a token, `Q` answers an example.
 """
@@ -61,11 +60,7 @@ def options_content(options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskShape:
-    """What a model must know of a task: its tokens are symbols (`num_token_ids`) or real values (`token_dim`).
-
-    Raises:
-        DataError: both or none of the two are given, or a size is less than 1.
-    """
+    """What a model must know of a task: its tokens are symbols (`num_token_ids`) or real values (`token_dim`)."""
 
     num_tokens: int
     """Tokens an example, padding included."""
@@ -109,11 +104,7 @@ class Split:
         return len(self.labels)
 
     def num_batches(self, size: int) -> int:
-        """Return the number of whole batches of `size` examples in an epoch.
-
-        Raises:
-            DataError: there are fewer examples than that.
-        """
+        """Return the number of whole batches of `size` examples in an epoch; raises DataError if there is none."""
         if size > len(self):
             raise DataError(f"protocol.batch_size is {size}, and the training split has {len(self)} examples: lower it")
         return len(self) // size
@@ -208,16 +199,11 @@ class Task(Protocol):
     def fetch(self, options: Any, data_dir: Path) -> None:
         """Make sure the data is in `data_dir`: verify, download or generate, once, under a lock.
 
-        Raises:
-            DataError: it is missing and cannot be fetched, or corrupted.
+        Raises DataError if it is missing and cannot be fetched, or corrupted.
         """
 
     def load(self, options: Any, data_dir: Path) -> TaskData:
-        """Fetch, then read the three splits into memory on the CPU.
-
-        Raises:
-            DataError: as `fetch`.
-        """
+        """Fetch, then read the three splits into memory on the CPU; raises as `fetch`."""
 
 
 def missing_names(task: object) -> list[str]:

@@ -170,11 +170,8 @@ def _by_cell(frame: pd.DataFrame) -> dict[Cell, Row]:
 def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     """Count the gradient steps until a cell is as good as the frozen pretrained one (Rothermel et al. 2021, Table 2).
 
-    The paper compares with "the reported best mean test accuracy of the Frozen Pretrained variant", its entry of
-    Table 1, and does not say how the other side is read. Here it is what Table 1 would have reported had the budget
-    ended there: the mean over seeds of the test accuracy of each run's best model by validation so far, at the cell's
-    chosen learning rate. So a validation curve that no longer rises ends the search, no lucky test evaluation counts,
-    and the frozen pretrained cell matches itself by its latest best step.
+    The paper does not say how the other side is read. Here it is what Table 1 would have reported had the budget ended
+    there: the mean over seeds of the test accuracy of each run's best model by validation so far, at the chosen rate.
 
     Returns:
         One row a cell that has a value: the cell's columns, `target` (fraction; NaN: the reference has no value) and

@@ -1,8 +1,7 @@
 """The tables and figures of a paper that a study has the runs for, written by number.
 
-A study of another metric than accuracy, or of a user's table, has the same figures without numbers, and no tables of
-papers. A study whose name begins with that of a table of Lu et al. 2021, as in `lu2021-table3-swept`, has that table;
-any other has the tables and figures of Rothermel et al. 2021.
+A study whose name begins with that of a table of Lu et al. 2021, as in `lu2021-table3-swept`, has that table; any other
+has those of Rothermel et al. 2021. A study of another metric than accuracy, or of a user's table, has none of a paper.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """The numbers that the two papers publish, to compare ours with; both files were copied by hand.
 
-`rothermel2021.csv`: tables 1 to 5 of Rothermel et al. 2021, *Don't Sweep your Learning Rate under the Rug* (ICML 2021
-workshop). Columns: `table`, `task`, `model`, `variant` (`all` in table 5), `metric` (names its unit), `value` (empty:
-"-" in the paper, never reached) and `sem` (standard error of the mean over 3 seeds; empty: not given).
-
-`lu2021.csv`: tables 1 to 21 of Lu et al. 2021, *Pretrained Transformers as Universal Computation Engines*, a line an
-entry: `table`, `row` and `column` as the paper labels them, what it is about here (`task`, `model`, `variant`; empty:
-not trained here), `metric`, and `value` as printed. Where the two papers that Lu et al. quote trained something else,
-it names the nearest that this program trains; `lu2021.yaml` has notes. Not printed but computed from two printed
-numbers: "Train less Test" of table 7.
+`rothermel2021.csv`: tables 1 to 5 of Rothermel et al. 2021 (`value` is empty where the paper has "-", never reached;
+`sem` is over 3 seeds). `lu2021.csv`: tables 1 to 21 of Lu et al. 2021, a line an entry: `row` and `column` as the paper
+labels them, `task`, `model` and `variant` as here, `value` as printed ("Train less Test" of table 7 is computed).
 """
 
 from __future__ import annotations

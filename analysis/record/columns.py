@@ -1,8 +1,6 @@
 """What every Parquet column of the record means, and what `content` and `code` say of a run.
 
-This file owns the format; `sweep` writes by it. `python -m analysis.record.columns` prints it as Markdown, for
-docs/record.md. A version of a file in `code` is a hash that the writer of the record gives; here they are only
-compared. Imports no pandas, for `plan`.
+`python -m analysis.record.columns` prints it as Markdown, for docs/record.md. Imports no pandas, for `plan`.
 """
 
 from __future__ import annotations
