@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
@@ -50,25 +51,17 @@ def _new_folder(parent: Path, prefix: str) -> Path:
 def own_folder(parent: Path | None = None, max_bytes: int = 1000) -> Path:
     """Return the folder `lr-sweep-UID`, which only this user can enter, in `parent`; None: that for temporary files.
 
-    It is in /tmp where its path would have more than `max_bytes`; it has a longer name where another user made it
-    first. Raises OSError if it cannot be made.
+    It is in /tmp where its path would have more than `max_bytes`. Raises OSError if it cannot be made.
     """
-    parent = parent or Path(tempfile.gettempdir())
-    name = f"lr-sweep-{os.getuid()}"
-    if len(os.fsencode(parent / name)) > max_bytes:
-        parent = Path("/tmp")
+    parent, name = parent or Path(tempfile.gettempdir()), f"lr-sweep-{os.getuid()}"
+    folder = (Path("/tmp") if len(os.fsencode(parent / name)) > max_bytes else parent) / name
     with suppress(FileExistsError):
-        (parent / name).mkdir(parents=True, mode=0o700)
-    if _is_own_folder(parent / name):
-        (parent / name).chmod(0o700)
-        return parent / name
-    others = sorted(filter(_is_own_folder, Path("/tmp").glob(f"{name}-*")))
-    return others[0] if others else Path(tempfile.mkdtemp(prefix=f"{name}-", dir="/tmp"))
-
-
-def _is_own_folder(path: Path) -> bool:
-    there = path.lstat()
-    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.getuid()
+        folder.mkdir(parents=True, mode=0o700)
+    there = folder.lstat()
+    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it is in the place of a folder of yours", str(folder))
+    folder.chmod(0o700)
+    return folder
 
 
 def remove_dead(parent: Path) -> None:
