@@ -23,7 +23,7 @@ from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, rule_text, seeds_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
-from lr_sweep.common.text import NO_VALUE, rate_text, rate_texts
+from lr_sweep.common.text import NO_VALUE, rate_text
 
 PROVISIONAL = "†"
 AT_EDGE = "‡"
@@ -116,7 +116,7 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
     return Table(
         title=f"{metric.title} by learning rate, {task}, {model}",
         caption=say("learning_rates", metric=metric, seeds=rates["most_seeds"].max(), pretrained=pretrained),
-        header=("variant", *rate_texts(swept)),
+        header=("variant", *map(rate_text, swept)),
         rows=tuple((v, *(texts.get((v, rate), NO_VALUE) for rate in swept)) for v in rates["variant"].unique()),
     )
 

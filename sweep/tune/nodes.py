@@ -151,8 +151,8 @@ def alive_nodes() -> list[Mapping[str, Any]]:
 def machines_text(number: int, cluster_file: Path = CLUSTER_FILE) -> str:
     """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
     settings = _autoscaler(cluster_file)
-    at_most = 1 + int(settings["max_workers"]) if settings else None  # its head included
-    return machines_there(number, at_most)
+    limit = f", of at most {1 + int(settings['max_workers'])}" if settings else ""  # its head included
+    return machines_there(number) + limit
 
 
 def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:

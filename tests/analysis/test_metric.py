@@ -13,7 +13,7 @@ import pytest
 from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import read_study
-from lr_sweep.common.text import NO_VALUE, rate_texts
+from lr_sweep.common.text import NO_VALUE
 from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord
 
@@ -102,7 +102,3 @@ def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -
     }
     assert ACCURACY.difference_text(0.0) == "+0.0"
     assert ACCURACY.difference_text(math.nan) == NO_VALUE
-
-
-def test_learning_rates_that_are_alike_to_six_digits_are_written_in_full() -> None:
-    assert rate_texts([1e-3, 0.0010000000001, 1e-2]) == ["0.001", "0.0010000000001", "1e-2"]
