@@ -14,10 +14,9 @@ MOST_REST_S = 2.0
 class BackgroundWorker(Generic[K]):
     """A daemon thread that calls an action with each submitted key; a key submitted twice before its turn runs once.
 
-    An action that raises is called again, after the other keys and a wait of `retry_s`, which doubles with each failure
-    in a row up to `max_retry_s`; `on_problem` gets its error, but no further one before all succeed. `always` is a key
-    that is submitted whenever there was no work for `every_s`. After each action the thread rests `rest` times as long
-    as it took, until `close`. The thread lives while there is work.
+    An action that raises is called again, after the other keys and a wait of `retry_s`, which doubles up to
+    `max_retry_s`; `on_problem` gets the first error of a row. `always` is submitted whenever there was no work for
+    `every_s`. After each action the thread rests `rest` times as long as it took, until `close`.
     """
 
     def __init__(

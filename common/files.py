@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import hashlib
 import json
@@ -11,7 +10,7 @@ import platform
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
@@ -81,14 +80,6 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows of the same keys, at least one, as CSV."""
-    with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """CIFAR-10 (Krizhevsky 2009) as patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
 
 Both papers write a token dimension of 16; a 4x4 RGB patch has 48 numbers, and Lu et al.'s public code used 48.
-
-Shape legend: `N` images, `T` tokens, `D` numbers a token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """CIFAR-10 as in the Long Range Arena, one gray pixel a token (Tay et al. 2020, section 2.2.4).
 
-Lu et al. and Rothermel et al. read real-valued pixels in [-1, 1]; the Long Range Arena itself reads pixel ids. Files
-and options are those of `cifar10`.
+Lu et al. and Rothermel et al. read real-valued pixels in [-1, 1]; the Long Range Arena itself reads pixel ids.
 """
 
 from __future__ import annotations

@@ -23,11 +23,7 @@ def check_patches(image_size: int, patch_size: int) -> None:
 
 
 def to_patches(images: Tensor, patch_size: int) -> Tensor:
-    """Cut images (N, H, W, C) into tokens (N, T, D) of the same dtype.
-
-    Patches come in raster order; the numbers of a patch row by row, channel fastest (Lu et al. 2021, section 2.1 and
-    public code).
-    """
+    """Cut images (N, H, W, C) into tokens (N, T, D) of the same dtype, both in raster order, channel fastest."""
     n, height, width, channels = images.shape
     assert height % patch_size == width % patch_size == 0, f"{height}x{width} into patches of {patch_size}"
     rows, columns = height // patch_size, width // patch_size
@@ -36,10 +32,9 @@ def to_patches(images: Tensor, patch_size: int) -> Tensor:
 
 
 def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
-    """Draw `num_per_class` random examples of each class by their labels (N,) int64.
+    """Draw random examples of each class by their labels (N,) int64; return indices drawn and left, both ascending.
 
-    Takes a `RandomState` because numpy froze its stream: a seed gives the same split in every version, which
-    `np.random.Generator` does not promise. Returns indices drawn and indices left, both (M,) int64 and ascending.
+    A `RandomState` gives the same split in every version of numpy, which `np.random.Generator` does not promise.
     """
     import torch
 

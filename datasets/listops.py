@@ -1,10 +1,8 @@
 """ListOps of the Long Range Arena: nested list operations on digits, ten classes (Tay et al. 2020, section 2.2.1).
 
-The release's files are read where the user has them; otherwise the same distribution is generated. Results are labelled
-by which it was (`origin`).
-
-The release is `basic_train.tsv`, `basic_val.tsv` and `basic_test.tsv`, with the columns Source and Target: an
-expression, such as `( ( ( [MAX 2 ) 9 ) ] )`, and its value. Round parentheses follow from the tokens and are dropped.
+The release is read where the user has its files; otherwise the same distribution is generated, and `origin` says so.
+The columns of its files are Source, an expression such as `( ( ( [MAX 2 ) 9 ) ] )`, and Target, its value. Round
+parentheses follow from the tokens and are dropped.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Remote homology of TAPE (Rao et al. 2019): the fold of a protein from its amino acids, 1195 classes.
 
-12,312 training, 736 validation and 718 test sequences; the test is TAPE's fold holdout, of superfamilies that are not
-in training. Lu et al. 2021, section 2.1, leave out sequences of 1024 amino acids and more. Seven in training and two in
-validation are longer, and none has 1024: 12,305, 734 and 718 remain.
-
-Lu et al.'s public code differs from their text. It tested on the validation split, and put a start and an end token
-around sequences. It left out every batch with a long sequence, and multiplied accuracies by 0.9739 to correct for that.
+The test split is TAPE's fold holdout, of superfamilies that are not in training. Lu et al. 2021, section 2.1, leave out
+sequences of 1024 amino acids and more. Their public code tested on the validation split, put a start and an end token
+around sequences, left out every batch with a long sequence, and multiplied accuracies by 0.9739 to correct for that.
 """
 
 from __future__ import annotations

@@ -47,8 +47,7 @@ def always(value: T) -> Callable[..., T]:
 def options_content(options: Any) -> dict[str, Any]:
     """Return the options of a task or a protocol by name, as run ids have them.
 
-    Those that their class names in `later`, which came after runs were recorded, are left out at their defaults, with
-    which they change nothing: ids stay.
+    Options in the class's `later`, which came after runs were recorded, are left out at their defaults, so ids stay.
     """
     later = getattr(options, "later", ())
     return {
@@ -177,10 +176,7 @@ class Task(Protocol):
         """Return the shape without touching data."""
 
     def num_train(self, options: Any) -> int:
-        """Return the size of the training split without touching data; no study may have larger batches.
-
-        Endless tasks return `ENDLESS`.
-        """
+        """Return the size of the training split without touching data: the largest batch; endless tasks: `ENDLESS`."""
 
     def num_held_out(self, options: Any) -> int:
         """Return the sizes of validation and test split together without touching data; for `plan --device`."""
@@ -188,9 +184,8 @@ class Task(Protocol):
     def checksum(self, options: Any, data_dir: Path) -> str:
         """Return a text that identifies the examples that `load` would return, without loading or downloading them.
 
-        It must change with everything that `load` reads: the bytes of its files, versions of a library that makes or
-        changes examples, anything outside the code. Options are in a run's id anyway, and so is the code of a task of
-        your own (`datasets.data_checksum`). Runs on data that changes under the same checksum are not trained again.
+        It must change with everything outside the code that `load` reads: files, or versions of a library that changes
+        examples. Runs on data that changes under the same checksum are not trained again.
         """
 
     def origin(self, options: Any, data_dir: Path) -> str:

@@ -29,8 +29,6 @@ READ_AHEAD = 1000
 _MARK = b"lr-sweep file sha256: "
 _BLANK = b"0" * 64
 """Stands where the digest goes, while the file is hashed."""
-COMBINED = 1000
-"""Tables of one row that are made one: each takes more memory than its row."""
 
 
 def parquet_bytes(content: pa.Table) -> bytes:
@@ -116,10 +114,5 @@ def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
 
 def rows_of(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
     """Return some columns of rows in the order of the ids; None: of all. Raises RecordError if one is damaged."""
-    tables, single = [pa.Table.from_batches([], schema(columns))], []  # `empty_table()` would import pandas
-    for _, rows in read_each(Paths(results).runs, run_ids, columns):
-        single.append(rows)
-        if len(single) == COMBINED:
-            tables.append(pa.concat_tables(single).combine_chunks())
-            single.clear()
-    return pa.concat_tables([*tables, *single]).combine_chunks()
+    empty = pa.Table.from_batches([], schema(columns))  # `empty_table()` would import pandas
+    return pa.concat_tables([empty, *(rows for _, rows in read_each(Paths(results).runs, run_ids, columns))])

@@ -50,11 +50,7 @@ _STUDY_INFO = TypeAdapter(StudyInfo)
 
 
 def check_format(results: Path) -> None:
-    """Make sure that this code can read the results directory.
-
-    Raises RecordError if there is none, it is no results directory, its format is another one, or this user may not
-    read its folders.
-    """
+    """Raise RecordError if there is no results directory, of this format, whose folders this user may read."""
     paths = Paths(results)
     path = paths.format
     if not _there(results):
@@ -175,8 +171,7 @@ def read_curves(
 ) -> pd.DataFrame:
     """Read evaluations, with the columns of `CURVES`, ordered by step within a run; arguments as of `read_runs`.
 
-    Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve. Infinite
-    accuracies are no values: NaN. Raises RecordError if a file is damaged.
+    Read them after `read_runs`, and every row has its curve. Infinite accuracies are no values: NaN.
     """
     columns, folder = _named(CURVES, names), Paths(results).curves
     found = read_each(folder, run_ids, columns)

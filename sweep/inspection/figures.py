@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
 from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import attention_figure, deviations_figure
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import whole_file, write_rows
+from lr_sweep.common.files import whole_file
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results import run_state
@@ -154,7 +155,8 @@ def _written(stem: Path, numbers: Sequence[Row] | dict[str, Any], figure: Figure
         with whole_file(path) as partial, partial.open("wb") as file:
             np.savez(file, **numbers)
     else:
-        write_rows(path, numbers)
+        with whole_file(path) as partial:
+            pd.DataFrame(numbers).to_csv(partial, index=False)
     return [str(path), *map(str, save(figure, stem))]
 
 
