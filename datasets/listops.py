@@ -24,6 +24,7 @@ from lr_sweep.datasets.listops_examples import (
     FIRST_OPERATOR,
     GENERATOR_VERSION,
     OPERATORS,
+    PAD,
     VOCABULARY,
     Examples,
     Tokenisation,
@@ -114,7 +115,7 @@ def origin(options: Options, data_dir: Path) -> str:
 
 
 def fetch(options: Options, data_dir: Path) -> None:
-    """Read the release (some seconds), or generate examples (20 s) unless it was done before.
+    """Read the release (10 s), or generate examples (20 s) unless it was done before.
 
     Raises DataError as `checksum`, and if the data directory cannot be used or what is there is corrupted.
     """
@@ -232,4 +233,4 @@ def token_ids(expression: str) -> bytes:
     for token_id, operator in enumerate(OPERATORS, FIRST_OPERATOR):
         expression = expression.replace(operator, chr(token_id))
     found = expression.encode().translate(_IDS, delete=b"() ")
-    return found if all(byte < len(VOCABULARY) for byte in found) else b""
+    return found if max(found, default=PAD) <= CLOSER else b""
