@@ -95,9 +95,8 @@ class Report:
 
 
 def write_report(results: Path, study: str, code_now: Now | None = None) -> Report:
-    """Write `studies/<study>/report/` from the record, whatever is in it so far.
+    """Write `studies/<study>/report/` from the record, whatever is in it so far; the folder is replaced whole.
 
-    The folder is replaced whole, and only once everything is written. The same record and code give the same files.
     `code_now` gives the version that a file of the code has now, to compare runs with; None: they are not compared.
     Raises RecordError if the record is missing, damaged, or of another format.
     """

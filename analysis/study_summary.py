@@ -58,10 +58,7 @@ def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> Study:
-    """Read a study and summarise its runs, with `further_columns` of `RUNS`.
-
-    Raises RecordError if the record is missing, damaged or contradicts itself.
-    """
+    """Read a study and summarise its runs, with `further_columns` of `RUNS`; raises RecordError."""
     info, wanted = record.read_study(results, study), record.read_wanted(results, study)
     return summarised(results, info, wanted, stopped_of(results, study), further_columns)
 
@@ -69,7 +66,7 @@ def read_summary(results: Path, study: str, further_columns: Collection[str] = (
 def summarised(
     results: Path, info: StudyInfo, wanted: pd.DataFrame, stopped: StoppedRates, further_columns: Collection[str] = ()
 ) -> Study:
-    """Summarise the runs of a study, rows of `WANTED`; raises as above."""
+    """Summarise the runs of a study, rows of `WANTED`; raises RecordError."""
     runs = record.read_runs(results, wanted["run_id"], (*RUN_COLUMNS, *further_columns))
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
     is_fresh = wanted["fresh"].fillna(False).astype(bool)

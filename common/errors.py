@@ -62,10 +62,7 @@ def no_such(kind: str, name: str) -> str:
 
 
 def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str] | None = None) -> str:
-    """Return the message that there is no such `kind` (`task`, say), with the closest of the valid names and all.
-
-    `listed` stand for all names where they are many.
-    """
+    """Return that there is no such `kind`, with the closest valid name and all, or those `listed` in their place."""
     names, given = sorted(names), str(name)
     given = given if len(given) <= 100 else given[:97] + "..."
     close = difflib.get_close_matches(given, names[: 10 * MOST_NAMES], n=1, cutoff=0.5)

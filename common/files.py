@@ -214,10 +214,7 @@ def lead_nowhere(descriptor: int) -> None:
 
 
 def follow_umask(path: Path) -> None:
-    """Give a file the permissions that the user's umask, or its folder, gives to new files.
-
-    safetensors writes by way of a temporary file, which only its owner may read.
-    """
+    """Give a file, which safetensors made for its owner alone, the permissions that new files have in its folder."""
     new = path.with_name(f"{path.name}.mode")  # made to look at: a process can ask for its umask only by changing it
     new.touch()
     try:

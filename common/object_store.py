@@ -139,9 +139,9 @@ class ObjectStore:
             self._client.upload_fileobj(file, self._bucket, self._key(name))
 
     def write_if(self, version: str | None, name: str, content: bytes) -> str | None:
-        """Put an object if the one of this name still has a version (None: if there is none); return its new version.
+        """Put an object if the one of this name still has a version (None: if there is none).
 
-        Returns None if the condition does not hold; nothing was written then.
+        Returns the new version; None: the condition does not hold, and nothing was written.
         """
         from botocore.exceptions import ClientError
 

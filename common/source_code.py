@@ -23,10 +23,9 @@ _STARTS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 def source_versions(modules: Iterable[str]) -> dict[str, str]:
-    """Return the versions of modules and of what they import, however far, of `datasets` and of their own packages.
+    """Return the versions, by path, of modules and of what they import of `datasets` and of their own packages.
 
-    Top-level packages that are not ours must have been imported. Versions are by path: in the checkout, or from another
-    top-level package on.
+    Top-level packages that are not ours must have been imported.
     """
     left, found = list(modules), dict[str, Path]()
     packages = {DATASETS, *map(_package, left)}

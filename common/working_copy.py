@@ -50,8 +50,7 @@ def working_copy(uri: str) -> Path:
 def refresh(uri: str, *, weights: bool = False, patience_s: float = PATIENCE_S) -> Path:
     """Make this machine's copy what the store holds, unless a `run` here writes to it: then the copy is ahead.
 
-    `weights`: fetch pretrained weights, too. Raises StoreError if the store gives no answer for `patience_s`, or there
-    is none.
+    `weights`: fetch pretrained weights, too. Raises StoreError if the store gives no answer for `patience_s`.
     """
     copy = working_copy(uri)
     copy.mkdir(parents=True, exist_ok=True)
@@ -62,10 +61,9 @@ def refresh(uri: str, *, weights: bool = False, patience_s: float = PATIENCE_S) 
 
 
 def pull(store: ObjectStore, copy: Path, *, weights: bool = False) -> None:
-    """Fetch what differs, remove what the store does not have; the copy changes once all has been fetched.
+    """Fetch what differs, remove what the store does not have; at any moment each row in the copy has its curve.
 
-    At any moment each row in the copy has its curve. Raises StoreError if the store cannot be reached, or holds
-    something else.
+    Raises StoreError if the store cannot be reached, or holds something else.
     """
     with reachable(store.uri):
         known = _fetched(copy)

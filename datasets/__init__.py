@@ -36,10 +36,9 @@ INTERFACE = "datasets/task.py"
 
 
 def data_checksum(name: str, options: Any, data_dir: Path) -> str:
-    """Return what identifies a task's data in the ids of its runs; raises DataError for data that cannot be identified.
+    """Return what identifies a task's data in run ids; raises DataError for data that cannot be identified.
 
-    That is the task's own `checksum`; a task that is not shipped adds the version of its source: the modules that
-    define it, and what they import of `datasets` and of their own package.
+    That is the task's `checksum`; a task that is not shipped adds the version of its module and of what that imports.
     """
     checksum = TASKS[name].checksum(options, data_dir)
     if name in SHIPPED:

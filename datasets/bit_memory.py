@@ -80,8 +80,7 @@ def _make(options: Options, num_examples: int, uniform: bits.Uniform) -> Split:
 def lay_out(is_one: Tensor, shown: Tensor, is_masked: Tensor, bits_per_token: int) -> Split:
     """Write examples as tokens.
 
-    Bits `is_one` are (N, patterns, Q) bool; `shown` (N,) int64 is the pattern that comes again, without the bits that
-    `is_masked` (N, Q) bool flags.
+    Bits `is_one` are (N, patterns, Q) bool; pattern `shown` (N,) comes again, without the bits `is_masked` (N, Q).
     """
     import torch
 

@@ -76,10 +76,7 @@ def is_writable(folder: Path) -> bool:
 
 
 def fetch(remote: RemoteFiles, data_dir: Path) -> Path:
-    """Return the folder of intact files; downloads what is missing, safe in several processes at once.
-
-    Raises DataError for files that are missing and cannot be had, or corrupted.
-    """
+    """Return the folder of intact files, with missing ones downloaded; raises DataError if that fails."""
     root = data_dir / remote.folder
     if _missing(remote, root):
         require_folder(data_dir)

@@ -101,10 +101,7 @@ def num_held_out(options: Options) -> int:
 
 
 def checksum(options: Options, data_dir: Path) -> str:
-    """Return the sha256 of the release's files, or of what the generator depends on.
-
-    Raises DataError if `source` is `release` and its files are not there, or an option has no effect on them.
-    """
+    """Return the sha256 of the release's files, or of what the generator depends on; raises DataError as `fetch`."""
     folder = _find_release(options, data_dir)
     return _release_checksum(folder) if folder else _generator_checksum(options)
 
@@ -117,7 +114,7 @@ def origin(options: Options, data_dir: Path) -> str:
 def fetch(options: Options, data_dir: Path) -> None:
     """Read the release (10 s), or generate examples (20 s) unless it was done before.
 
-    Raises DataError as `checksum`, and if the data directory cannot be used or what is there is corrupted.
+    Raises DataError if files are missing or damaged, options have no effect on the release, or the folder is closed.
     """
     _examples(options, data_dir)
 

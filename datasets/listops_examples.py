@@ -73,10 +73,7 @@ def to_lu2021(examples: Examples) -> Examples:
 
 
 def read_or_make(data_dir: Path, name: str, make: Callable[[], Examples]) -> Examples:
-    """Read the examples that a folder of the data directory keeps; make them first, once, if it is not there.
-
-    Raises DataError if the data directory cannot be used, a file is corrupted, or `make` fails.
-    """
+    """Read the examples that a folder of the data directory keeps, or make them; raises DataError if that fails."""
     files.require_folder(data_dir)
     folder = data_dir / "listops" / name
     if not folder.exists():

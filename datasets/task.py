@@ -192,10 +192,7 @@ class Task(Protocol):
         """Return where the examples come from, for tables: `generated`, `release`, `torchvision`, `scikit-learn`."""
 
     def fetch(self, options: Any, data_dir: Path) -> None:
-        """Make sure the data is in `data_dir`: verify, download or generate, once, under a lock.
-
-        Raises DataError if it is missing and cannot be fetched, or corrupted.
-        """
+        """Verify, download or generate the data, once, under a lock; raises DataError if it cannot be had."""
 
     def load(self, options: Any, data_dir: Path) -> TaskData:
         """Fetch, then read the three splits into memory on the CPU; raises as `fetch`."""

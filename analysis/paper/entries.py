@@ -190,13 +190,10 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracies_at_budget(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
-    """Average train and test accuracy over seeds at the last step (Rothermel et al. 2021, Table 3).
+    """Average train and test accuracy over the seeds that reached the last step (Rothermel et al. 2021, Table 3).
 
-    Diverged runs have no model there and are left out.
-
-    Returns:
-        One row a cell of which a seed reached the budget: the cell's columns, `train`, `test` and `difference`
-        (fractions, `difference` is train less test) and `num_at_budget` (seeds).
+    Returns one row a cell that has such seeds: its columns, `train`, `test` and `difference` (fractions; train less
+    test) and `num_at_budget` (seeds).
     """
     counted = _counted(summary)
     complete = counted[counted["status"] == "complete"].rename(columns={"num_steps": "step"})
@@ -208,12 +205,9 @@ def accuracies_at_budget(summary: StudySummary, curves: pd.DataFrame) -> pd.Data
 
 
 def steps_to_converge(summary: StudySummary, curves: pd.DataFrame) -> pd.Series:
-    """Average over seeds the steps until each run is within `NEAR` of its best (Lu et al. 2021, table 6).
+    """Average over seeds the steps until each run is within `NEAR` of its best (Lu et al. 2021, table 6), by cell.
 
     The paper does not say how it read theirs. Diverged runs count with what they had before.
-
-    Returns:
-        Steps by task, model and variant; cells without a value are left out.
     """
     known = curves.dropna(subset=["validation_accuracy"])
     points = points_within_budget(_counted(summary), known, ["validation_accuracy"])
@@ -226,8 +220,7 @@ def steps_to_converge(summary: StudySummary, curves: pd.DataFrame) -> pd.Series:
 def train_accuracies(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     """Average over seeds the train accuracy of each run's best model by validation, and what it is above test.
 
-    Returns:
-        Indexed by task, model and variant: `train`, `train_sem`, `gap`, `gap_sem`: fractions, `gap` train less test.
+    Returns, by cell, the fractions `train`, `train_sem`, `gap` (train less test) and `gap_sem`.
     """
     train = curves[["run_id", "step", "train_accuracy"]].rename(columns={"step": "best_step"})
     found = _counted(summary).merge(train.astype({"best_step": "Int64"}), on=["run_id", "best_step"])

@@ -107,10 +107,9 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
 
 
 def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
-    """Look up Rothermel et al.'s best test accuracy of each cell, in percent, by task, model and variant.
+    """Look up Rothermel et al.'s best test accuracy of each cell, in percent; None: the study is of no paper.
 
-    Of a table of Lu et al. 2021 there is none: their values are not tuned, and are in the table. None: the study has
-    nothing to do with the papers.
+    Of a table of Lu et al. 2021 there is none: their values are not tuned, and are in the table.
     """
     if not _of_papers(info):
         return None
@@ -282,10 +281,7 @@ def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage
 
 
 def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:
-    """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one of them is missing.
-
-    `curves` as of `OurNumbers`.
-    """
+    """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one is missing."""
     small = theirs.is_small(info.study)
     found, text = entries(number, small=small), TABLES[number]
     places: Places = {((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found}

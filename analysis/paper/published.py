@@ -78,10 +78,7 @@ class Entry(NamedTuple):
 
 
 def published(table: int, cell: Cell, metric: str) -> Entry | None:
-    """Return what Rothermel et al. 2021 report of a cell, named as in studies; None: the paper has no such entry.
-
-    The variant is `all` in table 5.
-    """
+    """Return what Rothermel et al. 2021 report of a cell (variant `all` in table 5); None: they have no such entry."""
     return _rothermel2021().get((table, cell, metric))
 
 

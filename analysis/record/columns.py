@@ -47,8 +47,7 @@ STATUSES = ("complete", "diverged", "failed", "stopped")
 NOT_MADE_OF = frozenset({"learning_rate", "seed", "protocol_version", "weights_checksum", "task", "schedule_steps"})
 """What differs within a cell, follows from the rest, or is a name."""
 ENGINE = "trainables/"
-"""Code below it may change without changing numbers; where it changes them, `protocol_version` is raised. Other files,
-those of the data, have no such promise."""
+"""Code below it may change without changing numbers; where it changes them, `protocol_version` is raised."""
 MAX_FILES = 3
 """Files named in a message; the rest are counted."""
 
@@ -178,8 +177,8 @@ def schema(columns: Columns) -> pa.Schema:
 def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
     """Build a typed table from rows that have exactly the columns' keys.
 
-    Raises ValueError for an unknown or missing key, a null where none may be, or a time without a time zone, and
-    pyarrow.ArrowException for a value that is not of its column's type.
+    Raises ValueError for other keys, a null where none may be, or a time without a zone, and pyarrow.ArrowException for
+    a value of another type.
     """
     names = {column.name for column in columns}
     required = {column.name for column in columns if not column.nullable}
@@ -212,10 +211,7 @@ def other_versions(code: str, now: Now) -> set[str]:
 
 
 def versions_of(code: str, trained_steps: int | None = None) -> dict[str, set[str]]:
-    """Return the versions of each file that a run's `code` names; more than one: it changed while the run was trained.
-
-    Versions from step `trained_steps` on trained nothing; None: all count.
-    """
+    """Return the versions of each file that a run's `code` names, up to step `trained_steps`; None: all."""
     found: dict[str, set[str]] = defaultdict(set)
     for version in json.loads(code):
         if trained_steps is None or version["from_step"] < trained_steps or version["from_step"] == 0:

@@ -50,10 +50,7 @@ def _with_digest(content: bytes) -> bytes:
 
 
 def read_each(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> Iterator[tuple[str, pa.Table]]:
-    """Yield runs with the content of their files, those that have one; None: all, by name.
-
-    Raises RecordError if one is damaged.
-    """
+    """Yield runs with the content of their files, if they have one; None: all, by name. Raises RecordError."""
     if run_ids is None:
         run_ids = sorted(path.stem for path in folder.glob("[!.]*.parquet"))
     every = [folder / f"{run_id}.parquet" for run_id in dict.fromkeys(run_ids)]

@@ -91,10 +91,7 @@ def unreadable(path: Path, error: OSError) -> str:
 
 
 def closed_folder(folder: Path) -> str | None:
-    """Return what to say of a folder that this user may not list or enter, or of what is in its place.
-
-    None: it is open, or nothing is there.
-    """
+    """Return why this user may not list or enter a folder; None: it is open, or nothing is there."""
     try:
         for entry in os.scandir(folder):
             entry.stat()

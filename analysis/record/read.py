@@ -69,10 +69,7 @@ def check_format(results: Path) -> None:
 
 
 def recorded_studies(results: Path) -> list[str]:
-    """Return the names of the studies that were run into a results directory; none if it does not exist.
-
-    Raises UnreadableError if this user may not read a study's folder.
-    """
+    """Return the names of the studies in a results directory; raises UnreadableError for a folder that is closed."""
     return sorted(folder.name for folder in Paths(results).study_folders() if _there(folder / "study.json"))
 
 
@@ -136,10 +133,7 @@ def read_wanted_rows(results: Path, study: str, names: Sequence[str] = ()) -> li
 
 
 def read_wanted_table(results: Path, study: str) -> pa.Table:
-    """Read which runs a study wants: the columns of `WANTED`, in the study's order.
-
-    Raises RecordError if the file is missing, damaged, has no rows or more than a study can have.
-    """
+    """Read which runs a study wants, in its order; raises RecordError if the file is missing, damaged or empty."""
     path = Paths(results).wanted(study)
     found = read_table(path, WANTED)
     if found is None:
@@ -152,10 +146,9 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
 def read_runs(
     results: Path, run_ids: Iterable[str] | None = None, names: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """Read the rows of finished runs: the columns of `RUNS` that are named, or all. Times are in UTC and know it.
+    """Read the rows of finished runs, those without a row left out: the columns of `RUNS` that are named, or all.
 
-    Runs without a row are left out; None as their ids: all. Fewer columns are read faster. Raises RecordError if a file
-    is damaged.
+    None as ids: all. Times are in UTC. Fewer columns are read faster. Raises RecordError if a file is damaged.
     """
     columns = _named(RUNS, names)
     return _frame(rows_of(results, run_ids, columns), columns)
@@ -181,10 +174,7 @@ def read_curves(
 
 
 def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
-    """Read one file of the record as plain values; None if there is none.
-
-    Raises RecordError if it is damaged, or larger than a table of the record can be.
-    """
+    """Read one file of the record as plain values; None if there is none. Raises RecordError if it is damaged."""
     found = read_table(path, columns)
     try:
         return None if found is None else found.to_pylist()
