@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lr_sweep.common.errors import UserError, reason, translated
+from lr_sweep.common.network import shown_uri
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -195,21 +196,15 @@ def local_path(location: str) -> Path | None:
 def checked(uri: str) -> str:
     """Return a store's URI in its one spelling; raises StoreError if it is none, or has credentials in it."""
     parts = urlsplit(uri)
-    if parts.scheme != "s3":
-        raise StoreError(
-            f"got {uri}, want a directory, file:///PATH, or s3://BUCKET/PREFIX: stores of other protocols are not "
-            f"supported, since one writer at a time needs S3's conditional writes"
-        )
     if "@" in parts.netloc:
         raise StoreError(
-            f"got credentials in the address of s3://{parts.netloc.rpartition('@')[2]}{parts.path}, which is printed "
-            f"and logged: leave them out, and give them as AWS's tools take them (environment, profile, the machine's "
-            f"role)"
+            f"got credentials in the address of {shown_uri(uri)}, which is printed and logged: leave them out, and give "
+            f"them as AWS's tools take them (environment, profile, the machine's role)"
         )
-    if not parts.netloc or parts.query or parts.fragment:
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise StoreError(
-            f"got {uri}, want s3://BUCKET/PREFIX alone: name another server with AWS_ENDPOINT_URL, a region with "
-            f"AWS_DEFAULT_REGION"
+            f"got {uri}, want a directory, file:///PATH, or s3://BUCKET/PREFIX alone: name another server of S3's "
+            f"protocol with AWS_ENDPOINT_URL, a region with AWS_DEFAULT_REGION"
         )
     return uri.rstrip("/")
 
