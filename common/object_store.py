@@ -198,8 +198,8 @@ def checked(uri: str) -> str:
     parts = urlsplit(uri)
     if "@" in parts.netloc:
         raise StoreError(
-            f"got credentials in the address of {shown_uri(uri)}, which is printed and logged: leave them out, and give "
-            f"them as AWS's tools take them (environment, profile, the machine's role)"
+            f"got credentials in the address of {shown_uri(uri)}, which is printed and logged: leave them out; AWS's "
+            f"tools take them from the environment, a profile or the machine's role"
         )
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise StoreError(

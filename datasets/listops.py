@@ -67,8 +67,7 @@ class Options:
     min_tree_length: int = 500
     """Generated examples have more tokens (Long Range Arena's public code)."""
     max_tree_length: int = 2_000
-    """Generated examples have fewer tokens (Long Range Arena's public code); also the length that
-    examples are padded to."""
+    """Generated examples have fewer tokens (Long Range Arena's public code); also the padded length."""
 
     def __post_init__(self) -> None:
         check_limits(self, ("num_train", "num_validation", "num_test"), 1, _LARGEST_SPLIT)

@@ -22,8 +22,7 @@ Records = list[tuple[str, int]]
 """Sequences with their folds."""
 
 LETTERS = "ABCDEFGHIKLMNOPQRSTUVWXYZ"
-"""20 common amino acids and 5 uncommon ones, B, O, U, X and Z (TAPE's own; the files have the common ones alone). A
-letter's id is its index plus 1; 0 is padding."""
+"""TAPE's letters for 20 common and 5 uncommon amino acids; a letter's id is its index plus 1, and 0 is padding."""
 NUM_FOLDS = 1195
 CHECKSUM = "3be32fb3c5eabab98a92428aa009c055cf81fd829cc2f8265776b1ac7bbc3652"
 """sha256 of the sha256 of each file, as run ids have it."""

@@ -173,9 +173,8 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     The paper does not say how the other side is read. Here it is what Table 1 would have reported had the budget ended
     there: the mean over seeds of the test accuracy of each run's best model by validation so far, at the chosen rate.
 
-    Returns:
-        One row a cell that has a value: the cell's columns, `target` (fraction; NaN: the reference has no value) and
-        `steps` (gradient steps; NaN: never within the budget, or no target).
+    Returns one row a cell that has a value: its columns, `target` (fraction; NaN: the reference has no value) and
+    `steps` (gradient steps; NaN: never within the budget, or no target).
     """
     reference = summary.cells[summary.cells["variant"] == REFERENCE].set_index(["task", "model"])["test_mean"]
     rows = []

@@ -94,7 +94,7 @@ def closed_folder(folder: Path) -> str | None:
     """Return why this user may not list or enter a folder; None: it is open, or nothing is there."""
     try:
         for entry in os.scandir(folder):
-            entry.stat()
+            entry.stat(follow_symlinks=False)
             break
     except OSError as error:
         return unreadable(folder, error) if os.path.lexists(folder) else None
