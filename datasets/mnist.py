@@ -26,8 +26,7 @@ class Options:
 
     later: ClassVar[tuple[str, ...]] = ("patch_size",)
     image_size: Literal[32, 28] = 32
-    """Rows and columns. 32: two black pixels added on each side, 64 tokens (both papers). 28: as it is, 49 tokens (Lu
-    et al.'s public code)."""
+    """Rows and columns. 32: two black pixels a side, 64 tokens (both papers). 28: 49 tokens (Lu et al.'s code)."""
     validation_per_class: int = 1000
     """Validation images of each class (Rothermel et al. 2021, section 3)."""
     split_seed: int = 0

@@ -1,6 +1,4 @@
-"""What a task is: splits as tensors, and the shape a model needs to know.
-
-Tasks import torch where they load: planning asks for options, shapes and checksums alone, and torch takes seconds.
+"""What a task is: splits as tensors, and the shape a model needs to know. Tasks import torch, which is slow, late.
 
 Shape legend: `N` examples, `T` tokens an example, `D` numbers a token, `Q` answers an example.
 """
