@@ -131,7 +131,6 @@ def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work
         say(line)
     work.write_down()
     write_started(results, study, str(data_dir), options.placement.cpus)
-    results.write_index()  # the last writer may have died before it did
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
     if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _look_at_function(work, device.type, say)
