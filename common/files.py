@@ -22,6 +22,8 @@ from filelock import FileLock, Timeout
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors of a file that takes no more."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
+_YAML_VERSION = re.compile(r"^(\ufeff?%YAML +)1\.[01](?=\s)", re.MULTILINE)
+"""By the rules of 1.1 `1:30` is 90, `010` is 8, `on` is true, and 1e-3 a text."""
 _CHECKSUM = "checksum"
 _MARK = b"# sha256 of the lines below: "
 """Begins a text that has a checksum of itself."""
@@ -67,11 +69,13 @@ def _host() -> str:
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a path to write to, and rename what was written there to `path` at the end; nothing is left of a failure.
 
-    `durable`: wait until it is on the disk, some milliseconds; unneeded for what can be fetched again.
+    `durable`: wait until it is on the disk, some milliseconds; unneeded for what can be fetched again. Raises OSError
+    with `EROFS` for a folder, such as /proc, that takes no files.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_path(path)
-    partial.touch()
+    with _can_be_made(path):
+        partial.touch()
     try:
         with _named(path):
             yield partial
@@ -84,15 +88,24 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give an empty folder to write to, and rename it to `path`, which is not there, at the end."""
+    """Give an empty folder to write to, and rename it to `path`, which is not there, at the end; raises as above."""
     partial = partial_path(path)
-    partial.mkdir()
+    with _can_be_made(path):
+        partial.mkdir()
     try:
         with _named(path):
             yield partial
         partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _can_be_made(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise OSError(errno.EROFS, "nothing can be made there", str(path)) from error
 
 
 @contextmanager
@@ -229,9 +242,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "lr-sweep"
 
 
+def as_version_1_2(text: str) -> str:
+    """Return a document that says it is of an earlier version as one of 1.2, as which that version wants it read."""
+    return _YAML_VERSION.sub(r"\g<1>1.2", text)
+
+
 def load_yaml(source: str | Path) -> Any:
     """Read a text, or a file, as plain values; raises YAMLError, OSError."""
     from ruamel.yaml import YAML  # late: most commands read none
 
     text = source if isinstance(source, str) else source.read_text(encoding="utf-8", errors="replace")
-    return YAML(typ="safe").load(text)
+    return YAML(typ="safe").load(as_version_1_2(text))

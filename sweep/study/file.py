@@ -15,7 +15,7 @@ from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import read_plain
+from lr_sweep.common.files import as_version_1_2, read_plain
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
@@ -91,7 +91,7 @@ def _with_tuples(value: Any) -> Any:
 
 def read_yaml(text: str) -> Any:
     """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
-    reader = _Reader()
+    reader, text = _Reader(), as_version_1_2(text)
     try:
         if _too_deep(text):  # first: the reader takes long for a thousand levels
             raise UserError(f"nested deeper than {MAX_LEVELS} levels")
@@ -132,7 +132,7 @@ def study_to_yaml(study: Study) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return read_plain(path, MAX_BYTES).decode("utf-8")
+        return as_version_1_2(read_plain(path, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"{path}: {reason}; shipped studies: {', '.join(listed_studies())}") from error

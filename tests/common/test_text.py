@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.readers.sources import yaml_mapping
 from lr_sweep.common.files import load_yaml
@@ -43,7 +44,7 @@ VALUES = {"time": "1:30", "rate": 1e-3, "number": 10, "word": "yes"}
 BODY = "---\ntime: 1:30\nrate: 1e-3\nnumber: 010\nword: yes\n"
 
 
-@pytest.mark.parametrize("first", ["", "%YAML 1.2\n"])
+@pytest.mark.parametrize("first", ["", "%YAML 1.2\n", "%YAML 1.1\n", "\ufeff%YAML 1.1\n"])
 @pytest.mark.parametrize("read", ["text", "file", "study", "settings"])
 def test_every_reader_reads_version_1_2(tmp_path: Path, first: str, read: str) -> None:
     path = tmp_path / "file.yaml"
@@ -53,3 +54,8 @@ def test_every_reader_reads_version_1_2(tmp_path: Path, first: str, read: str) -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert readers[read]() == VALUES
+
+
+def test_a_text_that_speaks_of_a_version_stays() -> None:
+    text = "note: |\n  %YAML 1.1 is old\n"
+    assert load_yaml(text) == YAML(typ="safe").load(text) == {"note": "%YAML 1.1 is old\n"}

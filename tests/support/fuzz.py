@@ -172,8 +172,9 @@ def hydra(folder: Path, draw: random.Random, rows: Rows) -> list[str]:
     for number, row in enumerate(rows):
         job = folder / f"multirun/{number % 2}/{number}"
         (job / ".hydra").mkdir(parents=True)
+        version = draw.choice(["", "", "%YAML 1.1\n---\n"])
         lines = [f"{name}: {draw.choice([text, json.dumps(text)])}\n" for name, text in row.items() if name in SETTINGS]
-        (job / ".hydra" / "config.yaml").write_text("".join(lines))
+        (job / ".hydra" / "config.yaml").write_text(version + "".join(lines))
         (job / "metrics.json").write_text(json.dumps(measured_of(row)))
     return [str(folder / "multirun")]
 

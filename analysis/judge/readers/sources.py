@@ -40,7 +40,7 @@ from lr_sweep.analysis.judge.readers.tables import (
 )
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
 from lr_sweep.common.errors import UserError, reason, translated
-from lr_sweep.common.files import open_plain, read_plain
+from lr_sweep.common.files import as_version_1_2, open_plain, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
@@ -202,7 +202,7 @@ def yaml_mapping(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = YAML().load(_text(path))
+        found = YAML().load(as_version_1_2(_text(path)))
     except (ValueError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
         raise UserError(f"{path} cannot be read ({reason(error)})") from error
     return dict(found) if isinstance(found, dict) else {}

@@ -19,6 +19,7 @@ import torch
 from lr_sweep.analysis.record.parquet import FORMAT
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import partial_path, whole_file, write_json
+from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.export import write_csv
 from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
@@ -172,6 +173,13 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(results: Results) -> N
         assert not any(path.exists() for path in dead)
         assert mine.exists()
         assert elsewhere.exists()
+
+
+def test_a_folder_that_takes_no_files_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    results = four_runs(tmp_path / "results")
+    for kind in ("--csv", "--tensorboard"):
+        assert main(["export", "/proc/x.tar", "--results", str(results.root), kind]) == 2
+        assert "cannot write to /proc/x.tar: nothing can be made there. Make it writable" in capsys.readouterr().err
 
 
 def test_what_a_killed_export_left_beside_its_target_is_removed_by_the_next(tmp_path: Path) -> None:
