@@ -27,7 +27,7 @@ def ls(
     """
     from lr_sweep.sweep.inspection.status import listing, listing_json
 
-    recorded = opt.open_results(results)
+    recorded = opt.open_results(results, curves=False)
     names = opt.study_names(studies, recorded)
     if json:
         return opt.print_json(listing_json(recorded, names))
