@@ -111,7 +111,6 @@ def submit(
     runs_per_trial: opt.RunsPerTrial = None,
     priority: opt.Priority = 1,
     only: opt.Only = None,
-    replace: opt.Replace = False,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
@@ -125,7 +124,7 @@ def submit(
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--priority", str(priority)]
     options += ["--only", only_text(only)] if only else []
-    flags = {"--replace": replace, "--retry-failed": retry_failed, "--strict": strict}
+    flags = {"--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
     job = submit_study(loaded, results, data_dir, server, options, _say)
     _say(f"{job.name} was accepted")

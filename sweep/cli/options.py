@@ -136,9 +136,6 @@ Only = Annotated[
         parse_only,
     ),
 ]
-Replace = Annotated[
-    bool, flag("Train a changed study although it no longer wants some recorded runs; by default `run` asks.")
-]
 RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
 MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
 CheckpointEveryS = Annotated[

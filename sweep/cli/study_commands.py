@@ -49,7 +49,6 @@ def run(
     runs_per_trial: opt.RunsPerTrial = None,
     priority: opt.Priority = 1,
     only: opt.Only = None,
-    replace: opt.Replace = False,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
@@ -79,7 +78,6 @@ def run(
                     max_attempts=max_attempts if retry_failed else 0,
                     checkpoint_every_s=checkpoint_every_s,
                     only=only or {},
-                    replace=partial(_may_replace, replace),
                 )
                 outcome = run_study(study, options, _say)
                 if outcome.report is not None:
@@ -114,16 +112,6 @@ def _page(results: Results) -> Iterator[subprocess.Popen[str]]:
     with page_beside(results) as (page, link):
         _say(f"live page  {link}")
         yield page
-
-
-def _may_replace(replace: bool, line: str) -> bool:
-    from lr_sweep.sweep.tune.work import ANOTHER_NAME
-
-    if replace:
-        _say(line)
-        return True
-    again = f"to replace what it wanted, give --replace: `{program_command(*sys.argv[1:], '--replace')}`"
-    return opt.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
 
 
 @command("plan rothermel2021-table1 --measure")

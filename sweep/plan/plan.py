@@ -15,7 +15,7 @@ from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_h
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost, fresh_lines
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
 from lr_sweep.sweep.plan.timings import find_timings
-from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
+from lr_sweep.sweep.results.changes import change_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
@@ -121,11 +121,9 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:
-    study, wanted, results = plan.study, plan.wanted, plan.results
-    yield from change_lines(plan.reconciled, results)
-    if (text := replaced_by(study, wanted, results).text) is not None:
-        yield f"{text}. `run` asks first, or wants --replace"
-    yield from renamed_lines(study, wanted, results)
+    yield from change_lines(plan.reconciled, plan.results)
+    if (line := replaced_by(plan.study, plan.wanted, plan.results).line) is not None:
+        yield line
 
 
 def _grid_lines(plan: Plan) -> list[str]:

@@ -57,7 +57,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
     ("plan", "tiny.yaml", "--only", ONLY, "--price", NUMBER),
-    ("run", "tiny.yaml", "--only", ONLY, "--replace", "--retry-failed", "--address", HERE),
+    ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
     ("stop", PATH | NUMBER, "--results", PATH),
