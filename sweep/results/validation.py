@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,23 +289,13 @@ def _differ(where: str, here: object, there: object) -> str:
     return f"{where}: {here} here, {there} there"
 
 
-def merge(ours: RecordedRun, theirs: RecordedRun) -> RecordedRun:
-    """Return the row and the evaluations to keep of two records that agree: those that are further, else ours."""
-    curve = theirs.curve if last_step(theirs) > last_step(ours) else ours.curve
-    best, other = sorted((ours, theirs), key=_reach, reverse=True)  # ours first of equals
-    row = best.row
-    if row and row["status"] in CUT_SHORT and other.row is None and last_step(other) > last_step(best):
-        row = None  # the other trained past the step at which this one ended
-    return replace(ours, row=row, curve=curve)
+def is_further(theirs: RecordedRun, ours: RecordedRun) -> bool:
+    """Return whether another record of a run, which has ended and agrees with this one, came further."""
+    return _reach(theirs) > _reach(ours)
 
 
 def _reach(run: RecordedRun) -> tuple[int, bool, int]:
-    """Order runs: by how far they came before they ended, if they have, then results before failures."""
+    """Order records of a run: by how far it came, then results and unfinished runs before failures."""
     if run.row is None:
-        return -1, False, 0
-    diverged_at = _diverged_at(run)
-    return (
-        _trained_to(run) if diverged_at is None else diverged_at,
-        run.row["status"] not in CUT_SHORT,
-        run.row["num_steps"],
-    )
+        return last_step(run), True, 0
+    return _diverged_at(run) or _trained_to(run), run.row["status"] not in CUT_SHORT, run.row["num_steps"]

@@ -43,7 +43,7 @@ READ = [
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet", "timings.json"),
 ]
 """Files whose content has a checksum."""
-NOT_MERGED = ("index.parquet", "timings.json")
+NOT_MERGED = (CHECKPOINT, "index.parquet", "timings.json")
 NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/progress.json"]
 """Files of which any content will do."""
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
@@ -125,7 +125,7 @@ def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, ha
         assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
     assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
     into = new_results(results.root.parent / "into")
-    if name in NOT_MERGED:
+    if pattern in NOT_MERGED:
         merge_results(str(results.root), into)
         return
     before = files(into.root)
