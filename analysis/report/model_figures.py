@@ -12,12 +12,10 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.report.figure_frame import (
     CHARACTERS_PER_INCH,
@@ -69,33 +67,6 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
         panel.set_ylim(bottom=0.0 if kind == "weight" else None)
         draw_grid(panel)
         panel.legend(fontsize=8, frameon=False)
-    return figure
-
-
-def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) -> Figure:
-    """Draw mean sizes of activations against the width, both on log scales, a panel a layer and a line a step.
-
-    `rows` have `width`, `step`, `layer` and `size`.
-    """
-    sizes = pd.DataFrame(rows).groupby(["layer", "step", "width"], sort=False)["size"].mean()
-    layers = list(dict.fromkeys(row["layer"] for row in rows))
-    figure, panels = _framed(title, caption, len(layers))
-    shades = colormaps["viridis"].resampled(len({row["step"] for row in rows}) + 1)
-    for panel, layer in zip(panels, layers, strict=True):
-        means = sizes[layer].unstack("step")
-        for number, step in enumerate(means):
-            panel.loglog(means.index, means[step], color=shades(number), marker="o", markersize=3, label=f"{step}")
-        panel.set_title(layer, fontsize=9)
-        panel.set_xlabel("width", fontsize=8)
-        panel.set_xticks(means.index, [f"{width}" for width in means.index])
-        panel.set_ylim(sizes.min() / 1.1, sizes.max() * 1.1)
-        panel.minorticks_off()
-        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        panel.yaxis.set_major_formatter("{x:g}")
-        panel.tick_params(labelsize=7)
-        draw_grid(panel)
-    panels[0].set_ylabel("mean absolute value", fontsize=8)
-    panels[0].legend(title="step", fontsize=7, title_fontsize=7, frameon=False)
     return figure
 
 

@@ -188,30 +188,6 @@ def deviations(
         print(line)
 
 
-@command("figure coordinates law-width-mup --out figures", figure)
-def coordinates(
-    study: opt.Study,
-    data_dir: opt.DataDir = None,
-    out: Out = Path(),
-    rate: Annotated[
-        float | None,
-        opt.option(
-            "RATE",
-            "The learning rate; by default the middle one of the study.",
-            partial(opt.above_zero, what="a learning rate"),
-        ),
-    ] = None,
-    steps: Annotated[int, opt.number("The number of gradient steps.", partial(opt.whole, most=1000))] = 5,
-) -> None:
-    """Draw how activations grow with the width over a study's first steps (Yang et al. 2022, section D.1). Where they
-    grow, the best learning rate moves with the width.
-    """
-    from lr_sweep.sweep.inspection.figures import draw_coordinates
-
-    for line in draw_coordinates(study, opt.data_folder(data_dir), out, rate=rate, steps=steps):
-        print(line)
-
-
 @command("merge from-the-cluster --results results")
 def merge(
     other: Annotated[str, opt.argument("DIR", "Another results directory, or s3://BUCKET/PREFIX.", opt.location)],

@@ -1,10 +1,4 @@
-"""`figure`: what is inside models, by the papers' figures, each with the numbers that it shows.
-
-- attention: what a trained GPT-2 attends to (Lu et al. 2021, section 3.5, figures 3 to 5). The run's model is built
-  again from its content, the weights it started from and its checkpoint.
-- deviations: standard deviations of pretrained weights by layer, beside the default's (Lu et al. 2021, figure 6).
-- coordinates: how large activations are by width, over a study's first steps (Yang et al. 2022, section D.1). Where a
-  parametrization suits a learning rate to the width, no activation grows with it as it trains.
+"""`figure`: what is inside models, each figure with its numbers (Lu et al. 2021, figures 3 to 5 and figure 6).
 
 Shape legend: `N` examples, `H` heads, `T` tokens.
 """
@@ -13,22 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
 from lr_sweep.analysis.report.figure_frame import save
-from lr_sweep.analysis.report.model_figures import attention_figure, coordinates_figure, deviations_figure
+from lr_sweep.analysis.report.model_figures import attention_figure, deviations_figure
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import whole_file, write_rows
-from lr_sweep.common.text import counted, rate_text
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results import run_state
@@ -36,12 +27,10 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import RecordedRun
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
-from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 from lr_sweep.trainables.models import size_from
 from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights
-from lr_sweep.trainables.models.gpt2 import GPT2, WEIGHT_STD, Block
-from lr_sweep.trainables.plain.engine import Training
+from lr_sweep.trainables.models.gpt2 import GPT2, WEIGHT_STD
 from lr_sweep.trainables.pretraining.fit import config_mistakes
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.run import PROTOCOL_VERSION, Run, gpt2_size
@@ -49,8 +38,6 @@ from lr_sweep.trainables.worker.session import pretrained_tensors, task_data
 
 MOST_BYTES = 4_000_000_000
 """Bytes of the largest array of attention weights: it is held in memory."""
-GROWS_FROM = 0.25
-"""Exponent from which sizes count as growing: half of 0.5, the least of a wrong scale."""
 _LAYER = re.compile(r"h\.(\d+)\.((?:attn|mlp)\.\w+)\.(weight|bias)")
 
 Row = dict[str, Any]
@@ -154,95 +141,6 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     folder = find_weights(find_backbone(models[model], results.pretrained).source, download=True)
     assert folder is not None, "find_weights downloads or raises"
     return model, folder
-
-
-class Group(NamedTuple):
-    """Cells of a study that differ in width alone."""
-
-    task: str
-    variant: str
-    layers: int
-
-
-def draw_coordinates(given: str, data_dir: Path, out: Path, *, rate: float | None, steps: int) -> Iterator[str]:
-    """Write each group's sizes as .csv, .png and .svg; yield the paths, and what its exponents say.
-
-    Raises:
-        UserError: no study, none of GPT-2 from random weights in two widths, no learning rate, or sizes that overflow.
-        DataError: data are missing.
-    """
-    study = load_built_in_study(given)
-    for group, runs in _groups(study, data_dir, rate).items():
-        every = [run.sibling(run.learning_rate, seed) for run in runs for seed in study.seed_list()]
-        rows = [row for run in every for row in sizes(run, data_dir, steps)]
-        name = f"{study.study}, {group.task}, {group.variant}, {counted(group.layers, 'layer')}"
-        used = f"{name}, at {rate_text(runs[0].learning_rate)} after {counted(steps, 'step')}"
-        if not np.isfinite([row["size"] for row in rows]).all():
-            raise UserError(f"{used}: activations are not finite; give a smaller --rate, or fewer --steps")
-        said = f"{used}: {sentence(exponents(rows))}"
-        stem = out / f"coordinates-{study.study}-{group.task}-{group.variant}-{group.layers}"
-        seeds = counted(len(study.seed_list()), "seed")
-        caption = f"{said} Mean absolute values on the first training examples, mean over {seeds}."
-        yield from _written(stem, rows, coordinates_figure(rows, "Activations by width", caption))
-        yield said
-
-
-def _groups(study: Study, data_dir: Path, rate: float | None) -> dict[Group, list[Run]]:
-    """Return a run of each width, ascending, of each group that has several; at the middle of the study's rates."""
-    groups: dict[Group, dict[int, Run]] = defaultdict(dict)
-    for cell in study.cell_list():
-        size = study.bodies[cell.model].body_size
-        if size.family == "gpt2" and not study.starts_from_weights(cell.variant):
-            rates = cell.learning_rates if rate is None else (rate,)
-            if not rates:
-                raise UserError(f"{study.study}: its learning rates are searched for, none is given; want --rate")
-            run = study.run(cell, {}, study.examples(cell.task, data_dir), None)
-            assert isinstance(run, Run)
-            its = groups[Group(cell.task, cell.variant, size.layers)]
-            its.setdefault(size.width, run.sibling(rates[len(rates) // 2], 0))
-    several = {group: [run for _, run in sorted(its.items())] for group, its in groups.items() if len(its) > 1}
-    if not several:
-        raise UserError(f"{study.study}: want a GPT-2 that starts at random, in two widths or more with as many layers")
-    return several
-
-
-def sizes(run: Run, data_dir: Path, num_steps: int) -> Iterator[Row]:
-    """Yield the mean absolute value after each block and of the output, before the first step and after each.
-
-    In evaluation mode, on the first training examples, as many as a batch has. Rows have `width`, `seed`, `step`,
-    `layer` (`block 1`, ..., `output`) and `size`.
-    """
-    data = task_data(run, data_dir, "cpu")
-    training = Training(run, data, None, torch.device("cpu"))
-    batch, found = training.data.train[: run.protocol.batch_size], dict[str, float]()
-    blocks = [module for module in training.model.modules() if isinstance(module, Block)]
-    layers = {f"block {number}": block for number, block in enumerate(blocks, 1)}
-    for name, layer in (layers | {"output": training.model.output_layer}).items():
-        layer.register_forward_hook(lambda _, __, out, name=name: found.update({name: out.abs().mean().item()}))
-    for step in range(num_steps + 1):
-        if step:
-            training.train_chunk(1)
-        with torch.no_grad():
-            training.model(training.data.tokens(batch.inputs), batch.lengths)
-        where = {"width": run.model.width, "seed": run.seed, "step": step}
-        yield from (where | {"layer": name, "size": size} for name, size in found.items())
-
-
-def exponents(rows: list[Row]) -> dict[str, float]:
-    """Return the slope of log mean size after the last step on log width, least squares, of each layer."""
-    frame = pd.DataFrame(rows)
-    last = frame[frame["step"] == frame["step"].max()]
-    means = np.log(last.pivot_table("size", "width", "layer", sort=False))
-    slopes = np.polyfit(np.log(means.index), means, 1)[0]
-    return dict(zip(means.columns, map(float, slopes), strict=True))
-
-
-def sentence(found: dict[str, float]) -> str:
-    """Return a sentence: which sizes grow with the width, with the exponents."""
-    each = ", ".join(f"{layer} width^{exponent:.2f}".replace("-", "−") for layer, exponent in found.items())
-    growing = [layer for layer, exponent in found.items() if exponent >= GROWS_FROM]
-    which = f"{', '.join(growing)} {'grows' if len(growing) == 1 else 'grow'}" if growing else "nothing grows"
-    return f"{which} with the width ({each})."
 
 
 def _written(stem: Path, numbers: Sequence[Row] | dict[str, Any], figure: Figure) -> list[str]:

@@ -20,7 +20,7 @@ NAMES = [
     *("gc", "judge", "data", "submit", "cluster"),
 ]
 COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]
-COMMANDS += ["figure attention", "figure deviations", "figure coordinates"]
+COMMANDS += ["figure attention", "figure deviations"]
 COMMANDS += ["cluster check", "cluster jobs", "cluster logs", "cluster stop"]
 PANELS = ["A study", "Results", "Tables", "Clusters and data"]
 
@@ -103,7 +103,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
         (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
-        (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations, coordinates"),
+        (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations"),
         (["export", "--csv"], "missing: TARGET"),
         (["gc", "--only", "x"], "--only: got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),

@@ -71,7 +71,6 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("show", PATH | NUMBER, "--results", PATH),
     ("figure", "attention", PATH | NUMBER, "--results", PATH, "--out", PATH, "--layer", NUMBER, "--examples", NUMBER),
     ("figure", "deviations", PATH, "--results", PATH, "--model", PATH),
-    ("figure", "coordinates", PATH, "--rate", NUMBER, "--steps", NUMBER, "--out", PATH),
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("export", "--mlflow", STUDY_NAME, "--results", PATH),
