@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import errno
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 MOST_NAMES = 100
-_ADVICE = {
-    "Free some space, or name a path on another disk": (errno.ENOSPC, errno.EDQUOT),
-    "Raise the limit of the size of files (`ulimit -f`), or name a path on another disk": (errno.EFBIG,),
-    "Name a path on a disk that can be written to": (errno.EROFS,),
-    "Look at the disk, or name a path on another": (errno.EIO, errno.ESTALE),
-    "A file is where a folder should be: move it away, or name another path": (errno.ENOTDIR, errno.EEXIST),
-    "A folder is where a file should be: move it away, or name another path": (errno.EISDIR,),
-    "Make the folder it should be in, or name another path": (errno.ENOENT,),
-    "Name the path that its links should lead to": (errno.ELOOP,),
-    "Name a shorter path": (errno.ENAMETOOLONG,),
-    "Name another path": (errno.EINVAL, errno.ENODEV, errno.ENXIO),
-}
-"""What to do about errors of paths and disks, by their numbers."""
 _GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
 """Parts, keys, options and studies of earlier versions, each as the kind and the name of `no_such`."""
 
@@ -46,25 +30,6 @@ def translated(kinds: tuple[type[Exception], ...], explain: Callable[[Exception]
 def reason(error: Exception) -> str:
     """Return the first line of an error's message, at most 300 characters, without a full stop, or its class's name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
-
-
-def path_problem(error: OSError, given: Iterable[str]) -> str | None:
-    """Return the message for an error about a path that the user gave, one below it, or a folder above; else None."""
-    advice = next((text for text, numbers in _ADVICE.items() if error.errno in numbers), None)
-    if advice is None or not isinstance(error.filename, str | bytes):
-        return None
-    about = _spellings(os.fsdecode(error.filename))
-    named = {path for each in given for path in _spellings(os.path.expanduser(each))}  # noqa: PTH111 - pathlib's raises for `~nouser`
-    around = {folder for path in named for folder in (path, *path.parents)}
-    if not about & around and not any(named & set(path.parents) for path in about):
-        return None
-    if error.errno == errno.ENOENT and not about & around and any(path.parent.is_dir() for path in about):
-        return None  # the folder is there: the program opened a file without checking that it exists
-    return f"{os.fsdecode(error.filename)}: {error.strerror}. {advice}."
-
-
-def _spellings(path: str) -> set[Path]:
-    return {Path.cwd() / path, Path(os.path.realpath(path))}
 
 
 def no_such(kind: str, name: str) -> str:

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
 
-CUT_SHORT = (
-    "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
-    "`dmesg`), or Ray's library ended it because a part of Ray died (see the newest file in `logs` of the results "
-    "directory). What is recorded is intact; the same command resumes."
-)
 STARTERS = Path(__file__).parents[1] / "starters"
 
 _say = partial(print, flush=True)
@@ -58,11 +53,11 @@ def run(
     """Train the runs that the record lacks, then write the report; after a crash, the same command resumes."""
     from lr_sweep.sweep.plan.placement import Placement
     from lr_sweep.sweep.store.results import PATIENCE_S, results_here
-    from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
+    from lr_sweep.sweep.terminal import STOPPED, lasting_output, signals_as_ctrl_c
     from lr_sweep.sweep.tune.run_study import run_study
     from lr_sweep.sweep.tune.work import Options
 
-    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
+    with lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
         try:
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)

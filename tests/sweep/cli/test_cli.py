@@ -101,10 +101,10 @@ def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}/format.json: File name too long."),
+        (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}/format.json: File name too long"),
         (
             ("data", "quickstart", "--pretrain", "--results", "/proc/x"),
-            "/proc/x: No such file or directory. Make the folder it should be in",
+            "/proc/x: No such file or directory",
         ),
         (("ui", "--results", "/proc/x"), "no results directory at /proc/x"),
     ],

@@ -182,18 +182,6 @@ def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, p
     said("merge", "odd", "--results", "joined")
 
 
-def test_our_own_mistakes_stay_tracebacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> None:
-        (folder / "record" / "runs" / "no").read_bytes()
-
-    monkeypatch.setattr("lr_sweep.sweep.inspection.status.listing", missing)
-    with pytest.raises(FileNotFoundError):
-        said("ls", "--results", "record")
-    monkeypatch.setattr("lr_sweep.sweep.inspection.status.listing", lambda *_: Path("/elsewhere/x").stat())
-    with pytest.raises(FileNotFoundError):
-        said("ls", "--results", "record")
-
-
 OTHERS = ("lr_sweep", "mlflow", "numpy", "pandas", "pyarrow", "ray", "sitecustomize", "torch", "usercustomize", "yaml")
 BODY = "for _ in session.steps():\n    if session.due:\n        session.report(validation=0.5, test=0.5)"
 
