@@ -209,30 +209,21 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
 @command("init --hf-trainer my-sweep")
 def init(
     folder: Annotated[Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)] = Path(),
-    torch: Annotated[bool, opt.flag("Write a plain loop in PyTorch (the default).")] = False,
-    hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer.")] = False,
-    lightning: Annotated[bool, opt.flag("Write code around a LightningModule.")] = False,
-    judge: Annotated[bool, opt.flag("Write a sweep without this program, whose table `judge` reads.")] = False,
+    hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer, not a plain loop.")] = False,
+    lightning: Annotated[bool, opt.flag("Write code around a LightningModule, not a plain loop.")] = False,
 ) -> None:
     """Write a study and the code that it trains; both run as they are."""
-    flags = {"torch": torch, "hf-trainer": hf_trainer, "lightning": lightning, "judge": judge}
-    kinds = [name for name, given in flags.items() if given] or ["torch"]
-    if len(kinds) > 1:
-        raise UserError(f"got --{' and --'.join(kinds)}, want one of them")
-    files = {folder / path.name: path for path in sorted((STARTERS / kinds[0]).glob("*.*"))}
+    opt.not_together(hf_trainer=hf_trainer, lightning=lightning)
+    kind = "hf-trainer" if hf_trainer else "lightning" if lightning else "torch"
+    files = {folder / path.name: path for path in sorted((STARTERS / kind).glob("*.*"))}
     if taken := [str(path) for path in files if path.exists()]:
         raise UserError(f"nothing was written: {', '.join(taken)} would be replaced. Name another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     for path, source in files.items():
         write_bytes(path, source.read_bytes())
         print(f"wrote {path}")
-    script, study = folder / "sweep.py", folder / "mine.yaml"
-    steps = (
-        [f"python {script}", f"{PROGRAM} judge runs.csv"]
-        if judge
-        else [f"{PROGRAM} {do} {study}" for do in ("plan", "run")]
-    )
-    print("next:\n  " + "\n  ".join(steps))
+    study = folder / "mine.yaml"
+    print(f"next:\n  {PROGRAM} plan {study}\n  {PROGRAM} run {study}")
 
 
 @command("stop 0f3a")

@@ -105,7 +105,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["export", "--csv"], "missing: TARGET"),
         (["gc", "--only", "x"], "'--only': got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
-        (["export", "x", "--csv", "--tensorboard"], "--csv and --tensorboard exclude each other"),
+        (["export", "x"], "want either --csv or --mlflow"),
         (["judge", "x", "--higher-is-better", "--lower-is-better"], "--lower-is-better and --higher-is-better exclude"),
         (["ui", "--results", "x", "--cluster", "y"], "--results and --cluster exclude each other"),
         (["ui", "--port", "99999"], "'--port': got '99999', want a whole number from 1 to 65535"),

@@ -74,7 +74,6 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("export", "--mlflow", STUDY_NAME, "--results", PATH),
-    ("export", PATH, STUDY_NAME, "--tensorboard", "--results", PATH),
     ("merge", PATH, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),
     ("ui", "--results", PATH.filter(lambda path: path != "record"), "--host", ADDRESS, "--port", NUMBER),
