@@ -202,8 +202,8 @@ def gc(
         list[str] | None,
         opt.option(
             "KIND",
-            "leftovers, scratch, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
-            partial(opt.one_of, names=("leftovers", "scratch", "checkpoints", "unwanted")),
+            "leftovers, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
+            partial(opt.one_of, names=("leftovers", "checkpoints", "unwanted")),
         ),
     ] = None,
     results: opt.Results = "results",

@@ -103,7 +103,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations"),
         (["export", "--csv"], "missing: TARGET"),
-        (["gc", "--only", "x"], "'--only': got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
+        (["gc", "--only", "x"], "'--only': got 'x', want one of: leftovers, checkpoints, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
         (["export", "x"], "want either --csv or --mlflow"),
         (["judge", "x", "--higher-is-better", "--lower-is-better"], "--lower-is-better and --higher-is-better exclude"),

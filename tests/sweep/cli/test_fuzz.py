@@ -62,7 +62,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
     ("stop", PATH | NUMBER, "--results", PATH),
     ("show", PATH | NUMBER, "--log", "--results", PATH),
-    ("gc", "--only", st.sampled_from(("leftovers", "scratch", "checkpoints", "unwanted", "x")), "--results", PATH),
+    ("gc", "--only", st.sampled_from(("leftovers", "checkpoints", "unwanted", "x")), "--results", PATH),
     ("cluster", "check", PATH),
     ("export", PATH, "--csv", STUDY_NAME, "--results", PATH),
     (ANY_TEXT, ANY_TEXT, ANY_TEXT),

@@ -302,12 +302,12 @@ def test_checkpoints_of_a_pretraining_are_kept_until_it_ends(tmp_path: Path) -> 
     folder = pretraining_checkpoints(pretrained)
     folder.mkdir()
     (folder / "step-000000001-ab.safetensors").write_bytes(b"1")
-    assert not find_garbage(results, ["leftovers"]).kinds
+    assert not find_garbage(results, ["leftovers"]).files
     notes = list(Verification(results).notes())
     assert notes[0].startswith(f"{folder}: a pretraining that has not ended; `run` and `data --pretrain` resume it")
     pretrained.mkdir()
     (pretrained / "model.safetensors").write_bytes(b"")
-    (left,) = find_garbage(results, ["leftovers"]).kinds["leftovers"].files
+    (left,) = find_garbage(results, ["leftovers"]).files["leftovers"]
     assert left.parent == folder
 
 
