@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
 from lr_sweep.analysis.record.parquet import INDEX, read_table
-from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, misplaced, unreadable
+from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.text import counted
-from lr_sweep.sweep.inspection.gc import LEFTOVERS, UNWANTED, description, find_garbage
 from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
@@ -29,15 +27,10 @@ from lr_sweep.sweep.results.validation import (
     read_sound_row,
     study_problems,
 )
-from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
+from lr_sweep.trainables.pretraining.weights import weights_damage
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.study import Study
-
-FILES = (".parquet", ".json", ".yaml", ".safetensors", ".log", ".db", ".lock")
-"""Endings of the names of files; no folder of a results directory has one."""
-UNREAD = ("tune", "mlflow-artifacts", "report")
-"""Folders of scratch, and of files that are written again from the others."""
 
 
 class Verification:
@@ -46,21 +39,10 @@ class Verification:
     def __init__(self, results: Results) -> None:
         self.results = results
         self.counts: Counter[str] = Counter()
-        self._noted: list[str] = []
 
     def problems(self) -> Iterator[str]:
         """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
-        yield from dict.fromkeys(self._all())  # a link that leads nowhere is seen by name, and where it is read
-
-    def notes(self) -> Iterator[str]:
-        """Yield lines about what does no harm, after `problems`."""
-        yield from self._noted
-        if not self.results.being_written():
-            yield from self._garbage()
-
-    def _all(self) -> Iterator[str]:
         yield from self._closed_folders()
-        yield from self._misplaced()
         yield from self._others()
         yield from self._studies()
         for run_id in recorded_ids(self.results):
@@ -81,29 +63,17 @@ class Verification:
             folders = [top, *sorted(top.glob("[!.]*"))]
             yield from (text for folder in folders if (text := closed_folder(folder)))
 
-    def _misplaced(self) -> Iterator[str]:
-        """Find links that lead nowhere, where readers would see no file, and what is no plain file."""
-        for folder, folders, files in os.walk(self.results.root):
-            folders[:] = sorted(name for name in folders if name not in UNREAD and not name.startswith("."))
-            suspects = [*files, *(name for name in folders if name.endswith(FILES))]
-            for name in sorted(name for name in suspects if not name.startswith(".")):
-                if text := misplaced(Path(folder, name)):
-                    yield text
-
     def _others(self) -> Iterator[str]:
-        index, mirror = self.results.index, self.results.mlflow_database
         try:
-            read_table(index, INDEX)
+            read_table(self.results.index, INDEX)
         except UnreadableError as error:
             yield str(error)
         except RecordError:
-            self._noted.append(f"{index}: it cannot be read, so rows are read from their files; delete it")
+            yield f"{self.results.index}: it cannot be read, so rows are read from their files: delete it"
         try:
             read_measured(self.results)
         except UserError as error:
             yield str(error)
-        if mirror.is_file() and (problem := _database_problem(mirror)):
-            yield f"{mirror}: {problem}: delete it; `run` and `export --mlflow` make it again"
 
     def _studies(self) -> Iterator[str]:
         for folder in self.results.study_folders():
@@ -182,49 +152,25 @@ class Verification:
                 yield unreadable(Path(error.filename or folder), error)
                 continue
             self.counts["weights"] += 1
-            if problem and not any(map(misplaced, folder.iterdir())):  # which is named by itself
+            if problem:
                 mend = "`run` and `data --pretrain` make it again; runs from other bytes are new runs"
                 yield f"{folder}: {problem}: delete it; {mend}"
 
-    def _garbage(self) -> Iterator[str]:
-        for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
-            weights = self.results.pretrained / folder.name[1:].removesuffix(".checkpoints")
-            if not (weights / WEIGHTS).exists():
-                mend = "`run` and `data --pretrain` resume it; delete it if no study needs it"
-                yield f"{folder}: a pretraining that has not ended; {mend}"
-        with suppress(PermissionError):  # `problems` has named it
-            for name, kind in find_garbage(self.results, (LEFTOVERS, UNWANTED)).kinds.items():
-                yield f"`gc` can remove {description(name, kind)}"
-
-
-def _database_problem(path: Path) -> str | None:
-    """Return what SQLite finds wrong with the pages of a database; None: nothing, or a process holds it now."""
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError:
-        return None
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    return None if found == "ok" else str(found)
-
 
 def verify(results: Results, say: Callable[[str], None]) -> int:
-    """Pass every problem and note to `say`, a line each, then a summary; return the number of problems."""
+    """Pass every problem to `say`, a line each, then a summary; return the number of problems."""
     check_format(results.root)
     verification = Verification(results)
     if results.being_written():
         say("a sweep is writing here: what it adds from now on may not be checked")
-    found: Counter[str] = Counter()
-    for kind, texts in (("problem", verification.problems()), ("note", verification.notes())):
-        for text in texts:
-            found[kind] += 1
-            say(f"{kind}: {text}")
+    num_problems = 0
+    for problem in verification.problems():
+        num_problems += 1
+        say(f"problem: {problem}")
     seen = ", ".join(counted(verification.counts[f"{noun}s"], noun) for noun in ("run", "evaluation", "checkpoint"))
-    problems = counted(found["problem"], "problem") if found["problem"] else "no problems"
-    notes = f", {counted(found['note'], 'note')}" if found["note"] else ""
-    say(f"{seen}, {verification.counts['weights']} weights: {problems}{notes}")
-    return found["problem"]
+    problems = counted(num_problems, "problem") if num_problems else "no problems"
+    say(f"{seen}, {verification.counts['weights']} weights: {problems}")
+    return num_problems
 
 
 def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,8 +42,6 @@ READ = [
 ]
 """Files whose content has a checksum."""
 NOT_MERGED = (CHECKPOINT, "index.parquet", "timings.json")
-NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/progress.json"]
-"""Files of which any content will do."""
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
 
 
@@ -74,13 +70,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     empty = {column.name: pa.array([], column.type) for column in INDEX}
     made.index.write_bytes(parquet_bytes(pa.table(empty)))
     (made.root / "timings.json").write_text(json.dumps(sealed({"timings": []})))
-    for name in NOT_READ:
-        (made.root / name).parent.mkdir(exist_ok=True)
-        (made.root / name).write_text("{}")
-    with closing(sqlite3.connect(made.root / "mlflow.db")) as database:
-        database.execute("create table runs (id)")
-        database.executemany("insert into runs values (?)", [("x" * 100,)] * 1000)
-        database.commit()
     return made.root
 
 
@@ -108,22 +97,21 @@ def verify_lines(results: Results) -> list[str]:
 
 
 def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
-    assert [line for line in verify_lines(results)[:-1] if "unwanted: " not in line] == []
-    assert ": no problems" in verify_lines(results)[-1]
+    (line,) = verify_lines(results)
+    assert ": no problems" in line
 
 
 @pytest.mark.parametrize("harm", [*CONTENT, *PLACE])
 @pytest.mark.parametrize("pattern", READ)
 def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, harm: str) -> None:
     path = found_in(results, pattern)
-    name = path.relative_to(results.root).as_posix()
     damage(path, harm)
     about = [line for line in verify_lines(results)[:-1] if str(path) in line or f"{path.parent}: " in line]
     assert len(about) == 1, verify_lines(results)
     if pattern == CHECKPOINT and harm == "cut":
         assert about[0].startswith(f"problem: {path}: its sha256 begins with ")
         assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
-    assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
+    assert about[0].startswith("problem: ")
     into = new_results(results.root.parent / "into")
     if pattern in NOT_MERGED:
         merge_results(str(results.root), into)
@@ -133,21 +121,6 @@ def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, ha
         merge_results(str(results.root), into)
     assert str(path) in str(caught.value) or str(path.parent) in str(caught.value)
     assert files(into.root) == before
-
-
-@pytest.mark.parametrize("harm", PLACE)
-@pytest.mark.parametrize("name", [*NOT_READ, "mlflow.db"])
-def test_what_is_no_file_is_found_where_no_content_is_read(results: Results, name: str, harm: str) -> None:
-    damage(results.root / name, harm)
-    (problem, *_) = verify_lines(results)
-    assert problem.startswith(f"problem: cannot read {results.root / name}: it is a")
-
-
-def test_a_cut_mirror_is_found(results: Results) -> None:
-    damage(results.root / "mlflow.db", "cut")
-    (problem, *_) = verify_lines(results)
-    assert problem.startswith(f"problem: {results.root / 'mlflow.db'}: ")
-    assert problem.endswith(": delete it; `run` and `export --mlflow` make it again")
 
 
 @pytest.mark.parametrize("harm", ["dangling", "looping"])
