@@ -143,11 +143,11 @@ CheckpointEveryS = Annotated[
 ]
 
 
-def open_results(location: str, *, weights: bool = False, curves: bool = True) -> Directory:
+def open_results(location: str, *, weights: bool = False) -> Directory:
     """Return the results directory that `--results` names; of one in a store, the copy here."""
     from lr_sweep.sweep.store.results import results_here
 
-    return results_here(location, weights=weights, curves=curves)
+    return results_here(location, weights=weights)
 
 
 def open_directory(location: str, needed_by: str) -> Directory:
