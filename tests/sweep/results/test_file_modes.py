@@ -140,13 +140,6 @@ def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
     assert "delete" not in message
 
 
-def test_a_report_does_without_checkpoints_but_may_not_be_written_by_another_user(copy: Results) -> None:
-    FOLDERS["all checkpoints"](copy)
-    with as_another_user():
-        printed = refused("report", "first", "--results", copy.root)
-    assert f"cannot write to {copy.study('first')}" in printed
-
-
 @pytest.mark.parametrize("what", [what for what in (*FILES, *FOLDERS, *RECORD) if "checkpoint" not in what])
 def test_a_merge_by_another_user_names_what_it_may_not_read(copy: Results, what: str) -> None:
     path, into = (FILES | FOLDERS | RECORD)[what](copy), copy.root.parent / "writable" / "into"
