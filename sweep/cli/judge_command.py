@@ -82,9 +82,7 @@ def judge(
     min_gain: Annotated[
         float, opt.option("SIZE", "With --gate: the candidate has to gain more than this; SIZE as of --equal-within.")
     ] = 0.0,
-    max_seeds: Annotated[
-        int, opt.number("With --gate: fresh seeds of each variant, at most.", partial(opt.whole, least=4, most=200))
-    ] = 20,
+    max_seeds: Annotated[int, opt.number("With --gate: fresh seeds of each variant, at most.", least=4, most=200)] = 20,
     json: opt.Json = False,
 ) -> int:
     """Judge runs that any program made: write their tables, figures and checks (docs/judge.md)."""

@@ -121,11 +121,7 @@ def plan(
     gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
     price: Annotated[
         float | None,
-        opt.option(
-            "PER_HOUR",
-            "Print what the runs cost if an hour of a device has this price.",
-            partial(opt.above_zero, what="a price"),
-        ),
+        opt.number("Print what the runs cost if an hour of a device has this price.", least=0.0, metavar="PER_HOUR"),
     ] = None,
     only: opt.Only = None,
     measure: Annotated[bool, opt.flag("Time a few steps of each cell here first, and keep the timings.")] = False,
