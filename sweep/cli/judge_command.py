@@ -17,7 +17,7 @@ from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
-    from lr_sweep.analysis.judge.reading import QuestionError, Reading
+    from lr_sweep.analysis.judge.reading import Reading
 
 WIDTH = 110
 GATE_CODES = {"accept": 0, "reject": 1, "run": 3}
@@ -169,19 +169,12 @@ def answered(read: Callable[[Reading], T], reading: Reading, words: Sequence[str
 
     `words`: of the command without a reading.
     """
-    from lr_sweep.analysis.judge.reading import QuestionError
+    from lr_sweep.analysis.judge.reading import QuestionError, options_text
 
     try:
         return read(reading)
     except QuestionError as question:
-        raise UserError(_commands(words, reading, question)) from question
-
-
-def _commands(words: Sequence[str], reading: Reading, question: QuestionError) -> str:
-    from lr_sweep.analysis.judge.reading import options_text
-
-    start = shlex.join([PROGRAM, *words])
-    lines = [
-        f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}" for choice in question.choices
-    ]
-    return "\n".join([f"{question.text}. One of:", *lines])
+        start, lines = shlex.join([PROGRAM, *words]), [f"{question.text}. One of:"]
+        for choice in question.choices:
+            lines.append(f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}")
+        raise UserError("\n".join(lines)) from question
