@@ -74,8 +74,9 @@ def _of_system(error: OSError) -> str:
     from lr_sweep.analysis.record.paths import denied
 
     if isinstance(error, PermissionError) and error.filename is not None:
-        return denied(Path(os.fsdecode(error.filename)))
-    return f"{os.fsdecode(error.filename or 'standard output')}: {error.strerror or error}"
+        return denied(Path(error.filename))
+    where = "" if error.filename is None else f"{error.filename}: "
+    return f"{where}{error.strerror or error}"
 
 
 def _flush() -> None:

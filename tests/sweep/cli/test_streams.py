@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
-FULL = "error: standard output: No space left on device\n"
+FULL = "error: No space left on device\n"
 TO_SHELL = """
 exec 3>&1
 set -o pipefail
