@@ -121,12 +121,6 @@ def test_command_lines_end_in_messages(folder: Path, examples: int) -> None:
     ends_in_a_message()
 
 
-@pytest.mark.parametrize("odd", [path for path in PATHS if path != "record"])
-def test_every_odd_path_as_results(folder: Path, odd: str) -> None:
-    for command in (("plan", "tiny.yaml"), ("status", "tiny"), ("show", "abcd"), ("verify",), ("merge", "record")):
-        said(*command, "--results", odd)
-
-
 ODD = [
     *("1e999", "9" * 400, "0x" + "f" * 5000, "!!bool x", "!!int x", "!!set x", "..", "{hub: ..}", "/dev/zero", "-1"),
     *("2001-99-99", ".nan", "-.inf", "true", '"\\0"', '"\\ud800"', f"'{'x' * 300}'", "[a]", "{? [a] : b}", "<<"),
