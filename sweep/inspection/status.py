@@ -128,8 +128,8 @@ def listing(results: Results, names: Sequence[str]) -> str:
         for name, info in studies.items()
     }
     study_lines = _counts_lines(("study", "title"), counts) if counts else ["no study was run here yet"]
-    rows = [("run", "task", "model", "variant", "rate", "seed", "status", "steps", "studies")]
-    rows += [_run_row(run, results) for run in here]
+    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", "studies")
+    rows = [head, *(_run_row(run, results) for run in here)]
     return "\n".join([*study_lines, "", *(aligned(rows, right=(4, 5, 7)) if here else ["no runs yet"])])
 
 

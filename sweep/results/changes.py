@@ -133,7 +133,7 @@ def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> 
     return Replaced(f"{number} no longer wanted and left out of the report, but kept until `gc`{reason}", cells)
 
 
-def _wanted_before(study: Study, results: Results) -> list[Row]:
+def _wanted_before(study: Study, results: Results) -> Sequence[Row]:
     if not results.exists() or study.study not in recorded_studies(results.root):
         return []
     with suppress(RecordError):  # `run` writes it again
