@@ -47,28 +47,29 @@ def working_copy(uri: str) -> Path:
     return cache_folder() / "stores" / f"{readable}-{digest}"
 
 
-def refresh(uri: str, *, weights: bool = False, patience_s: float = PATIENCE_S) -> Path:
+def refresh(uri: str, *, weights: bool = False, curves: bool = True, patience_s: float = PATIENCE_S) -> Path:
     """Make this machine's copy what the store holds, unless a `run` here writes to it: then the copy is ahead.
 
-    `weights`: fetch pretrained weights, too. Raises StoreError if the store gives no answer for `patience_s`, or there
-    is none.
+    `weights`: fetch pretrained weights, too. `curves`: see `pull`. Raises StoreError if the store gives no answer for
+    `patience_s`, or there is none.
     """
     copy = working_copy(uri)
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(copy / ".pull.lock"):
         if not is_locked(copy / WRITER_LOCK):
-            pull(ObjectStore(uri, patience_s=patience_s), copy, weights=weights)
+            pull(ObjectStore(uri, patience_s=patience_s), copy, weights=weights, curves=curves)
     return copy
 
 
-def pull(store: ObjectStore, copy: Path, *, weights: bool = False) -> None:
+def pull(store: ObjectStore, copy: Path, *, weights: bool = False, curves: bool = True) -> None:
     """Fetch what differs, remove what the store does not have; the copy changes once all has been fetched.
 
-    At any moment each row in the copy has its curve. Raises StoreError if the store cannot be reached, or holds
-    something else.
+    At any moment each row in the copy has its curve, unless no pull has fetched all curves so far, and `curves` is
+    False: then only those of runs without a row are fetched. Raises StoreError if the store cannot be reached, or
+    holds something else.
     """
     with reachable(store.uri):
-        known = _fetched(copy)
+        known, has_curves = _fetched(copy), _has_curves(copy)
         if (found := store.find(FORMAT_FILE)) is not None:
             write_bytes(copy / FORMAT_FILE, found.content, durable=False)
         elif strange := next((name for name, _ in store.listed() if name != LOCK), None):
@@ -77,12 +78,25 @@ def pull(store: ObjectStore, copy: Path, *, weights: bool = False) -> None:
             )
         gone, wanted = _differing(store, copy, "runs", known)
         _fetch(store, copy, wanted)  # before curves are listed: a writer uploads a run's curve before its row
+        ended = ({path.name for path in (copy / "runs").glob("*.parquet")} | _names(wanted)) - _names(gone)
         for folder in ("curves", "studies", *(["pretrained"] if weights else [])):
             gone_here, changed = _differing(store, copy, folder, known)
+            if folder == "curves" and not (curves or has_curves):
+                changed = {name: version for name, version in changed.items() if Path(name).name not in ended}
             gone += gone_here if folder != "pretrained" else []
             wanted |= changed
         _fetch(store, copy, wanted)
         _place(copy, gone, wanted, known)
+
+
+def _has_curves(copy: Path) -> bool:
+    """Return whether the copy has the curve of each row: commands that read curves may be at work there."""
+    rows, curves = ({path.name for path in (copy / folder).glob("*.parquet")} for folder in ("runs", "curves"))
+    return bool(rows) and rows <= curves
+
+
+def _names(files: Iterable[str]) -> set[str]:
+    return {Path(name).name for name in files}
 
 
 def _fetch(store: ObjectStore, copy: Path, versions: Mapping[str, str]) -> None:

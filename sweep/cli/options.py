@@ -106,11 +106,11 @@ MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were st
 CheckpointEveryS = Annotated[float, number("Seconds between two checkpoints.", least=0.01, metavar="S")]
 
 
-def open_results(location: str, *, weights: bool = False) -> Directory:
+def open_results(location: str, *, weights: bool = False, curves: bool = True) -> Directory:
     """Return the results directory that `--results` names; of one in a store, the copy here."""
     from lr_sweep.sweep.store.results import results_here
 
-    return results_here(location, weights=weights)
+    return results_here(location, weights=weights, curves=curves)
 
 
 def open_directory(location: str, needed_by: str) -> Directory:

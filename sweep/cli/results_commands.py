@@ -25,7 +25,7 @@ def ls(
     """List the studies of a results directory, and each run that has started or ended."""
     from lr_sweep.sweep.inspection.status import listing
 
-    recorded = opt.open_results(results)
+    recorded = opt.open_results(results, curves=False)
     print(listing(recorded, opt.study_names(studies, recorded)))
 
 

@@ -193,7 +193,7 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
     """Show how far a study is, while it runs or after a crash."""
     from lr_sweep.sweep.inspection.status import status_json, status_text
 
-    recorded = opt.open_results(results)
+    recorded = opt.open_results(results, curves=False)
     recorded.check()
     names = opt.study_names(studies, recorded)
     if json:

@@ -33,9 +33,11 @@ from lr_sweep.trainables.models.classifier import Classifier, build_classifier, 
 from lr_sweep.trainables.models.gpt2 import GPT2, WEIGHT_STD
 from lr_sweep.trainables.pretraining.fit import config_mistakes
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsError, WeightsSource, find_weights, weights_checksum
-from lr_sweep.trainables.run import PROTOCOL_VERSION, Run
+from lr_sweep.trainables.run import PROTOCOL_VERSION, Run, gpt2_size
 from lr_sweep.trainables.worker.session import pretrained_tensors, task_data
 
+MOST_BYTES = 4_000_000_000
+"""Bytes of the largest array of attention weights: it is held in memory."""
 _LAYER = re.compile(r"h\.(\d+)\.((?:attn|mlp)\.\w+)\.(weight|bias)")
 
 Row = dict[str, Any]
@@ -49,7 +51,8 @@ def draw_attention(
     The array file has `attention` (N, H, T, T) float32, whose row t has what token t attends to and sums to 1, and the
     examples: `inputs`, `labels`, and `lengths` where the task has them. The figure is of the first example.
 
-    Raises UserError for no GPT-2, no such layer, and as `recorded_run` and `rebuild`.
+    Raises:
+        UserError: no GPT-2, no such layer, too many examples; and all that `recorded_run` and `rebuild` raise.
     """
     known, run = recorded_run(results, given)
     if run.model.family != "gpt2":
@@ -58,6 +61,9 @@ def draw_attention(
         raise UserError(f"--layer: got {layer}, want 0 to {run.model.layers - 1}: the layers of run {known.run_id}")
     rebuilt = rebuild(results, known, run, data_dir)
     split = rebuilt.data.test[:examples]
+    most = MOST_BYTES // (4 * gpt2_size(run).heads * rebuilt.data.shape.num_tokens**2)
+    if len(split) > most:
+        raise UserError(f"--examples: got {len(split)}, want at most {most}: more take over {MOST_BYTES / 1e9:g} GB")
     weights = attention_of(rebuilt, split, layer)  # (N, H, T, T)
     arrays: dict[str, Any] = {"attention": weights, "inputs": split.inputs.numpy(), "labels": split.labels.numpy()}
     arrays |= {} if split.lengths is None else {"lengths": split.lengths.numpy()}
@@ -83,7 +89,12 @@ def attention_of(rebuilt: Rebuilt, split: Split, layer: int) -> np.ndarray:
 
 
 def draw_deviations(given: str, results: Results, out: Path, *, model: str | None) -> Iterator[str]:
-    """Write the deviations of a folder of weights, or of a study's model, as .csv, .png and .svg; yield the paths."""
+    """Write the deviations of a folder of weights, or of a study's model, as .csv, .png and .svg; yield the paths.
+
+    Raises:
+        UserError: no such study or model, several of them, or no pretrained GPT-2.
+        WeightsError: the weights are missing, damaged, or cannot be read.
+    """
     name, where = _weights(given, model, results)
     if mistakes := config_mistakes(where, "gpt2", None):
         raise WeightsError(f"{where}: {'; '.join(mistakes)}")
@@ -155,7 +166,12 @@ class Rebuilt:
 
 
 def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
-    """Find an ended run of a built-in model by its id or the first letters of it; return it and its content."""
+    """Find an ended run by its id or the first letters of it; return it and its content.
+
+    Raises:
+        UserError: no such run, it has not ended, or it is of another version of the protocol.
+        RecordError: damaged files.
+    """
     known = find_run(results, given, ["content"])
     if known.row is None:
         raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
@@ -173,7 +189,12 @@ def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
 
 
 def rebuild(results: Results, known: RecordedRun, run: Run, data_dir: Path) -> Rebuilt:
-    """Build a run's model with the tensors of its best step; raises UserError if they or its weights are not here."""
+    """Build a run's model with the tensors of its best step.
+
+    Raises:
+        UserError: there is no intact checkpoint with an evaluation, or its pretrained weights are not known.
+        WeightsError, DataError: weights or data are missing, or not those of the run.
+    """
     found = map(read_checkpoint, checkpoints(results.checkpoints(known.run_id)))
     saved = next((each for each in found if each is not None), None)
     if saved is None or saved[1]["best_step"] is None:

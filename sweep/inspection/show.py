@@ -167,7 +167,11 @@ def evenly(number: int, most: int) -> set[int]:
 
 
 def request_stop(results: Results, given: str) -> str:
-    """Leave a file that the run's worker finds within seconds; return what happens next."""
+    """Leave a file that the run's worker finds within seconds; return what happens next.
+
+    Raises:
+        UserError: no such run, it has ended, or nothing is running there.
+    """
     run = find_run(results, given)
     if all(run_state.state_of(budget, run.row, run.started).over for budget in run.budgets.values()):
         raise UserError(f"run {run.run_id} is {run.status}: want one that has not ended; `ls` lists them")

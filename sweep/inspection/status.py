@@ -63,6 +63,7 @@ def _decision_lines(results: Results, info: StudyInfo) -> list[str]:
         return []
     from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need no pandas
 
+    results.fetch_curves()
     decision = read_summary(results.root, info.study).decision
     assert decision, "the study has `decide`"
     choosing = "; the runs that choose the rates have not all ended" if decision.is_choosing else ""

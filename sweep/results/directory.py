@@ -52,6 +52,9 @@ class Results(Paths):
         """Return whether it is a results directory."""
         return self.format.is_file()
 
+    def fetch_curves(self) -> None:
+        """Do nothing: a directory has its curves."""
+
     def check(self) -> None:
         """Raise UserError for a file, a directory of something else, or of another version; it may be missing."""
         if self.exists():

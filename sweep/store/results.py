@@ -33,9 +33,9 @@ class StoredResults(Results):
         self._written_elsewhere = False
         self._thread: PushThread | None = None
 
-    def refresh(self, *, weights: bool = False, patience_s: float = READING_PATIENCE_S) -> None:
+    def refresh(self, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S) -> None:
         """Make the copy what the store holds, and note which process writes there; arguments as of `refresh`."""
-        refresh(self.uri, weights=weights, patience_s=patience_s)
+        refresh(self.uri, weights=weights, curves=curves, patience_s=patience_s)
         with reachable(self.uri):
             writer = current_writer(ObjectStore(self.uri, patience_s=patience_s))
         is_written_here = super().being_written()
@@ -76,6 +76,10 @@ class StoredResults(Results):
                         lock.release()
                 self._thread = None
 
+    def fetch_curves(self) -> None:
+        """Fetch the curves that a refresh without them left out."""
+        self.refresh()
+
     def settle(self) -> None:
         """Wait until the store holds what was written so far."""
         assert self._thread is not None, "not within `writing`"
@@ -102,13 +106,15 @@ def _copy_id(copy: Path) -> str:
     return path.read_text()
 
 
-def results_here(location: str, *, weights: bool = False, patience_s: float = READING_PATIENCE_S) -> Results:
+def results_here(
+    location: str, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S
+) -> Results:
     """Return a results directory by path or URI, for reading: of a store, as it is now; arguments as of `refresh`."""
     path = local_path(location)
     if path is not None:
         return Results(path)
     results = StoredResults(location)
-    results.refresh(weights=weights, patience_s=patience_s)
+    results.refresh(weights=weights, curves=curves, patience_s=patience_s)
     return results
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.own_study import write_function
-from lr_sweep.tests.support.records import four_runs
+from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.study_example import STUDY
 from lr_sweep.tests.support.tiny_study import environment, said, write_study
 from lr_sweep.tests.support.waiting import free_port, wait_until
@@ -144,6 +145,34 @@ def test_studies_end_in_messages(folder: Path, examples: int) -> None:
         said("plan", "example.yaml", "--results", "none")
 
     ends_in_a_message()
+
+
+RUN = run_id_of(0)
+PARTS = ("format.json", "runs", "curves", "studies", "studies/first", "studies/first/study.json", "checkpoints", "logs")
+PARTS += ("studies/first/wanted.parquet", "studies/first/planned.parquet", "studies/first/progress.json", "writer.lock")
+PARTS += ("writer.json", "mlflow.db", "timings.json", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
+PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
+CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, part: str, kind: str) -> None:
+    shutil.rmtree(folder / "odd", ignore_errors=True)
+    four_runs(folder / "odd")
+    path, content = folder / "odd" / part, CONTENTS[kind]
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    for command in (("status", "first"), ("ls",), ("show", RUN), ("verify",), ("gc",), ("plan", "tiny.yaml")):
+        said(*command, "--results", "odd")
+    (folder / "out.csv").unlink(missing_ok=True)
+    said("export", "out.csv", "--csv", "--results", "odd")
+    said("merge", "odd", "--results", "joined")
 
 
 OTHERS = ("lr_sweep", "mlflow", "numpy", "pandas", "pyarrow", "ray", "sitecustomize", "torch", "usercustomize", "yaml")

@@ -112,6 +112,10 @@ def test_errors_say_what_is_missing(trained: tuple[Results, list[WantedRun]], tm
     at = ("--results", results.root, "--out", tmp_path)
     assert "no run 'ffffffff'; `ls` lists all 2 runs" in refused("figure", "attention", "ffffffff", *at)
     assert "--layer: got 1, want 0 to 0" in refused("figure", "attention", pretrained.run_id, *at, "--layer", "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lr_sweep.sweep.inspection.figures.MOST_BYTES", 4 * 2 * 4 * 4 * 5 + 1)  # 5 examples of 2 heads
+        message = refused("figure", "attention", pretrained.run_id, *at, "--examples", "6")
+        assert "--examples: got 6, want at most 5" in message
     (path,) = checkpoints(results.checkpoints(pretrained.run_id))
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"\x55")

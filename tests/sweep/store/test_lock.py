@@ -15,7 +15,7 @@ from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.sweep.store.writing import LOCK, StoreLock, current_writer
 from lr_sweep.tests.support.servers.s3_server import Machines, faulty
 from lr_sweep.tests.support.synthetic import URI, add_runs, lock_of
-from lr_sweep.tests.support.tiny_study import curves, rows
+from lr_sweep.tests.support.tiny_study import curves, rows, succeeds
 
 
 def test_one_writer(machines: Machines) -> None:
@@ -200,6 +200,23 @@ def test_a_broken_download_is_resumed(machines: Machines, written: Path, monkeyp
     assert first & set(asked) == {"format.json"}
     assert len(first | set(asked)) >= 80
     assert (rows(copy), curves(copy)) == (rows(written), curves(written))
+
+
+def test_ls_and_status_fetch_no_curve_of_an_ended_run(machines: Machines, written: Path) -> None:
+    ObjectStore(URI).write("curves/0123456789abcdef.parquet", b"of a run that trains")
+    with faulty(machines.server) as server:
+        machines.be("second", server)
+        succeeds("ls", "--results", URI)
+        assert "40" in succeeds("status", "small", "--results", URI)
+        assert server.seen["GET", "runs", "whole"] == 40
+        assert server.seen["GET", "curves", "whole"] == 1
+        results_here(URI, curves=False).fetch_curves()  # `status` of a study with `decide`
+        row = written / "runs" / f"{min(rows(written))}.parquet"
+        ObjectStore(URI).write("runs/0123456789abcdef.parquet", row.read_bytes())
+        assert server.seen["GET", "curves", "whole"] == 41
+        ObjectStore(URI).write("curves/0123456789abcdef.parquet", b"longer, now that it has ended")
+        refresh(URI, curves=False)  # `report` may be reading: the copy has all curves and keeps them
+        assert server.seen["GET", "curves", "whole"] == 42
 
 
 @pytest.mark.slow
