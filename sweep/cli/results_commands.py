@@ -21,12 +21,18 @@ def ls(
         opt.SomeStudies, opt.argument("STUDY", "List only these studies and their runs, in this order.")
     ] = None,
     results: opt.Results = "results",
+    json: opt.Json = False,
 ) -> None:
-    """List the studies of a results directory, and each run that has started or ended."""
-    from lr_sweep.sweep.inspection.status import listing
+    """List the studies of a results directory, and each run that has started or ended, with its values at the step of
+    the best validation value.
+    """
+    from lr_sweep.sweep.inspection.status import listing, listing_json
 
     recorded = opt.open_results(results, curves=False)
-    print(listing(recorded, opt.study_names(studies, recorded)))
+    names = opt.study_names(studies, recorded)
+    if json:
+        return opt.print_json(listing_json(recorded, names))
+    print(listing(recorded, names))
 
 
 @command("show 0f3a --log")
@@ -34,10 +40,14 @@ def show(
     run: opt.Run,
     log: Annotated[bool, opt.flag("Print its log: starts, evaluations, what a function printed, failures.")] = False,
     results: opt.Results = "results",
+    json: opt.Json = False,
 ) -> None:
     """Show everything about a run: what defines it, how it ended, what it cost, its files and its curve."""
-    from lr_sweep.sweep.inspection.show import log_text, run_text
+    from lr_sweep.sweep.inspection.show import log_text, run_json, run_text
 
+    opt.not_together(log=log, json=json)
+    if json:
+        return opt.print_json(run_json(opt.open_results(results), run))
     text = log_text if log else run_text
     print(text(opt.open_results(results), run))
 

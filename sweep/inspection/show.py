@@ -1,4 +1,4 @@
-"""`show`: everything that is known about one run."""
+"""`show`: everything that is known about one run, with its curve as a table with bars."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ ROW = (
     *("pretrained_on", "weights_checksum", "data_origin", "data_checksum", "git_commit", "git_dirty", "versions"),
     *("device", "wall_s", "device_s", "attempts", "lost_steps", "started_at", "finished_at"),
 )
+BAR_WIDTH = 24
+"""Letters of the bar of an accuracy of 1."""
 
 Fact = tuple[str, str]
 
 
 def run_text(results: Results, given: str) -> str:
     """Return everything about a run, given by its id or the first letters of it; raises UserError or RecordError."""
-    run = find_run(results, given, [column.name for column in RUNS])
+    run = _whole(results, given)
     end = run.row
     failure = (end["failure"] or "").splitlines() if end is not None else []
     lines = {"traceback": failure} if len(failure) > 1 else {}
@@ -45,6 +47,22 @@ def run_text(results: Results, given: str) -> str:
     lines["curve"] = _curve_lines(results, run.run_id, run_state.metric_of(end))
     texts = ["\n  ".join([title, *shown]) for title, shown in lines.items()]
     return "\n\n".join(["\n".join(aligned(_outcome(run))), *texts])
+
+
+def _whole(results: Results, given: str) -> RecordedRun:
+    return find_run(results, given, [column.name for column in RUNS])
+
+
+def run_json(results: Results, given: str) -> Row:
+    """Return everything about a run as content for JSON; raises as `run_text`."""
+    run = _whole(results, given)
+    end = run.row
+    row = None if end is None else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
+    states = {study: _state_in(study, run, results) for study in run.budgets}
+    labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
+    wanted = [{"study": study, "num_steps": budget, "state": states[study]} for study, budget in run.budgets.items()]
+    curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
+    return {"run_id": run.run_id, **labels, "status": run.status, "studies": wanted, "row": row, "curve": curve}
 
 
 def log_text(results: Results, given: str, most_bytes: int | None = None) -> str:
@@ -81,9 +99,12 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Recor
         (run,) = run_state.known_runs(results, wanted, columns, found[0])
         return run
     if found:
-        more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        shown = ", ".join(found[:MAX_CANDIDATES])
-        raise UserError(f"{len(found)} runs begin with {given!r}; give more letters of one of: {shown}{more}")
+        runs = run_state.known_runs(results, run_state.read_all_wanted(results))
+        labels = {run.run_id: run.labels for run in runs if run.run_id in found[:MAX_CANDIDATES]}
+        titles = {each: run_state.run_title(row) if row else "wanted by no study here" for each, row in labels.items()}
+        shown = "".join(f"\n  {run_id}  {title}" for run_id, title in titles.items())
+        more = f"\n  and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
+        raise UserError(f"{len(found)} runs begin with {given!r}; give more letters of one of:{shown}{more}")
     raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 
 
@@ -148,14 +169,14 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
         return ["no evaluations yet"]
     found = best_steps(curve[["run_id", "step", "validation_accuracy"]], metric)
     best = None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
-    rows = [("step", "train loss", metric.test, metric.validation, "")]
+    rows = [("step", "train loss", metric.test, metric.validation, "", "")]
     shown = evenly(len(curve), MAX_EVALUATIONS - 1) | ({best} if best is not None else set())
     for index in sorted(shown):
         at = curve.iloc[index]
         validation = at["validation_accuracy"]
         loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
         numbers = (f"{at['step']}", loss, metric.score_text(at["test_accuracy"]), metric.score_text(validation))
-        rows.append((*numbers, "best" if index == best else ""))
+        rows.append((*numbers, "█" * _bar_length(validation, metric), "best" if index == best else ""))
     hidden = len(curve) - (len(rows) - 1)
     return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])
 
@@ -164,6 +185,10 @@ def evenly(number: int, most: int) -> set[int]:
     """Return at most so many indices of a number of points, evenly spread; the first and the last are among them."""
     even = min(number, most)
     return {round(index * (number - 1) / max(1, even - 1)) for index in range(even)}
+
+
+def _bar_length(value: float, metric: Metric) -> int:
+    return round(value * BAR_WIDTH) if metric.is_fraction and math.isfinite(value) else 0
 
 
 def request_stop(results: Results, given: str) -> str:

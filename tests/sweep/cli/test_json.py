@@ -37,14 +37,28 @@ def record(tmp_path: Path) -> SyntheticRecord:
     return record
 
 
-def test_status_counts_runs(record: SyntheticRecord) -> None:
+def test_status_and_ls_count_runs(record: SyntheticRecord) -> None:
     counts = {"complete": 1, "failed": 1, "waiting": 1}
-    status = printed("status", "small", "--results", record.results)
+    status, ls = (printed(name, *rest, "--results", record.results) for name, *rest in (("status", "small"), ("ls",)))
     (study,) = status["studies"]
     assert {"studies", *study} == documented("status")
     assert study["runs"] == counts
     assert study["cells"] == [{"task": "mnist", "model": "gpt2", "variant": "frozen-random", "runs": counts}]
     assert [each["failure"] for each in study["failed"]] == ["ValueError: no"]
+    assert ls.keys() == documented("ls")
+    assert ls["studies"] == [{"study": "small", "title": "A small study", "runs": counts}]
+    ended = next(run for run in ls["runs"] if run["status"] == "complete")
+    assert (ended["learning_rate"], ended["validation"], ended["test"]) == (1e-3, 0.75, 0.625)
+    assert ended["studies"] == {"small": 300}
+
+
+def test_show_has_row_and_curve(record: SyntheticRecord) -> None:
+    run_id = record.wanted[0]["run_id"]
+    found = printed("show", run_id, "--results", record.results)
+    assert found.keys() == documented("show")
+    assert (found["run_id"], found["row"]["content"]["seed"]) == (run_id, 0)
+    assert [(point["step"], point["test_accuracy"]) for point in found["curve"]] == [(100, 0.5), (300, 0.625)]
+    assert printed("show", record.wanted[2]["run_id"], "--results", record.results)["row"] is None
 
 
 def test_plan_counts_what_is_left(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_commands_that_train_nothing_read_them(results: Results, tmp_path: Path)
     run_id = id_of(content_of(1e-2, 0, **ADAPTED))
     at = ("--results", results.root)
     assert run_id in succeeds("ls", *at)
-    assert "lora_rank" in succeeds("show", run_id, *at)
+    assert "lora_rank" in succeeds("show", run_id, *at, "--json")
     assert succeeds("verify", *at) == "12 runs, 24 evaluations, 0 checkpoints, 0 weights: no problems\n"
     succeeds("export", tmp_path / "curves.csv", "--csv", *at)
     assert (pd.read_csv(tmp_path / "curves.csv")["variant"] == "lora").sum() == 12

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,11 @@ from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import (
+    ROOT,
     cohort_here,
+    command_line,
     curves,
+    environment,
     events_of,
     refused,
     rows,
@@ -89,13 +94,13 @@ def test_a_complete_run(results: Results) -> None:
     }
 
 
-def test_the_curve_is_shown(results: Results) -> None:
+def test_the_curve_is_drawn(results: Results) -> None:
     write_curve(results.root, RUN, 3)
     assert run_text(results, RUN).splitlines()[-4:] == [
         "  step  train loss  test accuracy  validation accuracy",
-        "   100      2.0000         25.00%               10.00%",
-        "   200      1.0000         25.00%               20.00%",
-        "   300      0.6667         25.00%               30.00%  best",
+        "   100      2.0000         25.00%               10.00%  ██",  # 24 letters for 1: 2.4
+        "   200      1.0000         25.00%               20.00%  █████",  # 4.8
+        "   300      0.6667         25.00%               30.00%  ███████  best",  # 7.2
     ]
 
 
@@ -168,9 +173,13 @@ def test_a_prefix_of_several_names_them(results: Results) -> None:
         write_end(results.root, f"abcd{number:012d}", seed=number)
     with pytest.raises(UserError) as caught:
         run_text(results, "abcd")
-    start = "11 runs begin with 'abcd'; give more letters of one of: abcd000000000000, abcd000000000001, "
-    assert str(caught.value).startswith(start)
-    assert str(caught.value).endswith(" and 1 more")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "11 runs begin with 'abcd'; give more letters of one of:"
+    assert lines[1:3] == [
+        "  abcd000000000000  mnist tiny frozen-random 1e-3 seed 0",
+        "  abcd000000000001  mnist tiny frozen-random 1e-3 seed 1",
+    ]
+    assert (len(lines), lines[-1]) == (12, "  and 1 more")
     assert facts(run_text(results, RUN))["run"] == RUN
 
 
@@ -180,6 +189,16 @@ def test_damage_is_reported(results: Results) -> None:
     with pytest.raises(RecordError, match="cannot read"):
         run_text(results, RUN)
     assert "no results directory at" in refused("show", RUN, "--results", results.root / "none")
+
+
+def test_a_terminal_without_blocks(results: Results) -> None:
+    write_curve(results.root, RUN, 3)
+    env = environment(PYTHONIOENCODING="ascii") | {"LC_ALL": "C"}
+    command = command_line("show", RUN, "--results", results.root)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "????" in done.stdout
+    assert os.linesep in done.stdout
 
 
 def test_the_log_of_a_run(results: Results) -> None:

@@ -8,6 +8,7 @@ import socket
 from itertools import product
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.record.columns import RUNGS
@@ -68,14 +69,26 @@ def test_everything_is_listed(tmp_path: Path, ids: dict[str, str]) -> None:
     ]
     model = ["mnist", "gpt2", "frozen-random"]
     assert [line.split() for line in runs.splitlines()[1:]] == [
-        [ids["complete"], *model, "1e-3", "0", "complete", "300", "small,", "zoom"],
-        [ids["diverged"], *model, "1e-1", "0", "diverged", "7", "small"],
-        [ids["failed"], *model, "1e-2", "0", "failed", "100", "small"],
-        [ids["curve"], *model, "1e-3", "1", "started", "-", "small"],
-        [ids["checkpoint"], *model, "1e-2", "1", "started", "200", "small"],
-        [ids["unwanted"], "mnist", "zz", *model[2:], "1e-5", "0", "complete", "300", "-"],
-        [orphan.parent.name, *"-----", "started", "50", "-"],
+        [ids["complete"], *model, "1e-3", "0", "complete", "300", "60.0%", "50.0%", "0:01:00", "small,", "zoom"],
+        [ids["diverged"], *model, "1e-1", "0", "diverged", "7", "-", "-", "0:01:00", "small"],
+        [ids["failed"], *model, "1e-2", "0", "failed", "100", "-", "-", "0:01:00", "small"],
+        [ids["curve"], *model, "1e-3", "1", "started", "-", "-", "-", "-", "small"],
+        [ids["checkpoint"], *model, "1e-2", "1", "started", "200", "-", "-", "-", "small"],
+        [
+            ids["unwanted"],
+            "mnist",
+            "zz",
+            *model[2:],
+            *["1e-5", "0", "complete", "300", "60.0%", "50.0%", "0:01:00", "-"],
+        ],
+        [orphan.parent.name, *"-----", "started", "50", "-", "-", "-", "-"],
     ]
+
+
+def test_rows_of_earlier_versions_have_no_accuracy(tmp_path: Path, ids: dict[str, str]) -> None:
+    path = Results(tmp_path).run(ids["complete"])
+    pq.write_table(pq.read_table(path).drop_columns(["best_step", "validation_at_best", "test_at_best"]), path)
+    assert words(listing(Results(tmp_path), []), ids["complete"])[0][6:11] == ["complete", "300", "-", "-", "0:01:00"]
 
 
 def test_a_chosen_study_gives_the_runs_and_their_order(tmp_path: Path, ids: dict[str, str]) -> None:

@@ -26,6 +26,7 @@ from lr_sweep.sweep.results.recorder import Recorder, write_wanted
 from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import ended_row, evaluation
 from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, succeeds, write_study
 from lr_sweep.trainables.worker.session import Session
@@ -234,3 +235,15 @@ def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -
 
 
 BODY = "for _ in session.steps():\n    if session.due:\n        session.report(validation=0.5, test=0.5)"
+
+
+def test_ls_writes_a_run_s_values_by_its_own_metric(tmp_path: Path) -> None:
+    """A loss of 3.887 of a study whose name another study, of an accuracy, has taken since."""
+    results = tmp_path / "results"
+    (run,) = recorded(write_function(tmp_path, BODY, metric="{name: loss, higher_is_better: false}"), results)
+    (row,) = read_rows(Results(results).run(run.run_id), RUNS) or []
+    write_parquet(Results(results).run(run.run_id), [row | {"validation_at_best": 3.887}], RUNS)
+    recorded(write_function(tmp_path, BODY), results)  # of an accuracy, under the same name
+    text = succeeds("ls", "--results", results)
+    assert "3.887" in text
+    assert "388.7%" not in text
