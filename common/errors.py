@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import errno
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 MOST_NAMES = 100
 _GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
@@ -33,25 +30,6 @@ def translated(kinds: tuple[type[Exception], ...], explain: Callable[[Exception]
 def reason(error: Exception) -> str:
     """Return the first line of an error's message, at most 300 characters, without a full stop, or its class's name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
-
-
-def path_problem(error: OSError, given: Iterable[str]) -> str | None:
-    """Return the message for an error about a forbidden path, or about or near one that the user gave; else None."""
-    if not isinstance(error.filename, str | bytes):
-        return None
-    about = _spellings(os.fsdecode(error.filename))
-    named = {path for each in given for path in _spellings(os.path.expanduser(each))}  # noqa: PTH111 - pathlib's raises for `~nouser`
-    around = {folder for path in named for folder in (path, *path.parents)}
-    is_given = about & around or any(named & set(path.parents) for path in about)
-    if not isinstance(error, PermissionError) and not is_given:
-        return None
-    if error.errno == errno.ENOENT and not about & around and any(path.parent.is_dir() for path in about):
-        return None  # the folder is there: the program opened a file without checking that it exists
-    return f"{os.fsdecode(error.filename)}: {error.strerror}. Correct this, or name another path."
-
-
-def _spellings(path: str) -> set[Path]:
-    return {Path.cwd() / path, Path(os.path.realpath(path))}
 
 
 def no_such(kind: str, name: str) -> str:

@@ -28,7 +28,7 @@ from lr_sweep.sweep.study.file import load_study, study_of
 from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.run_study import Outcome, run_study
-from lr_sweep.sweep.tune.work import Options, refuse
+from lr_sweep.sweep.tune.work import Options
 
 __all__ = ["Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError"]
 
@@ -72,7 +72,6 @@ class Sweep:
         force: bool = False,
         address: str | None = None,
         max_attempts: int = 0,
-        replace: bool = False,
         checkpoint_every_s: float = 60.0,
         say: Callable[[str], None] = print,
     ) -> Outcome:
@@ -86,7 +85,6 @@ class Sweep:
             force: let `cpus` be more than this machine has.
             address: a running Ray cluster (`auto`, `HOST:PORT`); None: start Ray here.
             max_attempts: failed runs that were started fewer times are trained again.
-            replace: train a changed study though it no longer wants runs that are recorded.
             checkpoint_every_s: seconds between checkpoints.
             say: receives a line about what happens; the progress is printed.
         """
@@ -97,7 +95,6 @@ class Sweep:
             max_attempts=max_attempts,
             checkpoint_every_s=checkpoint_every_s,
             only=self._only,
-            replace=(lambda _: True) if replace else refuse,
         )
         return run_study(self.study, options, say)
 

@@ -1,4 +1,4 @@
-"""Terminal and signals: libraries print to a log file, Ctrl-C stops a sweep, and every end prints its reason."""
+"""Terminal and signals: libraries print to a log file, and Ctrl-C stops a sweep."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import errno
 import io
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,9 +27,6 @@ GROUP_SIGNALS = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal
 ANSWER_S = 1.0
 """Seconds that the end of a process waits, at most, until it has answered a signal."""
 _SHOW_CURSOR = b"\x1b[?25h"
-_WATCH = 'trap "" HUP INT TERM; read -r line || printf "%s\\n" "$1" >&2'
-_watcher: subprocess.Popen[bytes] | None = None
-"""The child that prints a message if this process dies, if `last_word` is active."""
 
 
 class _Lossy(io.FileIO):
@@ -197,8 +193,6 @@ def _leave_at_once(terminal: int) -> NoReturn:
     with contextlib.suppress(OSError):
         shown = _SHOW_CURSOR if os.isatty(terminal) else b""
         os.write(terminal, shown + b"\nleft at once; the same command resumes from the last checkpoints\n")
-    if _watcher is not None:
-        _dismiss(_watcher)
     os._exit(STOPPED)
 
 
@@ -208,27 +202,3 @@ def signals_as_ctrl_c() -> AbstractContextManager[None]:
     A shell without job control starts background jobs with SIGINT ignored; here it counts.
     """
     return _handled_by(signal.default_int_handler)
-
-
-@contextmanager
-def last_word(message: str) -> Iterator[None]:
-    """Print a message to stderr if this process ends before the block does: killed, or ended by Ray's C++ code.
-
-    A child process prints it when its standard input ends without a line, which means that this process is gone.
-    """
-    global _watcher
-    _watcher = subprocess.Popen(
-        ["/bin/sh", "-c", _WATCH, "sh", message],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # a Ctrl-C of the terminal, or a kill of the process group, is not for it
-    )
-    try:
-        yield
-    finally:
-        _dismiss(_watcher)
-        _watcher = None
-
-
-def _dismiss(watcher: subprocess.Popen[bytes]) -> None:
-    watcher.communicate(b"\n")

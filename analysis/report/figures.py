@@ -213,9 +213,9 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
 def _draw_edges(panel: Axes, rings: pd.DataFrame) -> None:
     """Draw an arrow from each best rate that is the smallest or largest tried, to where a better one may be."""
     for row in rings[rings["at_edge"] != ""].to_dict("records"):
-        away = {"xytext": (16 if row["at_edge"] == "high" else -16, 0), "textcoords": "offset points"}
+        end, start = (16 if row["at_edge"] == "high" else -16, 0), (row["learning_rate"], row["mean"])
         arrow = {"arrowstyle": "<-", "color": row["colour"], "shrinkB": RING / 2}
-        panel.annotate("", (row["learning_rate"], row["mean"]), **away, arrowprops=arrow)
+        panel.annotate("", start, xytext=end, textcoords="offset points", arrowprops=arrow)
 
 
 def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:

@@ -223,9 +223,9 @@ def decided_texts(
         return {}
     of_group = defaultdict[tuple[str, str], list[Row]](list)
     for row in decision.table().to_dict("records"):
-        row = _turned(row, decision.metric)
-        row["condition"] = conditions.get((row["task"], row["model"], row["other"]), "")
-        of_group[row["task"], row["model"]].append(row)
+        turned = _turned(row, decision.metric)
+        condition = conditions.get((row["task"], row["model"], turned["other"]), "")
+        of_group[row["task"], row["model"]].append({**turned, "condition": condition})
     return {group: _group_text(rows, decision) for group, rows in of_group.items()}
 
 

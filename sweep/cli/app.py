@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from importlib import metadata
-from itertools import pairwise
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lr_sweep.common.errors import UserError, path_problem, unknown
+from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.text import PROGRAM
 
 EXAMPLE = "Example:\n  "
@@ -61,25 +59,12 @@ class Program(Group):
 
 
 class Command(TyperCommand):
-    """A command: names all wrong options at once, and explains what the user can put right."""
+    """A command whose help lists arguments and options by their own names."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         for param in self.params:
             param.secondary_opts = []  # typer's `--no-strict` of a flag `--strict`
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; raises UserError or a TyperException."""
-        options = {name: param for param in self.get_params(ctx) for name in param.opts if name.startswith("--")}
-        words = args[: args.index("--")] if "--" in args else args
-        given = [word.partition("=")[0] for word in words if word.startswith("--")]
-        mistakes = [unknown("option", name, options) for name in given if name not in options]
-        for name, value in pairwise(words):
-            if value.startswith("--") and name in options and not getattr(options[name], "is_flag", False):
-                mistakes.append(f"{name}: got no value before {value}")
-        if mistakes:
-            raise UserError("\n".join(mistakes))
-        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the arguments and the options."""
@@ -97,16 +82,6 @@ class Command(TyperCommand):
             for param, record in records
             if record
         ]
-
-    def invoke(self, ctx: Any) -> Any:
-        """Call the command's function; raises UserError for what the user can put right."""
-        _let_threads_sleep()
-        try:
-            return super().invoke(ctx)
-        except OSError as error:
-            if (problem := _explained(error, ctx.params)) is None:
-                raise
-            raise UserError(problem) from error
 
 
 app = typer.Typer(
@@ -141,15 +116,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _program(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Learning-rate sweeps whose conclusions hold."""
-
-
 def _let_threads_sleep() -> None:
     """Let torch's threads spin only for a moment at the end of an operation; torch reads this when it is loaded.
 
@@ -161,9 +127,11 @@ def _let_threads_sleep() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # GNU's OpenMP, torch's on Linux; others know the policy alone
 
 
-def _explained(error: OSError, given: dict[str, Any]) -> str | None:
-    from lr_sweep.datasets.files import cache_dir
-
-    paths = [str(each) for value in given.values() for each in (value if isinstance(value, list) else [value])]
-    folders = os.environ.get("SWEEP_DATA_DIR", ""), str(cache_dir().parent), tempfile.gettempdir()
-    return path_problem(error, [*paths, *folders])
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learning-rate sweeps whose conclusions hold."""
+    _let_threads_sleep()

@@ -21,10 +21,10 @@ from lr_sweep.sweep.cluster.jobs import (
     check_paths,
     submit_study,
 )
-from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
+from lr_sweep.sweep.study.only import only_text
 
 if TYPE_CHECKING:
-    from lr_sweep.sweep.study.study import Study
+    pass
 
 Address = Annotated[str, opt.option("URL", "The address of the cluster's job server.")]
 
@@ -111,7 +111,6 @@ def submit(
     runs_per_trial: opt.RunsPerTrial = None,
     priority: opt.Priority = 1,
     only: opt.Only = None,
-    replace: opt.Replace = False,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
@@ -120,41 +119,15 @@ def submit(
     """Train a study on a cluster: send the program there and follow what it prints."""
     check_paths(results, data_dir)
     (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
-    server = ClusterJobs(address)  # refuses one that does not answer before the plan is printed
-    print(plan_elsewhere(loaded, results, Path(data_dir), only or {}))
+    server = ClusterJobs(address)
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--priority", str(priority)]
     options += ["--only", only_text(only)] if only else []
-    flags = {"--replace": replace, "--retry-failed": retry_failed, "--strict": strict}
+    flags = {"--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
     job = submit_study(loaded, results, data_dir, server, options, _say)
     _say(f"{job.name} was accepted")
     return 0 if no_follow else _follow(server, job)
-
-
-def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
-    """Return what `run` would do on other machines, as far as this one knows."""
-    from lr_sweep.common.object_store import StoreError
-    from lr_sweep.sweep.plan.cost import estimate_cost
-    from lr_sweep.sweep.plan.placement import Placement, devices_here
-    from lr_sweep.sweep.plan.plan import Plan, plan_text
-
-    placement = Placement(resources=study.resources)
-    try:
-        results = opt.open_results(location, weights=True)
-    except StoreError as problem:  # the cluster's machines may have credentials that this one lacks
-        return f"No plan from here: {problem}"
-    results.check()
-    planned = Plan(study, placement, results, data_dir, only)
-    at_once = placement.trials_at_once([devices_here(None, 0)])  # what the cluster has is unknown here
-    cost = estimate_cost(planned.reconciled, {}, placement, at_once, results)
-    text = plan_text(planned, cost, elsewhere=True)
-    if results.exists() or results.uri is not None:
-        return text
-    return (
-        f"{text}\nThis plan is for an empty results directory: {location} is not on this machine. The job prints what "
-        f"is left to train there."
-    )
 
 
 @command("cluster check cluster.yaml", cluster)

@@ -1,10 +1,9 @@
-"""`judge`: runs of any program. Where two readings of a table are equally good, it asks on a terminal."""
+"""`judge`: runs of any program."""
 
 from __future__ import annotations
 
 import math
 import shlex
-import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -18,11 +17,10 @@ from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
-    from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
+    from lr_sweep.analysis.judge.reading import Reading
 
 WIDTH = 110
 GATE_CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
-MOST_QUESTIONS = 10
 T = TypeVar("T")
 
 
@@ -84,9 +82,7 @@ def judge(
     min_gain: Annotated[
         float, opt.option("SIZE", "With --gate: the candidate has to gain more than this; SIZE as of --equal-within.")
     ] = 0.0,
-    max_seeds: Annotated[
-        int, opt.number("With --gate: fresh seeds of each variant, at most.", partial(opt.whole, least=4, most=200))
-    ] = 20,
+    max_seeds: Annotated[int, opt.number("With --gate: fresh seeds of each variant, at most.", least=4, most=200)] = 20,
     json: opt.Json = False,
 ) -> int:
     """Judge runs that any program made: write their tables, figures and checks (docs/judge.md)."""
@@ -169,40 +165,16 @@ def _reading(given: list[str]) -> Reading:
 
 
 def answered(read: Callable[[Reading], T], reading: Reading, words: Sequence[str]) -> T:
-    """Read tables, and ask the user where two readings are equally good; raises UserError where no one can answer.
+    """Read tables; where two readings are equally good, raise UserError with a command for each.
 
-    `words`: of the command without a reading, for the message.
+    `words`: of the command without a reading.
     """
-    from lr_sweep.analysis.judge.reading import QuestionError
+    from lr_sweep.analysis.judge.reading import QuestionError, options_text
 
-    for _ in range(MOST_QUESTIONS):
-        try:
-            return read(reading)
-        except QuestionError as question:
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
-                raise UserError(_commands(words, reading, question)) from question
-            reading = reading.but(_asked(question).reading)
-    raise UserError(f"{MOST_QUESTIONS} questions and no answer: give --columns")
-
-
-def _commands(words: Sequence[str], reading: Reading, question: QuestionError) -> str:
-    from lr_sweep.analysis.judge.reading import options_text
-
-    start = shlex.join([PROGRAM, *words])
-    lines = [
-        f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}" for choice in question.choices
-    ]
-    return "\n".join([f"{question.text}. One of:", *lines])
-
-
-def _asked(question: QuestionError) -> Choice:
-    print(question.text)
-    for number, choice in enumerate(question.choices, 1):
-        print(f"  {number}  {choice.says}")
-    while True:
-        try:
-            answer = input(f"which? [1-{len(question.choices)}] ").strip()
-        except EOFError as end:
-            raise UserError(f"no answer to: {question}") from end
-        if answer.isdecimal() and 1 <= int(answer) <= len(question.choices):
-            return question.choices[int(answer) - 1]
+    try:
+        return read(reading)
+    except QuestionError as question:
+        start, lines = shlex.join([PROGRAM, *words]), [f"{question.text}. One of:"]
+        for choice in question.choices:
+            lines.append(f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}")
+        raise UserError("\n".join(lines)) from question

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,52 +19,19 @@ if TYPE_CHECKING:
     from lr_sweep.sweep.results.directory import Results as Directory
     from lr_sweep.sweep.study.study import Study as LoadedStudy
 
-MOST = 1_000_000
-"""Largest number that an option may have; in seconds, eleven days."""
-
-
-def whole(given: object, most: int = MOST, least: int = 1) -> int:
-    """Read a whole number; raises ValueError."""
-    text = str(given)
-    if not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
-        raise ValueError(f"got {_cut(text)}, want a whole number from {least} to {most}")
-    return int(text)
-
-
-def above_zero(given: object, what: str) -> float:
-    """Read a number above 0; raises ValueError."""
-    try:
-        number = float(str(given))
-    except ValueError:
-        number = math.nan
-    if not 0 < number <= MOST:
-        raise ValueError(f"got {_cut(str(given))}, want {what} above 0, {MOST} at most")
-    return number
-
-
-def one_of(given: str, names: Collection[str]) -> str:
-    """Return a text that is one of these; raises ValueError."""
-    if given not in names:
-        raise ValueError(f"got {_cut(given)}, want one of: {', '.join(names)}")
-    return given
-
 
 def location(text: str) -> str:
     """Return a path, or the URI of a store, as it was given; raises ValueError."""
     try:
         Path(text).expanduser().resolve()
     except (RuntimeError, OSError) as error:  # `~nouser`, a circle of links, a folder that may not be read
-        raise ValueError(f"got {_cut(text)}: {error}; write the path out") from error
+        raise ValueError(f"got {text!r}: {error}; write the path out") from error
     return text
 
 
 def local_path(given: str | Path) -> Path:
     """Return a path, with `~` replaced by the user's home folder; raises ValueError."""
     return Path(location(str(given))).expanduser()
-
-
-def _cut(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def argument(metavar: str | None, does: str, parser: Callable[[str], Any] | None = None) -> Any:
@@ -79,9 +44,9 @@ def option(metavar: str, does: str, parser: Callable[[Any], Any] | None = None) 
     return typer.Option(metavar=metavar, help=does, parser=parser)
 
 
-def number(does: str, parser: Callable[[Any], float] = whole) -> Any:
-    """Return an option with a number."""
-    return option("N", does, parser)
+def number(does: str, least: float = 1, most: float | None = None, metavar: str = "N") -> Any:
+    """Return an option with a number between two bounds, both included."""
+    return typer.Option(metavar=metavar, help=does, min=least, max=most)
 
 
 def flag(does: str) -> Any:
@@ -136,14 +101,9 @@ Only = Annotated[
         parse_only,
     ),
 ]
-Replace = Annotated[
-    bool, flag("Train a changed study although it no longer wants some recorded runs; by default `run` asks.")
-]
 RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
 MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
-CheckpointEveryS = Annotated[
-    float, option("S", "Seconds between two checkpoints.", partial(above_zero, what="a number of seconds"))
-]
+CheckpointEveryS = Annotated[float, number("Seconds between two checkpoints.", least=0.01, metavar="S")]
 
 
 def open_results(location: str, *, weights: bool = False, curves: bool = True) -> Directory:
@@ -213,16 +173,6 @@ def load_studies(
         option = "-".join(map(str, first["loc"])).replace("_", "-")
         raise UserError(f"--{option}: {first['msg']}") from error
     return [study.model_copy(update={"resources": each}) for study, each in zip(studies, held, strict=True)]
-
-
-def agreed(question: str, elsewhere: str) -> bool:
-    """Ask, and return whether the answer is yes; raises UserError with the other text if there is no terminal."""
-    if not sys.stdin.isatty():
-        raise UserError(elsewhere)
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def print_json(content: object) -> None:

@@ -1,28 +1,22 @@
-"""The command line: reads arguments, calls the command's function, turns errors into messages and exit codes.
-
-It works also where the standard streams are closed, full, or a pipe that no process reads.
-"""
+"""The command line: reads arguments, calls the command's function, turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import io
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import FULL, lead_nowhere
+from lr_sweep.common.files import lead_nowhere
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli import cluster_commands, judge_command, results_commands, study_commands  # noqa: F401 - their commands
 from lr_sweep.sweep.cli.app import app
-
-REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
 
 
 def command() -> NoReturn:
@@ -32,7 +26,7 @@ def command() -> NoReturn:
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
-    _say_last()
+    sys.stderr.flush()
     os._exit(code)
 
 
@@ -40,18 +34,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed runs or problems, 2 cannot be done, 130 stopped."""
     if "_LR_SWEEP_COMPLETE" in os.environ:  # a shell asks what may be typed next
         app(prog_name=PROGRAM)
-    code = 0
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that is not in UTF-8
     try:
-        with _usable():
-            code = _run(sys.argv[1:] if arguments is None else list(arguments))
-    except KeyboardInterrupt:
-        _say_last("stopped")
-        return 130
+        code = _run(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has ended
         lead_nowhere(1)  # Python would write to it once more at its end
-    except (UserError, typer.TyperException) as error:
-        _say_last(f"error: {_mistake(error) if isinstance(error, typer.TyperException) else error}")
-        return 2
+        return 0
+    except (KeyboardInterrupt, UserError, typer.TyperException, OSError) as error:
+        message, code = _message(error)
+        _flush()
+        print(message, file=sys.stderr)
     return code
 
 
@@ -64,51 +58,24 @@ def _run(arguments: list[str]) -> int:
         return ending.exit_code
 
 
-def _mistake(error: typer.TyperException) -> str:
-    context, param = getattr(error, "ctx", None), getattr(error, "param", None)
-    message = error.format_message()
-    if param is not None and error.message:
-        message = f"{_name(param)}: {error.message.removeprefix('Value error, ')}"
-    elif param is not None and context is not None:
-        needed = [each for each in context.command.params if each.required and each.name not in context.params]
-        message = f"missing: {', '.join(map(_name, needed))}"
-    return f"{message}\n`{context.command_path} --help` says more" if context else message
+def _message(error: BaseException) -> tuple[str, int]:
+    """Return what is printed of an error that ends a command, and the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", 130
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        more = f"\n`{context.command_path} --help` says more" if context else ""
+        return f"error: {error.format_message().replace('Value error, ', '')}{more}", 2
+    return f"error: {_of_system(error) if isinstance(error, OSError) else error}", 2
 
 
-def _name(param: Any) -> str:
-    return param.opts[0] if param.param_type_name == "option" else param.metavar or param.name
+def _of_system(error: OSError) -> str:
+    where = "" if error.filename is None else f"{error.filename}: "
+    return f"{where}{error.strerror or error}"
 
 
-@contextlib.contextmanager
-def _usable() -> Iterator[None]:
-    """Give a command standard streams that can be used: a closed one leads to the null device.
-
-    Raises UserError if the output is closed, or cannot be written to: what a command prints would be lost.
-    """
-    closed = sys.stdout is None
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # the file opened next would get its number, and what is printed
-            lead_nowhere(number)
-            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
-    if closed:
-        raise UserError(f"the standard output is closed. {REDIRECT}")
-    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that is not in UTF-8 lacks the blocks of `show`
+def _flush() -> None:
     try:
-        yield
         sys.stdout.flush()
-    except OSError as error:
-        if error.filename is not None or error.errno not in FULL:  # `whole_file` names every other file
-            raise
+    except OSError:  # a full disk
         lead_nowhere(1)
-        raise UserError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error
-
-
-def _say_last(line: str = "") -> None:
-    """Print what is left of the output, then a line to the standard errors, as far as they can be written to."""
-    for number, stream, text in ((1, sys.stdout, ""), (2, sys.stderr, f"{line}\n" if line else "")):
-        try:
-            stream.write(text)
-            stream.flush()
-        except (OSError, ValueError):
-            lead_nowhere(number)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
 
@@ -57,9 +58,7 @@ def ui(
     cluster: Annotated[
         Path | None, opt.option("FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path)
     ] = None,
-    port: Annotated[
-        int, opt.number("The port of the pages, on this machine's loopback address.", partial(opt.whole, most=65_535))
-    ] = 5000,
+    port: Annotated[int, opt.number("The port of the pages, on this machine's loopback address.", most=65_535)] = 5000,
 ) -> int:
     """Serve a live page of a results directory and MLflow's pages, or open the MLflow and Ray pages of a cluster."""
     from lr_sweep.sweep.terminal import signals_as_ctrl_c
@@ -162,7 +161,7 @@ def attention(
     data_dir: opt.DataDir = None,
     out: Out = Path(),
     examples: Annotated[int, opt.number("The number of test examples.")] = 1,
-    layer: Annotated[int, opt.number("The layer; 0 is the first.", partial(opt.whole, least=0))] = 0,
+    layer: Annotated[int, opt.number("The layer; 0 is the first.", least=0)] = 0,
 ) -> None:
     """Draw what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5)."""
     from lr_sweep.sweep.inspection.figures import draw_attention
@@ -206,8 +205,7 @@ def gc(
         list[str] | None,
         opt.option(
             "KIND",
-            "leftovers, scratch, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
-            partial(opt.one_of, names=("leftovers", "scratch", "checkpoints", "unwanted")),
+            "leftovers, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
         ),
     ] = None,
     results: opt.Results = "results",
@@ -217,9 +215,18 @@ def gc(
     from lr_sweep.sweep.inspection.gc import KINDS, collect
 
     def agreed(kind: str) -> bool:
-        elsewhere = "nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed."
-        return yes or opt.agreed(f"{kind}: remove?", elsewhere)
+        if yes:
+            return True
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise UserError("nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed.")
+        try:
+            return input(f"{kind}: remove? [y/N] ").strip().lower() in ("y", "yes")
+        except EOFError:
+            return False
 
+    for kind in only or ():
+        if kind not in KINDS:
+            raise UserError(unknown("kind", kind, KINDS))
     recorded = opt.open_directory(results, "gc")
     check_format(recorded.root)
     collect(recorded, only or KINDS, agreed, print)

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
 
-CUT_SHORT = (
-    "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
-    "`dmesg`), or Ray's library ended it because a part of Ray died (see the newest file in `logs` of the results "
-    "directory). What is recorded is intact; the same command resumes."
-)
 STARTERS = Path(__file__).parents[1] / "starters"
 
 _say = partial(print, flush=True)
@@ -49,7 +44,6 @@ def run(
     runs_per_trial: opt.RunsPerTrial = None,
     priority: opt.Priority = 1,
     only: opt.Only = None,
-    replace: opt.Replace = False,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
@@ -59,11 +53,11 @@ def run(
     """Train the runs that the record lacks, then write the report; after a crash, the same command resumes."""
     from lr_sweep.sweep.plan.placement import Placement
     from lr_sweep.sweep.store.results import PATIENCE_S, results_here
-    from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
+    from lr_sweep.sweep.terminal import STOPPED, lasting_output, signals_as_ctrl_c
     from lr_sweep.sweep.tune.run_study import run_study
     from lr_sweep.sweep.tune.work import Options
 
-    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
+    with lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
         try:
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
@@ -79,7 +73,6 @@ def run(
                     max_attempts=max_attempts if retry_failed else 0,
                     checkpoint_every_s=checkpoint_every_s,
                     only=only or {},
-                    replace=partial(_may_replace, replace),
                 )
                 outcome = run_study(study, options, _say)
                 if outcome.report is not None:
@@ -116,16 +109,6 @@ def _page(results: Results) -> Iterator[subprocess.Popen[str]]:
         yield page
 
 
-def _may_replace(replace: bool, line: str) -> bool:
-    from lr_sweep.sweep.tune.work import ANOTHER_NAME
-
-    if replace:
-        _say(line)
-        return True
-    again = f"to replace what it wanted, give --replace: `{program_command(*sys.argv[1:], '--replace')}`"
-    return opt.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
-
-
 @command("plan rothermel2021-table1 --measure")
 def plan(
     studies: opt.Studies,
@@ -138,11 +121,7 @@ def plan(
     gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
     price: Annotated[
         float | None,
-        opt.option(
-            "PER_HOUR",
-            "Print what the runs cost if an hour of a device has this price.",
-            partial(opt.above_zero, what="a price"),
-        ),
+        opt.number("Print what the runs cost if an hour of a device has this price.", least=0.0, metavar="PER_HOUR"),
     ] = None,
     only: opt.Only = None,
     measure: Annotated[bool, opt.flag("Time a few steps of each cell here first, and keep the timings.")] = False,
@@ -226,30 +205,21 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
 @command("init --hf-trainer my-sweep")
 def init(
     folder: Annotated[Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)] = Path(),
-    torch: Annotated[bool, opt.flag("Write a plain loop in PyTorch (the default).")] = False,
-    hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer.")] = False,
-    lightning: Annotated[bool, opt.flag("Write code around a LightningModule.")] = False,
-    judge: Annotated[bool, opt.flag("Write a sweep without this program, whose table `judge` reads.")] = False,
+    hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer, not a plain loop.")] = False,
+    lightning: Annotated[bool, opt.flag("Write code around a LightningModule, not a plain loop.")] = False,
 ) -> None:
     """Write a study and the code that it trains; both run as they are."""
-    flags = {"torch": torch, "hf-trainer": hf_trainer, "lightning": lightning, "judge": judge}
-    kinds = [name for name, given in flags.items() if given] or ["torch"]
-    if len(kinds) > 1:
-        raise UserError(f"got --{' and --'.join(kinds)}, want one of them")
-    files = {folder / path.name: path for path in sorted((STARTERS / kinds[0]).glob("*.*"))}
+    opt.not_together(hf_trainer=hf_trainer, lightning=lightning)
+    kind = "hf-trainer" if hf_trainer else "lightning" if lightning else "torch"
+    files = {folder / path.name: path for path in sorted((STARTERS / kind).glob("*.*"))}
     if taken := [str(path) for path in files if path.exists()]:
         raise UserError(f"nothing was written: {', '.join(taken)} would be replaced. Name another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     for path, source in files.items():
         write_bytes(path, source.read_bytes())
         print(f"wrote {path}")
-    script, study = folder / "sweep.py", folder / "mine.yaml"
-    steps = (
-        [f"python {script}", f"{PROGRAM} judge runs.csv"]
-        if judge
-        else [f"{PROGRAM} {do} {study}" for do in ("plan", "run")]
-    )
-    print("next:\n  " + "\n  ".join(steps))
+    study = folder / "mine.yaml"
+    print(f"next:\n  {PROGRAM} plan {study}\n  {PROGRAM} run {study}")
 
 
 @command("stop 0f3a")

@@ -1,8 +1,4 @@
-"""`figure`: what is inside models, by the papers' figures, each with the numbers that it shows.
-
-- attention: what a trained GPT-2 attends to (Lu et al. 2021, section 3.5, figures 3 to 5). The run's model is built
-  again from its content, the weights it started from and its checkpoint.
-- deviations: standard deviations of pretrained weights by layer, beside the default's (Lu et al. 2021, figure 6).
+"""`figure`: what is inside models, each figure with its numbers (Lu et al. 2021, figures 3 to 5 and figure 6).
 
 Shape legend: `N` examples, `H` heads, `T` tokens.
 """

@@ -1,24 +1,18 @@
-"""`merge`: another results directory into this one, all of it or nothing.
+"""`merge`: the ended runs, studies and weights of another results directory into this one, all of them or nothing.
 
-Nothing in the other directory is trusted. Files of a record alone are taken, by their names and sizes; they are copied
-aside on the disk of this directory, checked there as `verify` checks them, and moved once all of them agree with what
-is here.
+Nothing in the other directory is trusted: its files are copied aside on the disk of this directory, checked there as
+`verify` checks them, and moved once all of them agree with what is here.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-from safetensors import SafetensorError, safe_open
-
-from lr_sweep.analysis.record.parquet import MAX_BYTES
 from lr_sweep.analysis.record.paths import RecordError, closed_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
@@ -26,33 +20,15 @@ from lr_sweep.common.files import hash_file, open_plain
 from lr_sweep.common.text import command, counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems
-from lr_sweep.sweep.results.run_state import RecordedRun, Row, read_run, recorded_ids, run_title
-from lr_sweep.sweep.results.validation import contradiction, merge
+from lr_sweep.sweep.results.run_state import Row, read_run, recorded_ids, run_title
+from lr_sweep.sweep.results.validation import contradiction, is_further
 from lr_sweep.sweep.store.results import fetched
-from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.pretraining.weights import WEIGHTS
 
-CHECKPOINT = re.compile(r"step-([0-9]{9,18})-([0-9a-f]{16})\.safetensors")
-"""Name of a checkpoint: its step, and the start of its sha256."""
 WEIGHTS_FILES = ("config.json", "generation_config.json", "pretraining.json", WEIGHTS)
 """Files of a folder of weights, in the order in which they are moved: the last one makes it complete."""
 STUDY_FILES = ("planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json")
 """Files of a study's folder besides its YAML, in the order in which they are moved: the last one makes it complete."""
-_RUN_ID, _STUDY, _UNLIMITED = "[0-9a-f]{16}", "[a-z0-9]+(-[a-z0-9]+)*", 1 << 60
-_PATHS = {
-    rf"runs/{_RUN_ID}\.parquet": 4_000_000,
-    rf"curves/{_RUN_ID}\.parquet": MAX_BYTES,
-    rf"checkpoints/{_RUN_ID}/{CHECKPOINT.pattern}": _UNLIMITED,
-    r"pretrained/gpt2-[0-9]+x[0-9]+-[0-9a-f]{12}/[a-z_]+\.json": 1_000_000,
-    r"pretrained/gpt2-[0-9]+x[0-9]+-[0-9a-f]{12}/model\.safetensors": _UNLIMITED,
-    rf"studies/{_STUDY}/study\.json": 1_000_000,
-    rf"studies/(?P<study>{_STUDY})/(?P=study)\.yaml": 10_000_000,
-    rf"studies/{_STUDY}/[a-z]+\.parquet": MAX_BYTES,
-}
-"""Every path that may be taken, with the most bytes that it may have: what is read at once must fit in memory."""
-STEP = re.compile(r'\{"step": ([0-9]{1,18})[,}]')
-"""The start of the progress in a checkpoint, as every version has saved it; the rest is not read."""
-DAMAGED = (OSError, EOFError, ValueError, OverflowError, RecursionError, LookupError, TypeError, AttributeError)
 MAX_CONFLICTS = 20
 
 
@@ -70,7 +46,11 @@ def merge_results(location: str, results: Results) -> str:
         results.prepare()
         with storage_problems(results.root), results.writing("merge"), _copied(theirs, results) as copy:
             _check_unwritten(theirs)
-            _refuse_damage(theirs, copy)
+            if problem := next(Verification(copy).problems(), None):
+                raise UserError(
+                    f"nothing was merged: {problem.replace(str(copy.root), theirs.location)}\n"
+                    f"`{command('verify', '--results', theirs.location)}` names all that is damaged there"
+                )
             merger = _Merger(copy, results)
             if merger.conflicts:
                 raise UserError(_conflict_text(theirs.location, results.root, merger.conflicts))
@@ -87,8 +67,8 @@ def _check_unwritten(theirs: Results) -> None:
 @contextmanager
 def _copied(theirs: Results, ours: Results) -> Iterator[Results]:
     """Copy what may be taken to the disk of this directory for a while; remove what killed merges left there."""
-    sizes = {path: _num_bytes(path, theirs.root) for path in _candidates(theirs, ours)}
-    needed, free = sum(sizes.values()), ours.free_bytes()
+    paths = list(_candidates(theirs))
+    needed, free = sum(path.stat().st_size for path in paths if path.exists()), ours.free_bytes()
     if needed > free:
         raise UserError(
             f"{ours.root} has {gigabytes(free)} free and {theirs.location} holds {gigabytes(needed)}. Free some space, "
@@ -99,24 +79,22 @@ def _copied(theirs: Results, ours: Results) -> Iterator[Results]:
     folder = ours.root / f".merge-{os.getpid()}"
     folder.mkdir()
     try:
-        for path in sizes:
+        for path in paths:
             _copy(path, folder / path.relative_to(theirs.root))
         yield Results(folder)
     finally:
         shutil.rmtree(folder)
 
 
-def _candidates(theirs: Results, ours: Results) -> Iterator[Path]:
-    """Yield the files of the other record; of each run's checkpoints the newest, unless one as new is here."""
-    yield from _listed(theirs.runs, "[!.]*.parquet")
-    yield from _listed(theirs.curves, "[!.]*.parquet")
+def _candidates(theirs: Results) -> Iterator[Path]:
+    """Yield the files of the other record, but the curves of runs that have not ended, and no checkpoints."""
+    rows = _listed(theirs.runs, "[!.]*.parquet")
+    yield from rows
+    ended = {path.name for path in rows}
+    yield from (path for path in _listed(theirs.curves, "[!.]*.parquet") if path.name in ended)
     for top, names in ((theirs.studies, STUDY_FILES), (theirs.pretrained, WEIGHTS_FILES)):
         for folder in _listed(top, "[!.]*"):
             yield from (path for path in _listed(folder, "*") if path.name in (*names, f"{folder.name}.yaml"))
-    for folder in _listed(theirs.all_checkpoints, "[!.]*"):
-        _listed(folder, "*")
-        if newest := _newer_checkpoint(theirs, ours, folder.name):
-            yield newest
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:
@@ -124,23 +102,6 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
     if closed := closed_folder(folder):
         raise RecordError(closed)
     return sorted(folder.glob(pattern))
-
-
-def _num_bytes(path: Path, root: Path) -> int:
-    """Return the size of a file that may be taken; raises RecordError for any other."""
-    name = path.relative_to(root).as_posix()
-    limit = next((limit for pattern, limit in _PATHS.items() if re.fullmatch(pattern, name)), None)
-    if limit is None:
-        raise RecordError(f"{path}: this program gives no file such a name: move it away")
-    try:
-        num_bytes, inside = path.stat().st_size, path.resolve().is_relative_to(root)
-    except (OSError, RuntimeError) as error:  # the second: a circle of links
-        raise RecordError(unreadable(path, error if isinstance(error, OSError) else OSError(str(error)))) from error
-    if not inside:
-        raise RecordError(f"{path}: it leads out of {root}, to {path.resolve()}: put the file itself there")
-    if num_bytes > limit:
-        raise RecordError(f"{path}: it has {num_bytes:,} bytes, want {limit:,} at most: move it away")
-    return num_bytes
 
 
 def _copy(path: Path, target: Path) -> None:
@@ -153,45 +114,6 @@ def _copy(path: Path, target: Path) -> None:
         shutil.copyfileobj(source, file)
 
 
-def _refuse_damage(theirs: Results, copy: Results) -> None:
-    try:
-        problem = next(_damage(copy), None)
-    except (RecordError, pa.ArrowException, *DAMAGED) as error:
-        problem = str(error)
-    if problem:
-        reason = problem.replace(str(copy.root), theirs.location)
-        raise UserError(
-            f"nothing was merged: {reason}\n"
-            f"`{command('verify', '--results', theirs.location)}` names all that is damaged there"
-        )
-
-
-def _damage(copy: Results) -> Iterator[str]:
-    yield from Verification(copy).problems()
-    for path in copy.root.glob("checkpoints/*/*"):
-        try:
-            with safe_open(path, framework="numpy") as file:
-                saved = STEP.match((file.metadata() or {})["progress"])
-        except (SafetensorError, *DAMAGED):
-            saved = None
-        if saved is None or int(saved[1]) != _step_in_name(path):
-            yield f"{path}: its step is not the one in its name: delete it"
-
-
-def _newer_checkpoint(theirs: Results, ours: Results, run_id: str) -> Path | None:
-    """Return the other directory's newest checkpoint of a run; None: there is none, or one as new is here."""
-    there, here = (_newest_checkpoint(results, run_id) for results in (theirs, ours))
-    return there if there and (here is None or _step_in_name(here) < _step_in_name(there)) else None
-
-
-def _newest_checkpoint(results: Results, run_id: str) -> Path | None:
-    return next((path for path in checkpoints(results.checkpoints(run_id)) if CHECKPOINT.fullmatch(path.name)), None)
-
-
-def _step_in_name(checkpoint: Path) -> int:
-    return int(checkpoint.name.split("-")[1])
-
-
 class _Merger:
     def __init__(self, theirs: Results, ours: Results) -> None:
         """Compare all that was copied with what is here."""
@@ -199,8 +121,6 @@ class _Merger:
         self.conflicts: list[str] = []
         self._taken: list[Path] = []
         """Files of the copy to move; those of one folder in this order."""
-        self._outdated_rows: list[Path] = []
-        """Rows here of failed runs that were trained further there."""
         self._counts: Counter[str] = Counter()
         self._names: dict[str, list[str]] = defaultdict(list)
         """Studies and weights, by what becomes of them."""
@@ -212,30 +132,17 @@ class _Merger:
             self._plan_study(study)
 
     def _plan_run(self, run_id: str) -> None:
-        theirs = read_run(self.theirs.root, run_id)  # None: only checkpoints of it are there
-        ours = read_run(self.ours.root, run_id)
-        found = contradiction(ours, theirs) if ours and theirs else None
-        if found:
-            self.conflicts.append(f"{_title(run_id, ours, theirs)}: {found}")
-            return
-        if theirs:
-            self._plan_tables(ours, theirs)
-        may_continue = ours is None or (theirs and theirs.curve)  # else nothing shows that it continues our curve
-        if may_continue and (newer := _newer_checkpoint(self.theirs, self.ours, run_id)):
-            self._taken.append(newer)
-            self._counts["checkpoints"] += 1
-
-    def _plan_tables(self, ours: RecordedRun | None, theirs: RecordedRun) -> None:
-        run_id, here = theirs.run_id, ours or RecordedRun(run_id=theirs.run_id, row=None)
-        merged = merge(here, theirs)
-        self._counts["added" if ours is None else "kept" if merged == ours else "replaced"] += 1
-        if merged.curve is not here.curve:
-            self._taken.append(self.theirs.curve(run_id))
-        if merged.row is not here.row:
-            if merged.row:
-                self._taken.append(self.theirs.run(run_id))
-            else:
-                self._outdated_rows.append(self.ours.run(run_id))
+        theirs, ours = read_run(self.theirs.root, run_id), read_run(self.ours.root, run_id)
+        assert theirs is not None
+        assert theirs.row is not None, "runs without a row are not copied"
+        if ours and (found := contradiction(ours, theirs)):
+            self.conflicts.append(f"{run_id} ({run_title(theirs.row)}): {found}")
+        elif ours and not is_further(theirs, ours):
+            self._counts["kept"] += 1
+        else:
+            self._counts["replaced" if ours else "added"] += 1
+            self._taken += [self.theirs.curve(run_id)] if theirs.curve else []
+            self._taken.append(self.theirs.run(run_id))
 
     def _plan_weights(self, folder: Path) -> None:
         here = self.ours.pretrained / folder.name / WEIGHTS
@@ -259,10 +166,7 @@ class _Merger:
 
     def carry_out(self) -> None:
         """Move files in an order in which each step leaves a sound record."""
-        for folder in ("pretrained", "checkpoints", "curves", "runs", "studies"):
-            if folder == "runs":
-                for path in self._outdated_rows:
-                    path.unlink()
+        for folder in ("pretrained", "curves", "runs", "studies"):
             for path in self._taken:
                 if path.is_relative_to(self.theirs.root / folder):
                     self._move(path)
@@ -279,19 +183,12 @@ class _Merger:
         counts, names = self._counts, self._names
         added = counted(counts["added"], "run")
         lines = [f"{added} added, {counts['replaced']} replaced by longer ones, {counts['kept']} already here"]
-        if counts["checkpoints"]:
-            lines.append(f"{counted(counts['checkpoints'], 'checkpoint')} added")
         listed = {"added": "studies added", "kept": "studies already here", "weights": "pretrained weights added"}
         lines += [f"{what}: {', '.join(names[key])}" for key, what in listed.items() if names[key]]
         different = "is here with another grid, which is kept; the runs were added"
         lines += [f"study {name} {different}" for name in names["differ"]]
         mlflow = command("export", "--mlflow", "--results", str(self.ours.root))
         return "\n".join([*lines, f"to show them in MLflow: {mlflow}"])
-
-
-def _title(run_id: str, *records: RecordedRun | None) -> str:
-    row = next((run.row for run in records if run and run.row), None)
-    return f"{run_id} ({run_title(row)})" if row else run_id
 
 
 def _conflict_text(location: str, root: Path, conflicts: list[str]) -> str:

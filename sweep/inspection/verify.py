@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.text import counted
-from lr_sweep.sweep.inspection.gc import LEFTOVERS, UNWANTED, description, find_garbage
 from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
@@ -28,7 +26,7 @@ from lr_sweep.sweep.results.validation import (
     read_sound_row,
     study_problems,
 )
-from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
+from lr_sweep.trainables.pretraining.weights import weights_damage
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.study import Study
@@ -43,14 +41,6 @@ class Verification:
 
     def problems(self) -> Iterator[str]:
         """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
-        yield from dict.fromkeys(self._all())  # a link that leads nowhere is seen by name, and where it is read
-
-    def notes(self) -> Iterator[str]:
-        """Yield lines about what does no harm, after `problems`."""
-        if not self.results.being_written():
-            yield from self._garbage()
-
-    def _all(self) -> Iterator[str]:
         yield from self._closed_folders()
         yield from self._others()
         yield from self._studies()
@@ -73,13 +63,10 @@ class Verification:
             yield from (text for folder in folders if (text := closed_folder(folder)))
 
     def _others(self) -> Iterator[str]:
-        mirror = self.results.mlflow_database
         try:
             read_measured(self.results)
         except UserError as error:
             yield str(error)
-        if mirror.is_file() and (problem := _database_problem(mirror)):
-            yield f"{mirror}: {problem}: delete it; `run` and `export --mlflow` make it again"
 
     def _studies(self) -> Iterator[str]:
         for folder in self.results.study_folders():
@@ -162,45 +149,21 @@ class Verification:
                 mend = "`run` and `data --pretrain` make it again; runs from other bytes are new runs"
                 yield f"{folder}: {problem}: delete it; {mend}"
 
-    def _garbage(self) -> Iterator[str]:
-        for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
-            weights = self.results.pretrained / folder.name[1:].removesuffix(".checkpoints")
-            if not (weights / WEIGHTS).exists():
-                mend = "`run` and `data --pretrain` resume it; delete it if no study needs it"
-                yield f"{folder}: a pretraining that has not ended; {mend}"
-        with suppress(PermissionError):  # `problems` has named it
-            for name, kind in find_garbage(self.results, (LEFTOVERS, UNWANTED)).kinds.items():
-                yield f"`gc` can remove {description(name, kind)}"
-
-
-def _database_problem(path: Path) -> str | None:
-    """Return what SQLite finds wrong with the pages of a database; None: nothing, or a process holds it now."""
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError:
-        return None
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    return None if found == "ok" else str(found)
-
 
 def verify(results: Results, say: Callable[[str], None]) -> int:
-    """Pass every problem and note to `say`, a line each, then a summary; return the number of problems."""
+    """Pass every problem to `say`, a line each, then a summary; return the number of problems."""
     check_format(results.root)
     verification = Verification(results)
     if results.being_written():
         say("a sweep is writing here: what it adds from now on may not be checked")
-    found: Counter[str] = Counter()
-    for kind, texts in (("problem", verification.problems()), ("note", verification.notes())):
-        for text in texts:
-            found[kind] += 1
-            say(f"{kind}: {text}")
+    num_problems = 0
+    for problem in verification.problems():
+        num_problems += 1
+        say(f"problem: {problem}")
     seen = ", ".join(counted(verification.counts[f"{noun}s"], noun) for noun in ("run", "evaluation", "checkpoint"))
-    problems = counted(found["problem"], "problem") if found["problem"] else "no problems"
-    notes = f", {counted(found['note'], 'note')}" if found["note"] else ""
-    say(f"{seen}, {verification.counts['weights']} weights: {problems}{notes}")
-    return found["problem"]
+    problems = counted(num_problems, "problem") if num_problems else "no problems"
+    say(f"{seen}, {verification.counts['weights']} weights: {problems}")
+    return num_problems
 
 
 def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int:

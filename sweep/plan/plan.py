@@ -15,7 +15,7 @@ from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_h
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost, fresh_lines
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
 from lr_sweep.sweep.plan.timings import find_timings
-from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
+from lr_sweep.sweep.results.changes import change_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
@@ -100,8 +100,8 @@ def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
-    """Return the plan for the terminal; `elsewhere`: without disk and cost."""
+def plan_text(plan: Plan, cost: Cost) -> str:
+    """Return the plan for the terminal."""
     lines = [study_heading(plan.study.study, plan.study.title), "", *_grid_lines(plan), "", *_cell_lines(plan), ""]
     to_train, processes = plan.reconciled.to_train, plan.study.resources.processes_per_run
     of = f", of {processes} processes that train a run together" if processes > 1 else ""
@@ -111,21 +111,18 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
         f"to train   {counted(len(to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
         f"at most {sum(run.num_steps for run in to_train):,} gradient steps",
         f"resources  {described(plan.placement.trial)} a trial{of}",
-        *(f"{'':11}{line}" for line in idle_gpu(plan.placement) if not elsewhere),
+        *(f"{'':11}{line}" for line in idle_gpu(plan.placement)),
         *_engine_lines(plan),
     ]
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
-    lines += [] if elsewhere else [_disk_line(plan, cost)]
-    lines += [f"data       {plan.data_dir}", f"results    {plan.results.location}"]
-    return "\n".join(lines if elsewhere else [*lines, "", *cost_lines(cost), *fresh_lines(cost, plan.expected)])
+    lines += [_disk_line(plan, cost), f"data       {plan.data_dir}", f"results    {plan.results.location}"]
+    return "\n".join([*lines, "", *cost_lines(cost), *fresh_lines(cost, plan.expected)])
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:
-    study, wanted, results = plan.study, plan.wanted, plan.results
-    yield from change_lines(plan.reconciled, results)
-    if (text := replaced_by(study, wanted, results).text) is not None:
-        yield f"{text}. `run` asks first, or wants --replace"
-    yield from renamed_lines(study, wanted, results)
+    yield from change_lines(plan.reconciled, plan.results)
+    if (line := replaced_by(plan.study, plan.wanted, plan.results).line) is not None:
+        yield line
 
 
 def _grid_lines(plan: Plan) -> list[str]:

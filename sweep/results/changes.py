@@ -9,25 +9,24 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS, files_text, other_versions
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows, recorded_studies
 from lr_sweep.common.source_code import source_versions, version_here
-from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS, task_sources
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
+from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, read_ends
 from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.backbones import is_unknown
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.checkpoint import newest_history
 from lr_sweep.trainables.models import FAMILIES
-from lr_sweep.trainables.run import engine_for, id_of
+from lr_sweep.trainables.run import engine_for
 
 ENGINES = {
     "stacked": "lr_sweep.trainables.stacked.engine",
@@ -35,8 +34,8 @@ ENGINES = {
     "own": "lr_sweep.trainables.own.engine",
 }
 """The module that each engine is in, by name: importing it would import torch, which `plan` does without."""
-MOST_VALUES = 5
-"""Labels or options that a line names."""
+MOST_NAMED = 5
+"""Options that a line names."""
 
 
 def code_of(task: str, modules: Collection[str]) -> dict[str, str]:
@@ -92,15 +91,9 @@ def change_lines(reconciled: Reconciled, results: Results, examples: Mapping[str
     for run_id, code in _codes(reconciled, results):
         if files := files_of(code):
             found[files].append(run_id)
-    to_train = {run.run_id for run in reconciled.to_train}
     for files, run_ids in found.items():
-        ends = [reconciled.ends[run_id] for run_id in run_ids if run_id in reconciled.ends]
-        commits = sorted({end["git_commit"][:7] for end in ends if end["git_commit"]})
-        at = f" (commit {', '.join(commits)})" if commits else ""
         were = "run was" if len(run_ids) == 1 else "runs were"
-        yield f"{len(run_ids)} recorded {were} trained by another version of {files_text(files)}{at}"
-        if resuming := to_train.intersection(run_ids):
-            yield f"{len(resuming)} of them would resume with this version, so their curves would be of two versions"
+        yield f"{len(run_ids)} recorded {were} trained by another version of {files_text(files)}"
         yield "if the change affects numbers, give --results a new directory; otherwise do nothing"
 
 
@@ -114,39 +107,38 @@ def _codes(reconciled: Reconciled, results: Results) -> Iterator[tuple[str, str]
             yield run_id, json.dumps(newest_history(results.checkpoints(run_id)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replaced:
+class Replaced(NamedTuple):
     """What a study no longer wants of what it wanted when it was last run."""
 
-    text: str | None
-    """A line about the runs among them that have results; None: there are none, or none is lost."""
+    line: str | None
+    """A line about the recorded runs among them; None: there are none."""
     cells: frozenset[Cell]
-    """Cells whose runs became others under the same names: what was proposed or stopped is of the former ones."""
+    """Cells in which other runs have the labels of earlier ones: what was proposed or stopped there no longer holds."""
 
 
 def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> Replaced:
     """Compare what a study wants with what it wanted when it was last run; call this before that is written again."""
-    rows = _no_longer_wanted(study.study, wanted, results)
-    unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}
-    rows = [row for row in rows if _cell(row) not in unknown]  # else ids are compared that are not known yet
-    named = {_labels(run.row()) for run in wanted} if rows else set()
-    cells = frozenset(_cell(row) for row in rows if _labels(row) in named)
-    ends, started = read_ends(results, [row["run_id"] for row in rows], ("content",)), started_ids(results)
-    failed = {run_id for run_id, end in ends.items() if end["status"] == State.FAILED}
-    known = (ends.keys() | started) - failed
-    lost = [row for row in rows if row["run_id"] in known]
-    return Replaced(text=_text(study, lost, wanted, ends, results) if lost else None, cells=cells)
-
-
-def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
-    if not results.exists() or study not in recorded_studies(results.root):
-        return []
-    try:
-        before = read_wanted_rows(results.root, study)
-    except RecordError:  # `run` writes it again
-        return []
+    unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}  # their ids are not known yet
     now = {run.run_id for run in wanted}
-    return [row for row in before if row["run_id"] not in now]
+    rows = [row for row in _wanted_before(study, results) if row["run_id"] not in now and _cell(row) not in unknown]
+    named = {_labels(run.row()): run for run in wanted} if rows else {}
+    others = {row["run_id"]: named[_labels(row)] for row in rows if _labels(row) in named}
+    cells = frozenset(run.cell for run in others.values())
+    ends = read_ends(results, [row["run_id"] for row in rows], ("content",))
+    if not ends:
+        return Replaced(None, cells)
+    run_id = next((each for each in ends if each in others), None)
+    reason = "" if run_id is None else f": the study has another {_difference(ends[run_id], others[run_id])}"
+    number = "1 recorded run is" if len(ends) == 1 else f"{len(ends)} recorded runs are"
+    return Replaced(f"{number} no longer wanted and left out of the report, but kept until `gc`{reason}", cells)
+
+
+def _wanted_before(study: Study, results: Results) -> Sequence[Row]:
+    if not results.exists() or study.study not in recorded_studies(results.root):
+        return []
+    with suppress(RecordError):  # `run` writes it again
+        return read_wanted_rows(results.root, study.study)
+    return []
 
 
 def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
@@ -158,20 +150,6 @@ def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
             write_parquet(path, kept, columns)
 
 
-def renamed_lines(study: Study, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
-    """Say which recorded studies have this one's runs under the name of another task, that of the study by default."""
-    if study.files is None or list(study.tasks) != [study.study] or not results.exists():
-        return
-    contents = [run.run.content() for run in wanted]
-    for other in recorded_studies(results.root):
-        ids = [id_of(content | {"task": other}) for content in contents] if other != study.study else []
-        if ends := read_ends(results, ids):
-            yield (
-                f"{counted(len(ends), 'recorded run')} of study {other} would be this study's but for the task's name, "
-                f"by default the study's; with `tasks: {{{other}: {{}}}}` in the study they are not trained again"
-            )
-
-
 def _cell(row: Row) -> Cell:
     return Cell(row["task"], row["model"], row["variant"])
 
@@ -180,33 +158,12 @@ def _labels(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in LABELS)
 
 
-def _text(
-    study: Study, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
-) -> str:
-    over = sum(row["run_id"] in ends and State(ends[row["run_id"]]["status"]).over for row in lost)
-    alone = len({row["run_id"] for row in lost} - _wanted_by_others(study.study, results))
-    up_to = "up to " if study.winners is not None else ""  # which rates these are is not known yet
-    collected = f"; {alone} of them are wanted by no other study, and `gc` would offer them" if alone else ""
-    return (
-        f"{up_to}{counted(len(lost), 'recorded run')} of study {study.study} ({over} complete) would no longer be "
-        f"wanted: {_difference(lost, wanted, ends)}{collected}"
-    )
-
-
-def _difference(lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row]) -> str:
-    """Return what the lost runs have that the study has not: labels, else options of the first that has ended."""
-    now = [run.row() for run in wanted]
-    for name in LABELS:
-        if gone := sorted({row[name] for row in lost} - {row[name] for row in now}):
-            shown = [label({name: value}, name) for value in gone]
-            return f"the study has no {name.replace('_', ' ')} {_some(shown)}"
-    named = {_labels(row): run for row, run in zip(now, wanted, strict=True)}
-    for row in lost:
-        if row["run_id"] in ends and (run := named.get(_labels(row))):
-            before, after = flattened(json.loads(ends[row["run_id"]]["content"])), flattened(run.run.content())
-            names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-            return f"the study has another {_some([_option(name) for name in names])}"
-    return "the study has none like them"
+def _difference(end: Row, run: WantedRun) -> str:
+    """Return the options in which a recorded run and the wanted one of the same labels differ."""
+    before, after = flattened(json.loads(end["content"])), flattened(run.run.content())
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(map(_option, names[:MOST_NAMED])) + more
 
 
 def _option(name: str) -> str:
@@ -214,16 +171,3 @@ def _option(name: str) -> str:
     if kind in ("code", "data") and file:  # files of the user's own training function
         return f"version of {file}"
     return "version of the task's data or code" if name == "data_checksum" else name
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
-    return ", ".join(texts[:MOST_VALUES]) + more
-
-
-def _wanted_by_others(study: str, results: Results) -> set[str]:
-    found: set[str] = set()
-    for other in recorded_studies(results.root):
-        with suppress(RecordError):  # what a damaged study wants is unknown
-            found |= {row["run_id"] for row in read_wanted_rows(results.root, other)} if other != study else set()
-    return found

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
 from lr_sweep.analysis.record.paths import RecordError, UnreadableError, unreadable
@@ -33,8 +28,6 @@ from lr_sweep.common.files import is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, RecordedRun, Row
 
-NOT_ALWAYS_REPORTED = ("train_loss", "train_accuracy", "validation_loss", "test_loss")
-"""Columns of a curve that are NaN where a training function of the user's own does not report them."""
 MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
 """Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
 MAX_CONTENT = 1_000_000
@@ -108,11 +101,6 @@ def _content(row: Row | None) -> dict[str, Any]:
     return {}
 
 
-def _protocol(row: Row | None) -> dict[str, Any]:
-    protocol = _content(row).get("protocol")
-    return protocol if isinstance(protocol, dict) else {}
-
-
 def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -> list[str]:
     """Check the rows of `curves/<run_id>.parquet` (None: no file), and that they fit the run's row if that is sound."""
     if points is None:
@@ -122,15 +110,15 @@ def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -
         return ["got no evaluations, want one at least"]
     if nulls := _null_problems(points, CURVES):
         return nulls
+    if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
+        return [f"got evaluations of run {', '.join(others)}, want those of the file's name alone"]
     every = _evaluate_every(row) or points[0]["step"]
-    return [
-        *_point_problems(run_id, points, row),
-        *(_step_problems(points, every) or _length_problems(points, row, every)),
-    ]
+    return _step_problems(points, every) or list(_length_problems(points, row, every))
 
 
 def _evaluate_every(row: Row | None) -> int | None:
-    every = _protocol(row).get("evaluate_every")
+    protocol = _content(row).get("protocol")
+    every = protocol.get("evaluate_every") if isinstance(protocol, dict) else None
     return every if isinstance(every, int) and every > 0 else None
 
 
@@ -138,39 +126,6 @@ def _last_evaluation(row: Row, every: int) -> int:
     """Return the last step that a run evaluated before it ended; 0: it ended before any."""
     num_steps: int = row["num_steps"] - (row["status"] == "diverged")  # it is not evaluated where it diverges
     return num_steps // every * every
-
-
-def _point_problems(run_id: str, points: Sequence[Row], row: Row | None) -> Iterator[str]:
-    if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
-        yield f"got evaluations of run {', '.join(others)}, want those of the file's name alone"
-    may_be_own = row is None or "trainable" in _content(row)
-    for name in (column.name for column in CURVES if column.type == pa.float64()):
-        if may_be_own and name in NOT_ALWAYS_REPORTED and all(math.isnan(point[name]) for point in points):
-            continue
-        least, most = _limits(name, row)
-        known = _tested(points, row) if name.startswith("test_") else points
-        wrong = next((point for point in known if not least <= point[name] <= most), None)
-        if wrong:
-            yield f"{name} is {wrong[name]} at step {wrong['step']}"
-
-
-def _tested(points: Sequence[Row], row: Row | None) -> Sequence[Row]:
-    """Return the evaluations that are of the test split, too (`Protocol.test_evaluated`)."""
-    if row is not None and _protocol(row).get("test_evaluated") != "best":
-        return points
-    validation = [point["validation_accuracy"] for point in points]
-    best = [point for n, point in enumerate(points) if all(validation[n] > earlier for earlier in validation[:n])]
-    return best if row is not None or any(math.isnan(point["test_accuracy"]) for point in points) else points
-
-
-def _limits(name: str, row: Row | None) -> tuple[float, float]:
-    """Return the smallest and the largest value of a column; what a run measures is known once it has ended."""
-    largest, content = sys.float_info.max, _content(row)
-    if name == "elapsed_s" or (row and "trainable" not in content):
-        return 0.0, 1.0 if name.endswith("_accuracy") else largest
-    metric = content.get("metric")
-    is_fraction = isinstance(metric, dict) and metric.get("is_fraction")
-    return (0.0, 1.0) if is_fraction and name.endswith("_accuracy") else (-largest, largest)
 
 
 def _step_problems(points: Sequence[Row], every: int) -> list[str]:
@@ -290,23 +245,13 @@ def _differ(where: str, here: object, there: object) -> str:
     return f"{where}: {here} here, {there} there"
 
 
-def merge(ours: RecordedRun, theirs: RecordedRun) -> RecordedRun:
-    """Return the row and the evaluations to keep of two records that agree: those that are further, else ours."""
-    curve = theirs.curve if last_step(theirs) > last_step(ours) else ours.curve
-    best, other = sorted((ours, theirs), key=_reach, reverse=True)  # ours first of equals
-    row = best.row
-    if row and row["status"] in CUT_SHORT and other.row is None and last_step(other) > last_step(best):
-        row = None  # the other trained past the step at which this one ended
-    return replace(ours, row=row, curve=curve)
+def is_further(theirs: RecordedRun, ours: RecordedRun) -> bool:
+    """Return whether another record of a run, which has ended and agrees with this one, came further."""
+    return _reach(theirs) > _reach(ours)
 
 
 def _reach(run: RecordedRun) -> tuple[int, bool, int]:
-    """Order runs: by how far they came before they ended, if they have, then results before failures."""
+    """Order records of a run: by how far it came, then results and unfinished runs before failures."""
     if run.row is None:
-        return -1, False, 0
-    diverged_at = _diverged_at(run)
-    return (
-        _trained_to(run) if diverged_at is None else diverged_at,
-        run.row["status"] not in CUT_SHORT,
-        run.row["num_steps"],
-    )
+        return last_step(run), True, 0
+    return _diverged_at(run) or _trained_to(run), run.row["status"] not in CUT_SHORT, run.row["num_steps"]

@@ -173,7 +173,7 @@ def reconcile(
     A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
     `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
     """
-    ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
+    ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code"))
     early = {run.run_id for run in wanted if not run.fresh and (*run.cell, run.run.learning_rate) in stopped}
     states = states_of({run.run_id: run.num_steps for run in wanted}, ends, results, early)
 

@@ -23,7 +23,6 @@ from lr_sweep.sweep.plan.plan import state_counts
 from lr_sweep.sweep.results.changes import (
     change_lines,
     own_examples,
-    renamed_lines,
     replaced_by,
     restart_cells,
     version_now,
@@ -119,15 +118,15 @@ def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work
     state = StudyState(study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts)
 
     replaced = replaced_by(study, state.wanted, results)
-    if replaced.text is not None and not options.replace(replaced.text):
-        raise UserError("nothing was changed")
+    if replaced.line is not None:
+        say(replaced.line)
     if replaced.cells:
         restart_cells(results, study.study, replaced.cells)
         state = state.again()
 
     work = Work(state, options, examples)
     wanted, reconciled = work.state.wanted, work.state.reconciled
-    for line in [*change_lines(reconciled, results, examples), *renamed_lines(study, wanted, results)]:
+    for line in change_lines(reconciled, results, examples):
         say(line)
     work.write_down()
     write_started(results, study, str(data_dir), options.placement.cpus)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.timings import Timing, keep_planned
@@ -18,13 +17,6 @@ from lr_sweep.sweep.search.state import FRESH, Proposal, StudyState
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.only import Only
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-
-ANOTHER_NAME = "If this is another question, give the study another name"
-
-
-def refuse(line: str) -> bool:
-    """Refuse to replace what is recorded of a study."""
-    raise UserError(f"{line}. {ANOTHER_NAME}; to replace what it wanted, pass replace=True")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +30,6 @@ class Options:
     """Failed runs that were started fewer times than this are trained again."""
     checkpoint_every_s: float = 60.0
     only: Only = field(default_factory=dict)
-    replace: Callable[[str], bool] = refuse
-    """Called with a line about recorded runs that the study would no longer want; false: nothing is changed."""
 
 
 class Work:

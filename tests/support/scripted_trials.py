@@ -165,7 +165,6 @@ class Bench:
             placement=Placement(resources=self.study.resources),
             max_attempts=max_attempts,
             only=only,
-            replace=lambda _: True,
         )
         return run_study.run_study(self.study, options, self.said.append)
 

@@ -1,4 +1,4 @@
-"""Signals, and what the user reads when a process cannot say anything itself."""
+"""Signals, and a terminal that is closed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ ASKING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.S
 
 
 def started(body: str) -> subprocess.Popen[str]:
-    """Start a program that does this inside `last_word`."""
+    """Start a program that does this."""
     program = f"""
         import hashlib, os, signal, sys
-        from lr_sweep.sweep.terminal import last_word, stop_signals
-        with last_word("the last word; it's 100%s"):
-            {body}
+        from lr_sweep.sweep.terminal import stop_signals
+        {body}
     """
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],
@@ -40,18 +39,6 @@ def started(body: str) -> subprocess.Popen[str]:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGQUIT, signal.SIG_DFL),  # which a background job ignores
     )
-
-
-@pytest.mark.parametrize("end", ["os._exit(1)", "os.abort()", "os.killpg(os.getpid(), signal.SIGKILL)"])
-def test_an_end_without_a_word_gets_one(end: str) -> None:
-    output, _ = started(end).communicate(timeout=60)
-    assert "the last word; it's 100%s\n" in output
-
-
-@pytest.mark.parametrize("end", ["pass", "sys.exit(3)", "raise ValueError('why')"])
-def test_an_end_that_explains_itself_gets_none(end: str) -> None:
-    output, _ = started(end).communicate(timeout=60)
-    assert "the last word" not in output
 
 
 @pytest.mark.parametrize(

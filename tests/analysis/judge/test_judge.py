@@ -17,7 +17,7 @@ from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.tests.support.judged import chosen, judge, rows_of, run_script, study_of
+from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -194,18 +194,6 @@ def test_seeds_of_several_columns_are_numbered_over_all_files(tmp_path: Path) ->
 def test_a_file_without_a_column_that_is_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1.json has other columns than .*0.json, where validation is val_acc: judge"):
         study_of_parts(tmp_path, [{"lr": 0.1, "val_acc": 0.5}, {"lr": 0.2, "val_loss": 0.5}])
-
-
-@pytest.mark.slow
-def test_what_the_starter_without_a_tool_wrote(tmp_path: Path) -> None:
-    """At 1e-2 Adam is far ahead of SGD; with the learning rate swept they are close."""
-    run_script((ROOT / "sweep" / "starters" / "judge" / "sweep.py").read_text(), folder=tmp_path)
-    study = judge([tmp_path / "runs.csv"], Reading())
-    assert len(study.summary.runs) == 24
-    at = study.summary.learning_rates.set_index(["variant", "learning_rate"])["test_mean"]
-    tuned = study.summary.cells.set_index("variant")["test_mean"]
-    assert at["adam", 1e-2] - at["sgd", 1e-2] > 0.5
-    assert tuned["adam"] - tuned["sgd"] < 0.1
 
 
 def test_the_readme_s_export_of_wandb_gives_what_it_shows(

@@ -5,7 +5,6 @@ In this process where that is enough; `test_as_a_user_starts_it` starts Python.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 from pathlib import Path
@@ -96,23 +95,6 @@ def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option
     printed = refused(*plan)
     assert f"{option}: for GPUs alone. Give trials one with --gpus-per-trial 1." in printed
     succeeds(*plan, "--gpus-per-trial", "1")
-
-
-@pytest.mark.parametrize(
-    ("command", "wanted"),
-    [
-        (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}/format.json: File name too long."),
-        (
-            ("data", "quickstart", "--pretrain", "--results", "/proc/x"),
-            "/proc/x: No such file or directory. Make the folder it should be in",
-        ),
-        (("ui", "--results", "/proc/x"), "no results directory at /proc/x"),
-    ],
-)
-def test_what_cannot_be_is_said(tmp_path: Path, command: tuple[str, ...], wanted: str) -> None:
-    with contextlib.chdir(tmp_path):
-        printed = refused(*command)
-    assert wanted in printed
 
 
 def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:

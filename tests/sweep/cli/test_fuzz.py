@@ -29,7 +29,7 @@ PATHS = [
     *("$HOME", "%s", "{}", "*", "\n", "s3://", "s3:///x", "s3://a@b/c", "ftp://x", "file://", "file://host/x"),
     *("file:x", "://", "[", "x.yaml\n"),
 ]
-NUMBERS = ["0", "1", "-1", "7" * 400, "9" * 5000, "99999", "65536", "1e3", "nan", "inf", "1e400", "١", "²", "", " 1"]
+NUMBERS = ["0", "1", "-1", "9" * 5000, "99999", "65536", "1e3", "nan", "inf", "1e400", "١", "²", "", " 1"]
 ADDRESSES = [
     *("http://127.0.0.1:1", "http://127.0.0.1:99999", "http://[", "http://[::1", "127.0.0.1:1", "auto", "ray://x", ":"),
     *("http://", "http://" + "x" * 300, "http://a..b", "127.0.0.1:" + "9" * 30, "x" * 300 + ":1", "..:1", ""),
@@ -57,12 +57,12 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
     ("plan", "tiny.yaml", "--only", ONLY, "--price", NUMBER),
-    ("run", "tiny.yaml", "--only", ONLY, "--replace", "--retry-failed", "--address", HERE),
+    ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
     ("stop", PATH | NUMBER, "--results", PATH),
     ("show", PATH | NUMBER, "--log", "--results", PATH),
-    ("gc", "--only", st.sampled_from(("leftovers", "scratch", "checkpoints", "unwanted", "x")), "--results", PATH),
+    ("gc", "--only", st.sampled_from(("leftovers", "checkpoints", "unwanted", "x")), "--results", PATH),
     ("cluster", "check", PATH),
     ("export", PATH, "--csv", STUDY_NAME, "--results", PATH),
     (ANY_TEXT, ANY_TEXT, ANY_TEXT),
@@ -74,7 +74,6 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("export", "--mlflow", STUDY_NAME, "--results", PATH),
-    ("export", PATH, STUDY_NAME, "--tensorboard", "--results", PATH),
     ("merge", PATH, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),
     ("ui", "--results", PATH.filter(lambda path: path != "record"), "--host", ADDRESS, "--port", NUMBER),
@@ -121,12 +120,6 @@ def test_command_lines_end_in_messages(folder: Path, examples: int) -> None:
             said(*line)
 
     ends_in_a_message()
-
-
-@pytest.mark.parametrize("odd", [path for path in PATHS if path != "record"])
-def test_every_odd_path_as_results(folder: Path, odd: str) -> None:
-    for command in (("plan", "tiny.yaml"), ("status", "tiny"), ("show", "abcd"), ("verify",), ("merge", "record")):
-        said(*command, "--results", odd)
 
 
 ODD = [
@@ -180,18 +173,6 @@ def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, p
     (folder / "out.csv").unlink(missing_ok=True)
     said("export", "out.csv", "--csv", "--results", "odd")
     said("merge", "odd", "--results", "joined")
-
-
-def test_our_own_mistakes_stay_tracebacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> None:
-        (folder / "record" / "runs" / "no").read_bytes()
-
-    monkeypatch.setattr("lr_sweep.sweep.inspection.status.listing", missing)
-    with pytest.raises(FileNotFoundError):
-        said("ls", "--results", "record")
-    monkeypatch.setattr("lr_sweep.sweep.inspection.status.listing", lambda *_: Path("/elsewhere/x").stat())
-    with pytest.raises(FileNotFoundError):
-        said("ls", "--results", "record")
 
 
 OTHERS = ("lr_sweep", "mlflow", "numpy", "pandas", "pyarrow", "ray", "sitecustomize", "torch", "usercustomize", "yaml")

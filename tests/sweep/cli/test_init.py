@@ -19,7 +19,7 @@ from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, runs_o
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 
-KINDS = ("torch", "hf-trainer", "lightning")
+KINDS: dict[str, list[str]] = {"torch": [], "hf-trainer": ["--hf-trainer"], "lightning": ["--lightning"]}
 
 
 def command(*arguments: str | Path, folder: Path) -> str:
@@ -43,14 +43,14 @@ def test_it_replaces_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("mine")
     assert f"nothing was written: {tmp_path / 'train.py'} would be replaced" in refused("init", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-    printed = refused("init", tmp_path / "new", "--hf-trainer", "--judge")
-    assert "got --hf-trainer and --judge, want one of them" in printed
+    printed = refused("init", tmp_path / "new", "--hf-trainer", "--lightning")
+    assert "--hf-trainer and --lightning exclude each other" in printed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_runs_as_it_is_and_resumes_to_the_bit(kind: str, tmp_path: Path) -> None:
-    command("-m", "lr_sweep.sweep", "init", f"--{kind}", folder=tmp_path)
+    command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
     printed = command("-m", "lr_sweep.sweep", "run", "mine.yaml", "--cpus", "2", folder=tmp_path)
     assert "complete, 0 diverged, 0 failed, 0 missing" in printed
     assert (tmp_path / "results" / "studies" / "mine" / "report" / "index.html").is_file()
@@ -72,7 +72,7 @@ print("resumed from", started.step)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(kind: str, tmp_path: Path) -> None:
-    command("-m", "lr_sweep.sweep", "init", f"--{kind}", folder=tmp_path)
+    command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
     study = tmp_path / "mine.yaml"
     study.write_text(re.sub("num_steps: .*", "num_steps: 400", study.read_text()))  # else it ends before it is killed
     run_id = runs_of(study, tmp_path / "whole")[0].run_id
@@ -112,12 +112,3 @@ def test_trl_takes_the_callback_for_hugging_faces_trainer(tmp_path: Path) -> Non
     assert "18 complete, 0 diverged, 0 failed, 0 missing" in printed
     probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
     assert "deterministic, and resumes exactly" in probed
-
-
-@pytest.mark.slow
-def test_a_sweep_without_this_program_is_judged(tmp_path: Path) -> None:
-    command("-m", "lr_sweep.sweep", "init", "--judge", folder=tmp_path)
-    command("sweep.py", folder=tmp_path)
-    printed = command("-m", "lr_sweep.sweep", "judge", "runs.csv", folder=tmp_path)
-    assert "read as: variant = variant, learning rate = lr" in printed
-    assert "After tuning, " in printed

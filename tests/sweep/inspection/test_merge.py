@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,16 +18,11 @@ from lr_sweep.analysis.record.read import read_curves, read_runs, recorded_studi
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.merge import _Merger, merge_results
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.recorder import Recorder
-from lr_sweep.sweep.results.run_state import State
-from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.tests.support.records import (
     Trained,
     add,
-    add_checkpoint,
     add_study,
     add_weights,
-    checkpoint_bytes,
     files,
     four_runs,
     new_results,
@@ -37,14 +31,13 @@ from lr_sweep.tests.support.records import (
     run_id_of,
     write,
 )
-from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, runs_of, write_study
 
 TWO = Trained(evaluations=2)
 PRETRAINED = "unfrozen-pretrained"
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 TRAINED = st.one_of(
-    st.builds(Trained, evaluations=st.integers(1, 3), status=st.sampled_from(["complete", "failed", None])),
+    st.builds(Trained, evaluations=st.integers(1, 3), status=st.sampled_from(["complete", "failed"])),
     st.just(Trained(evaluations=0, status="failed")),
 )
 """Any two of one seed agree on their shared steps."""
@@ -80,34 +73,26 @@ def other(tmp_path: Path) -> Results:
 
 
 def test_all_arrives_byte_for_byte(results: Results, tmp_path: Path) -> None:
-    before = files(results.root)
+    unfinished = (f"curves/{run_id_of(1)}.parquet", "checkpoints/")
+    before = {name: content for name, content in files(results.root).items() if not name.startswith(unfinished)}
     (results.study("first") / "progress.json").write_text("{}")
     (results.logs / "run.log").write_text("long")
     (results.root / "model.pkl").write_bytes(b"is not taken")
     text = merged(results, Results(tmp_path / "new"))
     assert files(tmp_path / "new") == before
     assert text.splitlines() == [
-        "4 runs added, 0 replaced by longer ones, 0 already here",
-        "1 checkpoint added",
+        "3 runs added, 0 replaced by longer ones, 0 already here",
         "studies added: first, second",
         "pretrained weights added: gpt2-2x16-000000000000",
         f"to show them in MLflow: lr-sweep export --mlflow --results {tmp_path / 'new'}",
     ]
 
 
-@FEW
-@given(RECORDS)
-def test_merging_twice_changes_nothing_more(tmp_path_factory: pytest.TempPathFactory, record: Any) -> None:
-    folder = tmp_path_factory.mktemp("twice")
-    source, target = new_results(folder / "a"), new_results(folder / "b")
-    for seed, trained in record.items():
-        add_checkpoint(source, add(source, seed, trained), 10)
-    add_study(source, "grid", {0: 20})
-    merged(source, target)
-    assert files(target.root) == files(source.root)
-    before = mtimes_ns(target.root)
-    assert f"0 runs added, 0 replaced by longer ones, {len(record)} already here" in merged(source, target)
-    assert mtimes_ns(target.root) == before
+def test_merging_twice_changes_nothing_more(results: Results, other: Results) -> None:
+    merged(results, other)
+    before = mtimes_ns(other.root)
+    assert "0 runs added, 0 replaced by longer ones, 3 already here" in merged(results, other)
+    assert mtimes_ns(other.root) == before
 
 
 @FEW
@@ -149,7 +134,7 @@ def test_longer_runs_replace_shorter_ones(tmp_path: Path, other: Results) -> Non
     for seed, theirs, ours in (
         (0, Trained(evaluations=3), TWO),
         (1, TWO, Trained(evaluations=3)),
-        (2, Trained(evaluations=2, status=None), Trained(evaluations=1, status="failed")),
+        (2, TWO, Trained(evaluations=1, status="failed")),
         (3, TWO, None),
     ):
         add(source, seed, theirs)
@@ -158,8 +143,7 @@ def test_longer_runs_replace_shorter_ones(tmp_path: Path, other: Results) -> Non
     text = merged(source, other)
     assert text.startswith("1 run added, 2 replaced by longer ones, 1 already here\n")
     found = read_runs(other.root).set_index("run_id")["num_steps"].to_dict()
-    assert found == {run_id_of(0): 30, run_id_of(1): 30, run_id_of(3): 20}
-    assert not other.run(run_id_of(2)).exists()
+    assert found == {run_id_of(0): 30, run_id_of(1): 30, run_id_of(2): 20, run_id_of(3): 20}
     assert read_curves(other.root, [run_id_of(2)])["step"].tolist() == [10, 20]
 
 
@@ -181,35 +165,10 @@ def test_other_weights_of_the_same_recipe_contradict(tmp_path: Path, other: Resu
     assert "pretrained/gpt2-2x16-000000000000: sha256 of model.safetensors: " in refusal(source, other)
 
 
-def test_the_newest_checkpoint_is_taken(tmp_path: Path, other: Results) -> None:
-    source = new_results(tmp_path / "source")
-    run_id = add(source, 0, TWO)
-    add_checkpoint(source, run_id, 10)
-    newest = add_checkpoint(source, run_id, 20)
-    (source.checkpoints(run_id) / "partial-77").write_bytes(b"half")
-    ours = add_checkpoint(other, run_id, 40)
-    merged(source, other)
-    assert list(other.checkpoints(run_id).iterdir()) == [ours]
-    ours.unlink()
-    merged(source, other)
-    assert [path.name for path in other.checkpoints(run_id).iterdir()] == [newest.name]
-
-
-def test_a_checkpoint_without_a_curve_does_not_join_a_run_that_is_here(tmp_path: Path, other: Results) -> None:
-    """Nothing would show that it continues this curve."""
-    source, run_id = new_results(tmp_path / "source"), run_id_of(0)
-    add_checkpoint(source, run_id, 15)
-    merged(source, other)
-    assert len(list(other.checkpoints(run_id).iterdir())) == 1
-    shutil.rmtree(other.checkpoints(run_id))
-    add(other, 0, Trained(evaluations=1, status=None))
-    merged(source, other)
-    assert not other.checkpoints(run_id).exists()
-
-
 def test_a_merge_that_is_stopped_anywhere_leaves_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = new_results(tmp_path / "source")
-    add_checkpoint(source, add(source, 0, TWO), 20)
+    add(source, 0, TWO)
+    add_weights(source)
     add_study(source, "grid", {0: 20})
     whole, move = files(source.root), _Merger._move
     for survived in range(len(whole) - 1):
@@ -248,53 +207,15 @@ def test_a_merge_that_cannot_be(results: Results, other: Results, monkeypatch: p
     assert "has 0.0 MB free and" in refusal(results, other)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "runs/0123456789ABCDEF.parquet",
-        "curves/short.parquet",
-        "studies/My copy/study.json",
-        "studies/-/wanted.parquet",
-        "pretrained/gpt2-copy/model.safetensors",
-        "pretrained/gpt2-copy/config.json",
-    ],
-)
-def test_a_name_that_no_file_of_a_record_has_is_refused(results: Results, other: Results, name: str) -> None:
-    path = results.root / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"x")
-    assert f"{path}: this program gives no file such a name" in refusal(results, other)
-
-
-def test_links_that_lead_out_of_the_directory_are_refused(results: Results, other: Results, tmp_path: Path) -> None:
-    path = results.run(run_id_of(0))
-    path.rename(tmp_path / "row")
-    path.symlink_to(tmp_path / "row")
-    assert f"{path}: it leads out of {results.root}, to {tmp_path / 'row'}" in refusal(results, other)
-    path.unlink()
-    path.symlink_to(path)
-    assert f"cannot read {path}: " in refusal(results, other)
-    path.unlink()
-    results.curves.rename(tmp_path / "curves")
-    results.curves.symlink_to(tmp_path / "curves")
-    assert "it leads out of" in refusal(results, other)
-
-
-def test_few_bytes_that_stand_for_many_and_large_files_are_refused(results: Results, other: Results) -> None:
-    """A curve of 200,000 equal rows in some 20 kB; a row of a GiB, which is a hole in its file."""
+def test_few_bytes_that_stand_for_many_are_refused(results: Results, other: Results) -> None:
+    """A curve of 200,000 equal rows in some 20 kB."""
     columns = {
         field.name: pa.array([1.0] * 200_000).cast(field.type) for field in schema(CURVES) if field.name != "run_id"
     }
-    run_id, sound = run_id_of(0), results.curve(run_id_of(0)).read_bytes()
+    run_id = run_id_of(0)
     table = pa.table({"run_id": pa.repeat(run_id, 200_000), **columns}, schema(CURVES))
     results.curve(run_id).write_bytes(parquet_bytes(table))
     assert "it has 200,000 rows, want at most 100,000" in refusal(results, other)
-    results.curve(run_id).write_bytes(sound)
-    with results.run(run_id).open("r+b") as file:
-        file.truncate(1 << 30)
-    with pytest.raises(UserError, match=r"it has 1,073,741,824 bytes, want 4,000,000 at most"):
-        merged(results, other)
-    assert files(other.root).keys() == {"format.json"}
 
 
 @pytest.mark.parametrize(
@@ -315,48 +236,3 @@ def test_what_verify_would_name_is_refused(
     message = refusal(source, other)
     assert message.startswith(f"nothing was merged: {source.root}/")
     assert reason in message
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "wanted"),
-    [
-        (f"step-000000010-{'0' * 16}.safetensors", checkpoint_bytes(10), "its sha256 begins with "),
-        ("step-000000011-{}.safetensors", checkpoint_bytes(10), "its step is not the one in its name"),
-        ("step-000000010-{}.safetensors", b"not tensors", "its step is not the one in its name"),
-    ],
-)
-def test_a_checkpoint_that_no_trainer_wrote_is_refused(
-    results: Results, other: Results, name: str, content: bytes, wanted: str
-) -> None:
-    path = results.checkpoints(run_id_of(7)) / name.format(hashlib.sha256(content).hexdigest()[:16])
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    assert wanted in refusal(results, other)
-
-
-def test_a_study_is_complete_where_it_was_merged(tmp_path: Path) -> None:
-    """With its checkpoints a raised budget resumes there, and ends with the numbers of a run that never moved."""
-
-    def train(to: Results, num_steps: int) -> list[int]:
-        """Train all there is to train; return the steps that runs resumed at."""
-        wanted = runs_of(write_study(tmp_path, rates=(1e-2,), num_steps=num_steps), to.root)
-        recorder, first_steps = Recorder(to, wanted, 1.0), []
-        for run in reconcile(wanted, to).to_train:
-            events = events_of(cohort_here([run], to, engine="plain"))
-            first_steps.append(events[0].step)
-            for event in events:
-                recorder.event(event)
-        return first_steps
-
-    here, there, bare, unmoved = (new_results(tmp_path / name) for name in ("here", "there", "bare", "unmoved"))
-    assert train(here, 20) == [0, 0]
-    merge_results(str(here.root), there)
-    shutil.copytree(here.root, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
-    merge_results(str(tmp_path / "copy"), bare)
-    for moved in (there, bare):
-        states = reconcile(runs_of(tmp_path / "tiny.yaml", moved.root), moved).states
-        assert list(states.values()) == [State.COMPLETE] * 2
-        assert train(moved, 20) == []
-    assert (train(there, 40), train(bare, 40), train(unmoved, 40)) == ([20, 20], [0, 0], [0, 0])
-    assert curves(there.root) == curves(bare.root) == curves(unmoved.root)
-    assert merge_results(str(there.root), here).startswith("0 runs added, 2 replaced by longer ones, 0 already here")

@@ -157,13 +157,6 @@ def test_a_run_that_failed(results: Results) -> None:
     assert facts(text, "row")["git_commit"] == "none"
 
 
-def test_every_checkpoint_is_listed(results: Results) -> None:
-    saved = write_checkpoint(results, step=300)
-    damaged = write_checkpoint(results, "damaged-step-{step:09d}-0123456789abcdef.safetensors")
-    lines = [line.strip() for line in run_text(results, RUN).splitlines() if "MB" in line]
-    assert lines == [f"checkpoint   {path}  2.0 MB" for path in (saved, damaged)]
-
-
 def test_a_prefix_names_a_run(results: Results) -> None:
     assert run_text(results, "abcd") == run_text(results, RUN)
     for prefix, message in [

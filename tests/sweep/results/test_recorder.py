@@ -296,18 +296,6 @@ def test_a_damaged_curve_is_replaced_by_what_is_trained(sender: Sender) -> None:
     assert sender.points() == [(10, -5)]
 
 
-def test_a_clock_that_is_set_back_changes_times_of_day_alone(sender: Sender) -> None:
-    """The clock is set back by an hour between the two evaluations."""
-    sender.start(0, 0)
-    sender.evaluate(10, 2, 2.0)
-    sender.evaluate(20, -3596, 4.0)
-    sender.finish(20, -3596, elapsed_s=4.0)
-    assert sender.steps() == [10, 20]
-    ended = sender.row()
-    assert (ended["status"], ended["wall_s"]) == ("complete", 4.0)
-    assert (ended["started_at"], ended["finished_at"]) == (at(0), at(-3596))
-
-
 def test_each_event_is_a_line_of_the_log_with_its_time(tmp_path: Path) -> None:
     nan = dict.fromkeys(("train_accuracy", "validation_loss", "test_loss"), math.nan)
     measured = replace(evaluation(20, 0, 3.0), train_loss=1.25, validation_accuracy=0.5, test_accuracy=0.75, **nan)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.run_state import RecordedRun
-from lr_sweep.sweep.results.validation import contradiction, curve_problems, last_step, merge, row_problems
+from lr_sweep.sweep.results.validation import contradiction, is_further
 from lr_sweep.tests.support.records import Trained, points, row, run_id_of
 
 SEED = 3
 RUN_ID = run_id_of(SEED)
-OURS, THEIRS, NEITHER = "ours", "theirs", "neither"
 
 
 def recorded(trained: Trained) -> RecordedRun:
@@ -42,33 +39,26 @@ def diverged(at: int, evaluations: int) -> RecordedRun:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "row", "curve"),
+    ("ours", "theirs", "taken"),
     [
-        (complete(2), complete(2), OURS, OURS),
-        (complete(2), complete(4), THEIRS, THEIRS),
-        (complete(2), started(1), OURS, OURS),
-        (started(2), complete(2), THEIRS, OURS),
-        (started(1), started(2), OURS, THEIRS),
-        (complete(2), started(3), OURS, THEIRS),  # the end at step 20 stays, as if it was trained further here
-        (failed(1), complete(2), THEIRS, THEIRS),
-        (failed(2), complete(2), THEIRS, OURS),
-        (failed(3), complete(2), OURS, OURS),
-        (failed(1), started(1), OURS, OURS),
-        (failed(1), started(2), NEITHER, THEIRS),
-        (started(2), failed(1), OURS, OURS),
-        (started(1), failed(2), THEIRS, THEIRS),
-        (failed(1), failed(1), OURS, OURS),
-        (diverged(13, 1), started(1), OURS, OURS),
-        (complete(2), diverged(25, 2), THEIRS, OURS),
-        (diverged(13, 1), failed(1), OURS, OURS),
-        (diverged(5, 0), started(0), OURS, OURS),
+        (complete(2), complete(2), False),
+        (complete(2), complete(4), True),
+        (started(2), complete(2), True),
+        (started(3), complete(2), False),
+        (failed(1), complete(2), True),
+        (failed(2), complete(2), True),
+        (failed(3), complete(2), False),
+        (started(2), failed(1), False),
+        (started(1), failed(2), True),
+        (failed(1), failed(1), False),
+        (complete(2), diverged(25, 2), True),
+        (diverged(13, 1), failed(1), False),
+        (diverged(5, 0), failed(0), False),
     ],
 )
-def test_the_further_one_is_kept(ours: RecordedRun, theirs: RecordedRun, row: str, curve: str) -> None:
+def test_the_further_one_is_kept(ours: RecordedRun, theirs: RecordedRun, taken: bool) -> None:
     assert contradiction(ours, theirs) is None
-    merged = merge(ours, theirs)
-    assert merged.row is {OURS: ours.row, THEIRS: theirs.row, NEITHER: None}[row]
-    assert merged.curve is {OURS: ours.curve, THEIRS: theirs.curve}[curve]
+    assert is_further(theirs, ours) == taken
 
 
 @pytest.mark.parametrize(
@@ -115,41 +105,3 @@ def test_another_content_differs() -> None:
     assert found is not None
     assert found.startswith("content: ")
     assert found.endswith(" here, {} there")
-
-
-@st.composite
-def truths(draw: st.DrawFn) -> tuple[RecordedRun, RecordedRun]:
-    """Two records of one run that diverges at some step, or never."""
-    diverges = draw(st.none() | st.integers(1, 45))
-    most = 4 if diverges is None else (diverges - 1) // 10
-
-    def one() -> RecordedRun:
-        evaluations = draw(st.integers(0, most))
-        choices: list[str | None] = [None, "failed"] + (["complete"] if evaluations else [])
-        if diverges is not None and evaluations == most:
-            choices.append("diverged")
-        status = draw(st.sampled_from(choices))
-        at = diverges if status == "diverged" else None
-        return recorded(Trained(evaluations=evaluations, status=status, diverged_at=at))
-
-    return one(), one()
-
-
-def content_of(run: RecordedRun) -> tuple[object, ...]:
-    kept = ("status", "num_steps", "diverged_at_step", "failure")
-    return last_step(run), run.row and tuple(run.row[name] for name in kept)
-
-
-@given(truths())
-def test_records_of_one_truth_merge_to_the_same_either_way(pair: tuple[RecordedRun, RecordedRun]) -> None:
-    ours, theirs = pair
-    assert contradiction(ours, theirs) is None
-    merged = merge(ours, theirs)
-    assert content_of(merged) == content_of(merge(theirs, ours))
-    assert not merged.row or row_problems(RUN_ID, [merged.row]) == []
-    assert curve_problems(RUN_ID, merged.curve or None, merged.row) == []
-    assert merge(merged, theirs) == merged
-    assert merge(merged, ours) == merged
-    assert last_step(merged) == max(last_step(ours), last_step(theirs))
-    results = [run for run in pair if run.row and run.row["status"] in ("complete", "diverged")]
-    assert all(merged.row and merged.row["num_steps"] >= run.row["num_steps"] for run in results if run.row)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.object_store import Found, ObjectStore, StoreError
+from lr_sweep.common.object_store import ObjectStore, StoreError
 from lr_sweep.common.working_copy import INCOMING, refresh
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.sweep.store.writing import LOCK, StoreLock, current_writer
@@ -78,25 +78,6 @@ def test_a_lock_that_is_not_renewed_can_be_taken_and_its_holder_notices(machines
         third.acquire()
     heir.release()
     third.acquire()
-
-
-def test_a_holder_that_renews_at_the_last_moment_keeps_the_lock(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frozen, heir = lock_of("frozen", stale_s=0), lock_of("heir", stale_s=0)
-    frozen.acquire()
-    find = ObjectStore.find
-
-    def then_renewed(store: ObjectStore, name: str) -> Found | None:
-        found = find(store, name)
-        monkeypatch.setattr(ObjectStore, "find", find)
-        frozen.renew()
-        return found
-
-    monkeypatch.setattr(ObjectStore, "find", then_renewed)
-    with pytest.raises(UserError, match="study frozen"):
-        heir.acquire()
-    frozen.renew()
 
 
 def test_a_lock_that_is_removed_is_lost(machines: Machines) -> None:

@@ -48,7 +48,6 @@ class Grid:
             results=Results(self.results),
             data_dir=self.folder,
             placement=Placement(resources=loaded.resources),
-            replace=lambda _: True,
         )
         return run_study(loaded, options, self.said.append).report.text
 
