@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
@@ -109,18 +108,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def machines_there(there: int, at_most: int | None) -> str:
-    """Return `2 machines are there, of at most 9`, without the second number for None."""
-    limit = f", of at most {at_most}" if at_most is not None else ""
-    return f"{counted(there, 'machine')} {'is' if there == 1 else 'are'} there{limit}"
-
-
-def most_machines_in(logs: Iterable[str]) -> int | None:
-    """Return the second number of the last `machines_there` that was printed; None: none has it."""
-    numbers = [
-        int(number) for log in logs for number in re.findall(r"machines? (?:is|are) there, of at most (\d+)", log)
-    ]
-    return numbers[-1] if numbers else None
+def machines_there(number: int) -> str:
+    """Return `2 machines are there`."""
+    return f"{counted(number, 'machine')} {'is' if number == 1 else 'are'} there"
 
 
 def gigabytes(number: int) -> str:

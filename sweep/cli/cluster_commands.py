@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.text import aligned, duration, machines_there, most_machines_in
+from lr_sweep.common.text import aligned, duration, machines_there
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
 from lr_sweep.sweep.cluster.jobs import (
     DEFAULT_ADDRESS,
-    RESTARTED,
     STOP_WAIT_S,
     ClusterJobs,
     Job,
@@ -175,9 +174,8 @@ def jobs(
         _say(f"no study was submitted to the cluster at {server.address}")
     for name, log in logs.items():
         lines = log.strip().splitlines() or ["nothing printed yet"]
-        restarts = [line for line in lines[:-1] if RESTARTED in line]
-        print("\n".join(f"{name}: {line}" for line in [*restarts[-1:], lines[-1]]))
-    print(machines_there(server.machines(), most_machines_in(logs.values())))
+        print(f"{name}: {lines[-1]}")
+    print(machines_there(server.machines()))
 
 
 @command("cluster logs rothermel2021-table1", cluster)

@@ -52,10 +52,6 @@ SENT = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the program that a cluster's machines get, below `lr_sweep`."""
 START = "lr_sweep/sweep/cluster/start.sh"
 """The script in the folder that is sent; it finds the interpreter."""
-KEPT = Path("~/lr-sweep-jobs").expanduser()
-"""The folder, on a head, of the submitted jobs that are to resume when Ray starts again."""
-RESTARTED = "started again"
-"""Words of the line that a job prints when its driver was killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,18 +127,18 @@ class ClusterJobs:
             response.raise_for_status()
             return sum(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
 
-    def start(self, study: str, results: str, command: str, folder: Path, name: str | None = None) -> str:
-        """Start a job and return its name, a new one or that of a job that is lost.
+    def start(self, study: str, results: str, command: str, folder: Path) -> str:
+        """Start a job and return its name.
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
         """
         # A second, not a number: a head that was lost takes its list of jobs with it.
-        new_name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
-                submission_id=name or new_name,
+                submission_id=name,
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
                 metadata={STUDY_KEY: study, RESULTS_KEY: results},
             )
@@ -163,15 +159,13 @@ class ClusterJobs:
         `say` receives what happens to the connection. Raises UserError if the cluster was out of reach for ten
         minutes, which ends no job on a head that is still up.
         """
-        shown, started_s, lost_at = 0, 0.0, math.inf
+        shown, lost_at = 0, math.inf
         while True:
             try:
                 job, text = self.get(name), self.log(name)  # in this order: the log of an ended job is whole
                 if lost_at < math.inf:
                     say("connected again")
                 lost_at = math.inf
-                if job.started_s > started_s:  # the first time, or a head that was lost has started it again
-                    shown, started_s = 0, job.started_s
                 write(text[shown:])
                 shown = len(text)
                 if not job.active:
@@ -185,11 +179,6 @@ class ClusterJobs:
                         f"{problem} If the head is up, {name} is running, and `cluster logs` follows it again."
                     ) from problem
             time.sleep(FOLLOW_EVERY_S)
-
-
-def driver_command(arguments: Sequence[str]) -> str:
-    """Return the shell command of a job whose driver has these arguments."""
-    return f"exec sh {START} {shlex.join(arguments)}"  # `exec`: a stop signals Python, not a shell
 
 
 def _job(details: Any) -> Job:
@@ -265,7 +254,8 @@ def submit_study(
             write_code(study.files, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
-        name = server.start(study.study, results, driver_command(run), folder)
+        command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
+        name = server.start(study.study, results, command, folder)
     return server.get(name)
 
 

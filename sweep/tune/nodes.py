@@ -98,7 +98,7 @@ class Machines:
         if not self._on_cluster or self._clock() - self._counted_at < COUNT_EVERY_S:
             return []
         self._nodes, self._counted_at = alive_nodes(), self._clock()
-        before, self._text = self._text, machines_text(len(self._nodes))
+        before, self._text = self._text, machines_there(len(self._nodes))
         return [self._text] if self._text != before else []
 
     def described(self, run_ids: Iterable[str]) -> list[dict[str, Any]]:
@@ -146,13 +146,6 @@ def alive_nodes() -> list[Mapping[str, Any]]:
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]
-
-
-def machines_text(number: int, cluster_file: Path = CLUSTER_FILE) -> str:
-    """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
-    settings = _autoscaler(cluster_file)
-    at_most = 1 + int(settings["max_workers"]) if settings else None  # its head included
-    return machines_there(number, at_most)
 
 
 def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:

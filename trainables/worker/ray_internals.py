@@ -67,13 +67,6 @@ def num_nodes(address: str) -> int:
     return sum(node.state == GcsNodeInfo.GcsNodeState.ALIVE for node in nodes)
 
 
-def job_server() -> str:
-    """Return the URL of the job server of the cluster that this process is a job of."""
-    from ray.dashboard.utils import ray_address_to_api_server_url
-
-    return str(ray_address_to_api_server_url("auto"))
-
-
 def use_token_file() -> None:
     """Send the token of ~/.ray/auth_token, if it exists: `ray start` requires it then, but clients do not send it."""
     from ray._private.authentication import authentication_token_setup as token

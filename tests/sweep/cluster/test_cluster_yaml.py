@@ -103,7 +103,6 @@ class Head:
         programs.mkdir(parents=True)
         self._write(programs / "ray", f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {folder}/ray.log\n')  # ends no real Ray
         self._write(programs / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        self._write(programs / "crontab", "#!/bin/sh\ncat > /dev/null\n")  # leaves this machine's alone
         (self.home / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
         (token := self.home / ".ray" / "auth_token").parent.mkdir()
         token.write_text("a" * 64)
@@ -226,9 +225,8 @@ def manifest() -> dict[str, Any]:
 
 
 def test_the_entrypoint_is_a_command_of_the_program() -> None:
-    program, option, module, action, *arguments = shlex.split(manifest()["spec"]["entrypoint"])
-    assert (program, option, module) == ("python", "-m", "lr_sweep.sweep.cluster.head")
-    assert action == "keep"  # ends a job that is not to be tried again
+    program, option, module, *arguments = shlex.split(manifest()["spec"]["entrypoint"])
+    assert (program, option, module) == ("python", "-m", "lr_sweep.sweep")
     chosen = arguments_of(arguments)
     assert (arguments[0], chosen["address"]) == ("run", "auto")
     mounts = [container["volumeMounts"][0]["mountPath"] for container in containers()]

@@ -14,7 +14,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import nodes
-from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Claim, Machines, Share, machines_text, nodes_to_come, shares
+from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Claim, Machines, Share, nodes_to_come, shares
 
 
 def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,13 +42,6 @@ def test_machines_are_described_with_what_trains_there(monkeypatch: pytest.Monke
         {"address": "10.0.0.1", "cpus": 8.0, "gpus": 1.0, "runs": ["bb"]},
         {"address": "10.0.0.3", "cpus": 0, "gpus": 0, "runs": []},
     ]
-
-
-def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path) -> None:
-    file = tmp_path / "ray_bootstrap_config.yaml"
-    assert machines_text(2, file) == "2 machines are there"
-    file.write_text("cluster_name: x\nmax_workers: 8\n")
-    assert machines_text(2, file) == "2 machines are there, of at most 9"
 
 
 def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
