@@ -172,14 +172,6 @@ def end_without_waiting() -> None:
         node.kill_all_processes = lambda **_: kill()
 
 
-def free_memory() -> float:
-    """Return the share of this machine's memory that is free, within the limits of a container."""
-    from ray._common.utils import get_system_memory
-    from ray._private.utils import get_used_memory
-
-    return 1.0 - float(get_used_memory() / get_system_memory())
-
-
 def in_notebook() -> bool:
     """Return whether Tune would take this process for a notebook's."""
     from ray.widgets.util import in_notebook as found

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import ray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,23 +23,6 @@ def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for now[0] in (0.0, 1.0, COUNT_EVERY_S, 2 * COUNT_EVERY_S):
         found.append(machines.news())
     assert found == [["1 machine is there"], [], [], ["3 machines are there"]]
-
-
-def test_machines_are_described_with_what_trains_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [
-        {"NodeID": "x", "Alive": True, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 1.0}},
-        {"NodeID": "y", "Alive": False, "NodeManagerAddress": "10.0.0.2", "Resources": {}},
-        {"NodeID": "z", "Alive": True, "NodeManagerAddress": "10.0.0.3", "Resources": {"memory": 1.0}},
-    ]
-    monkeypatch.setattr(ray, "nodes", lambda: there)
-    monkeypatch.setattr(nodes, "node_of_trial", lambda trial: "x")
-    machines = Machines()  # on this machine alone
-    machines.started(SimpleNamespace(trial_id="t"), ["aa", "bb"])
-    assert machines.news() == []
-    assert machines.described(["bb", "lost"]) == [
-        {"address": "10.0.0.1", "cpus": 8.0, "gpus": 1.0, "runs": ["bb"]},
-        {"address": "10.0.0.3", "cpus": 0, "gpus": 0, "runs": []},
-    ]
 
 
 def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
