@@ -16,7 +16,7 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.parquet import row_stamps
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.common.text import command, counted, duration
+from lr_sweep.common.text import command, duration
 from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state
@@ -28,8 +28,6 @@ MOST_OF_A_CORE = 0.1
 """Most of a core that reading takes: a large record is read less often."""
 MOST_RUNS = 24
 """Most training runs of a study that are shown, and most failed ones."""
-MOST_NAMED = 3
-DEVICES = (("cpus", "CPU"), ("gpus", "GPU"))
 MOST_POINTS = 60
 STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
 """Options of `run`, by what `started.json` calls them."""
@@ -54,8 +52,6 @@ class StudyView:
     training: Sequence[Row] = ()
     """The first ones that train: `run_id`, `title`, `step`, `num_steps`, `latest` (its last validation value),
     `points` (of its curve, as SVG's `polyline` takes them) and `stop_asked`."""
-    machines: Sequence[Row] = ()
-    """`address`, `devices`, `num_training` and `training` (titles of the first runs)."""
     num_failed: int = 0
     failed: Sequence[tuple[str, str, str]] = ()
     """Ids, titles and reasons of the first ones."""
@@ -170,7 +166,6 @@ class Live:
             decided=found.decided,
             num_training=len(training),
             training=shown,
-            machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
             failed=[(row["run_id"], run_title(row), why) for row, why in failed[:MOST_RUNS]],
             resume=_run_command(self.results, name) if not all(each.over or each.on_request for each in counts) else "",
@@ -247,19 +242,6 @@ def _cost(found: _Recorded, states: Mapping[str, State]) -> str:
     if not known:
         return f"{text}, what is left is not known"
     return f"{text}, {'about' if len(known) == len(left) else 'at least'} {duration(sum(known))} left"
-
-
-def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> list[Row]:
-    titles = {row["run_id"]: run_title(row) for row in training}
-    return [
-        {
-            "address": node["address"],
-            "devices": ", ".join(counted(int(node[key]), unit) for key, unit in DEVICES if node[key]) or "no devices",
-            "num_training": len(node["runs"]),
-            "training": [titles[run_id] for run_id in node["runs"] if run_id in titles][:MOST_NAMED],
-        }
-        for node in sorted(described, key=lambda node: not node["runs"])
-    ]
 
 
 def _polyline(points: Sequence[tuple[int, float]], num_steps: int, low: float, high: float) -> str:

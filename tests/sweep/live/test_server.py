@@ -225,19 +225,6 @@ def test_the_progress_of_an_earlier_sweep_is_not_that_of_one_that_starts(
         assert "Training now" in new_page(client)
 
 
-def test_the_machines_and_what_they_train(client: TestClient, made: SyntheticRecord) -> None:
-    results, run_ids = Results(made.results), [str(row["run_id"]) for row in made.wanted[:5]]
-    busy = {"address": "10.0.0.2", "cpus": 8.0, "gpus": 1.0, "runs": run_ids}
-    idle = {"address": "10.0.0.1", "cpus": 1.0, "gpus": 0.0, "runs": []}
-    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 4e9, "training": dict.fromkeys(run_ids, 1)}
-    with results.writing("small"):
-        write_json(results.progress("small"), state | {"machines": [idle, busy]})
-        text = words(client.get("/").text)
-    first = "mnist gpt2 frozen-random 1e-4 seed 0, cifar10 gpt2 frozen-random 1e-4 seed 0, "
-    assert f"10.0.0.2 8 CPUs, 1 GPU {first}mnist gpt2 frozen-random 1e-3 seed 0 and 2 more" in text
-    assert text.index("10.0.0.1 1 CPU trains nothing") > text.index("10.0.0.2")
-
-
 def words(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page))
 
