@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ class _Reports:
 
 
 class _Page:
-    def __init__(self, live: Live, mlflow: Mapping[str, str]) -> None:
+    def __init__(self, live: Live, mlflow: MlflowPages) -> None:
         self.live, self.mlflow, self.reports = live, mlflow, _Reports(live)
         self._templates = Environment(
             loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -89,7 +89,7 @@ class _Page:
 
     def overview(self, request: Request) -> Response:
         size = {"width": WIDTH, "height": HEIGHT}
-        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow, size=size)
+        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow.address, size=size)
 
     def report(self, request: Request) -> Response:
         study = str(request.path_params["study"])
@@ -117,7 +117,7 @@ class _Page:
         async def changes() -> AsyncIterator[str]:
             seen = None
             while not request.app.state.closing():
-                now = await run_in_threadpool(self.live.view), dict(self.mlflow)
+                now = await run_in_threadpool(self.live.view), self.mlflow.address
                 yield "data: changed\n\n" if now != seen else ": \n\n"  # which notices that the page was closed
                 seen = now
                 await asyncio.sleep(POLL_S)
@@ -140,7 +140,7 @@ class _Page:
 
 def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlette:
     """Return the page's application, with MLflow's."""
-    page = _Page(live, mlflow.addresses)
+    page = _Page(live, mlflow)
 
     app = Starlette(
         routes=[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -21,10 +20,8 @@ from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
 from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
-VIEW_TAG = "mlflow.sharedViewState."
-"""The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
-_MAX_METRICS, _MAX_PARAMS, _MAX_DIGEST = 1000, 100, 36
-"""Most metrics and params of a batch, and characters of a checksum that MLflow takes."""
+_MAX_METRICS, _MAX_PARAMS = 1000, 100
+"""Most metrics and params of a batch that MLflow takes."""
 T = TypeVar("T")
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
@@ -192,18 +189,6 @@ class MlflowRun:
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self.client.log_batch(self.mlflow_id, metrics=metrics)
             self.steps |= {metric.step for metric in metrics}
-
-    def log_data(self, recorded: MirroredRun) -> None:
-        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
-        from mlflow.entities import Dataset, DatasetInput
-
-        if row := recorded.row:
-            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
-            entry = DatasetInput(Dataset(row["task"], digest, "record", source))
-            try:
-                self.client.log_inputs(self.mlflow_id, [entry])
-            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
-                self.client.log_inputs(self.mlflow_id, [entry])
 
     def set_status(self, status: str, ended_ms: int | None = None) -> None:
         """Set the status, if it is another one; of a run that has ended, with the time of its end."""

@@ -1,11 +1,10 @@
-"""What MLflow shows of a run and of a study: params, tags, metrics and charts, computed from the record alone."""
+"""What MLflow shows of a run and of a study: params, tags and metrics, computed from the record alone."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,8 +37,6 @@ _MAX_TEXT_LENGTH = 5000
 MOST_CELLS = 40
 MOST_POINTS = 100
 """Most points of a curve, unless the study has `mirror: all`."""
-MOST_DRAWN = 100
-"""Most runs in a chart, the best ones; MLflow reads a hundred at first."""
 _MAX_PARAM_LENGTH = 500
 """Most characters of a param that the oldest servers in use take."""
 _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
@@ -120,9 +117,8 @@ class MirroredRun(RecordedRun):
         """Return metrics for charts over runs: learning rate and selected step of a run that ended with a value."""
         if self.row is None or self.row["best_step"] is None:
             return {}
-        rate = self.row["learning_rate"]
-        values = {"learning_rate": rate, "log10_learning_rate": math.log10(rate)}
-        values |= {name: self.row[name] for name in ("best_step", "validation_at_best", "test_at_best")}
+        names = ("learning_rate", "best_step", "validation_at_best", "test_at_best")
+        values = {name: self.row[name] for name in names}
         return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
     def thinned(self) -> Sequence[Row]:
@@ -216,62 +212,3 @@ def _note_entries(cell: Row, metric: Metric) -> list[str]:
     chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
     runs = f"{cell['complete']} of {cell['num_wanted']}"
     return [*(markdown_text(cell[key]) for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
-
-
-def view_key(study: str, owner: str) -> str:
-    """Return the name of a study's view, which no study of another results directory has in the same store."""
-    return f"{study}-{owner}" if owner else study
-
-
-def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]], owner: str = "") -> dict[str, Any]:
-    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them.
-
-    `owner`: the id of the results directory whose runs are shown; empty: the store has no others.
-
-    They are grouped by variant and rate, the mean over seeds, where MLflow reads all: a part would have other means.
-    """
-    keys = [{"mode": "param", "groupByData": name} for name in reversed(naming_labels(wanted)) if name != "seed"]
-    grouped = {"aggregateFunction": "average", "groupByKeys": keys} if len(wanted) <= MOST_DRAWN else None
-    key, owned = view_key(study, owner), f" AND tags.`sweep.results_id` = '{owner}'" if owner else ""
-    section = _uuid(key, "section")
-    same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
-    charts = _charts(f"validation_{allowed(metric.name)}")
-    return {
-        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'{owned}",
-        "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
-        "orderByAsc": not metric.higher_is_better,
-        "compareRunCharts": [{**chart, "uuid": _uuid(key, chart["type"]), **same} for chart in charts],
-        "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
-        "runsHiddenMode": "SHOW_ALL",
-        "groupBy": grouped,
-        "useGroupedValuesInCharts": True,
-    }
-
-
-def _charts(validation: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "SCATTER",
-            "xaxis": {"key": "log10_learning_rate", "type": "METRIC"},
-            "yaxis": {"key": "test_at_best", "type": "METRIC"},
-        },
-        {
-            "type": "LINE",
-            "metricKey": validation,
-            "lineSmoothness": 0,
-            "scaleType": "linear",
-            "xAxisKey": "step",
-            "xAxisScaleType": "linear",
-            "selectedXAxisMetricKey": "",
-            "yAxisKey": "metric",
-            "yAxisExpressions": [],
-            "range": {},
-            "useGlobalXaxisKey": True,
-            "useGlobalLineSmoothing": True,
-        },
-        {"type": "BAR", "metricKey": "test_at_best"},
-    ]
-
-
-def _uuid(*words: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(words)))

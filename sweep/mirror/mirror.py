@@ -6,7 +6,6 @@ appear twice. Nothing here is needed for training, resuming or the report.
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,6 @@ from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
-    VIEW_TAG,
     MirrorError,
     MlflowRun,
     is_server,
@@ -35,12 +33,10 @@ from lr_sweep.sweep.mirror.client import (
 )
 from lr_sweep.sweep.mirror.content import (
     MirroredRun,
-    charts_view,
     naming_labels,
     study_metrics,
     study_note,
     study_params,
-    view_key,
 )
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
@@ -233,7 +229,6 @@ class Mirror:
                 run.set_status("RUNNING")
             else:
                 run.log_metrics(recorded.chosen(), ended_ms)
-                run.log_data(recorded)
                 run.set_status(recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
                 tags[_ENDED_TAG] = whole if self._every_point else str(ended_ms)
@@ -252,8 +247,6 @@ class Mirror:
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
         note = study_note(read.info, cells, read.decision.progress() if read.decision else "")
         parent.set_tags({"mlflow.note.content": note} | now)
-        view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values()), self._owner))
-        self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{view_key(self.study, self._owner)}", view)
 
 
 class MirrorThread(Sink):

@@ -14,9 +14,9 @@ import pytest
 from mlflow import MlflowClient
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.mirror import OWNER_TAG
-from lr_sweep.sweep.mirror.pages import study_pages
+from lr_sweep.sweep.mirror.pages import runs_page
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, one_complete_run, points, write_curve, write_study
 from lr_sweep.tests.support.servers.postgres import postgres_database
@@ -47,7 +47,7 @@ def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: 
         new_mirror(again).log_report(report)
     (again / "mlflow.db").unlink()
     with pytest.raises(MirrorError, match="there is no MLflow store at .*; `run` makes one"):
-        study_pages(tracking_uri(again))
+        runs_page(tracking_uri(again))
 
 
 def test_the_report_is_put_into_mlflow(results: Path) -> None:
@@ -177,10 +177,6 @@ def test_a_study_of_the_same_name_elsewhere_is_another_one(first: Path, second: 
     new_mirror(second, uri=shared).sync_all()
     runs = by_owner(shared, "sweep.run_id", "aa")
     assert [runs[each].data.tags["mlflow.parentRunId"] for each in ids] == [studies[each].info.run_id for each in ids]
-    pages = study_pages(shared, ids[0])
-    assert pages.keys() == {"small", f"small-{ids[1]}", ""}
-    views = open_client(shared).get_experiment_by_name(EXPERIMENT).tags
-    assert f"= '{ids[1]}'" in views[f"mlflow.sharedViewState.small-{ids[1]}"]
 
 
 def test_what_an_earlier_version_mirrored_is_taken_over_by_the_first_directory(
