@@ -108,7 +108,6 @@ def submit(
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
-    priority: opt.Priority = 1,
     only: opt.Only = None,
     replace: opt.Replace = False,
     retry_failed: opt.RetryFailed = False,
@@ -122,7 +121,6 @@ def submit(
     server = ClusterJobs(address)  # refuses one that does not answer before the plan is printed
     print(plan_elsewhere(loaded, results, Path(data_dir), only or {}))
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
-    options += ["--priority", str(priority)]
     options += ["--only", only_text(only)] if only else []
     flags = {"--replace": replace, "--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]

@@ -47,7 +47,6 @@ def run(
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
-    priority: opt.Priority = 1,
     only: opt.Only = None,
     replace: opt.Replace = False,
     retry_failed: opt.RetryFailed = False,
@@ -69,9 +68,7 @@ def run(
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
             page = stack.enter_context(_page(recorded)) if ui else None
             for study in loaded:
-                placement = Placement(
-                    resources=study.resources, address=address, cpus=cpus, force=force, priority=priority
-                )
+                placement = Placement(resources=study.resources, address=address, cpus=cpus, force=force)
                 options = Options(
                     results=recorded,
                     data_dir=opt.data_folder(data_dir),

@@ -1,16 +1,14 @@
 """The cluster as Ray sees it: its nodes, the node of each trial, and how many trials this sweep may train at once.
 
-Each sweep publishes a claim, reads the claims of all, and computes all shares from them as every other sweep does.
+Each sweep publishes how many trials it can use, and computes all shares from the numbers of all.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -84,17 +82,14 @@ class Machines:
         return min(self._losses[run_id] for run_id in run_ids) <= MAX_LOSSES
 
 
-def exchange_claims(claim: Claim) -> tuple[list[Claim], int]:
-    """Publish this sweep's claim in the cluster's own store, where each sweep's claim lasts as long as its driver.
-
-    Returns the claims of all sweeps that run, the oldest first, and the index of this sweep's.
-    """
+def exchange_claims(wants: int) -> tuple[list[int], int]:
+    """Be an `Exchange` in the cluster's own store, where each sweep's number lasts as long as its driver."""
     import ray
 
     own = str(ray.get_runtime_context().get_job_id())
-    store(own, json.dumps(asdict(claim)), _NAMESPACE)
+    store(own, str(wants), _NAMESPACE)
     texts = {job: stored(job, _NAMESPACE) for job in running_jobs()}
-    claims = {job: Claim(**json.loads(text)) for job, text in texts.items() if text}
+    claims = {job: int(text) for job, text in texts.items() if text}
     return list(claims.values()), list(claims).index(own)
 
 
@@ -139,40 +134,31 @@ def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     return [node for turn in zip_longest(*coming) for node in turn if node is not None][:num_free]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What a sweep publishes for the others on its cluster."""
-
-    priority: int
-    """A sweep of priority 2 gets twice the trials of one of priority 1."""
-    wants: int
-    """Trials at once that it can use."""
+Exchange = Callable[[int], tuple[Sequence[int], int]]
+"""Publishes how many trials at once this sweep can use; returns these numbers of all sweeps, the oldest first, and the
+index of this sweep's."""
 
 
-Exchange = Callable[[Claim], tuple[Sequence[Claim], int]]
-"""Publishes this sweep's claim; returns the claims of all sweeps, the oldest first, and the index of this sweep's."""
+def shares(num_slots: int, wants: Sequence[int]) -> list[int]:
+    """Divide a cluster of `num_slots` trials at once equally among sweeps that can use so many each.
 
-
-def shares(num_slots: int, claims: Sequence[Claim]) -> list[int]:
-    """Divide a cluster of `num_slots` trials at once among sweeps, in proportion to priority.
-
-    What one sweep cannot use goes to the others; of equal claims the first get what cannot be divided. Each gets at
-    least 1, more than `num_slots` in all if there are more sweeps: late ones then wait until Ray has a slot for them.
+    What one sweep cannot use goes to the others, and what cannot be divided to the first. Each gets at least 1, more
+    than `num_slots` in all if there are more sweeps: late ones then wait until Ray has a slot for them.
     """
-    given = [1] * len(claims)
-    for _ in range(num_slots - len(claims)):
-        unmet = [index for index, claim in enumerate(claims) if given[index] < claim.wants]
+    given = [1] * len(wants)
+    for _ in range(num_slots - len(wants)):
+        unmet = [index for index, most in enumerate(wants) if given[index] < most]
         if not unmet:
             break
-        given[max(unmet, key=lambda index: claims[index].priority / (given[index] + 1))] += 1
+        given[min(unmet, key=lambda index: given[index])] += 1
     return given
 
 
 class Share:
     """The share of this sweep, on a cluster or a machine of its own.
 
-    `nodes` returns the resources of all nodes that are there or may come. `exchange` publishes a claim and returns all;
-    None: Ray was started for this sweep alone. `clock` is in seconds.
+    `nodes` returns the resources of all nodes that are there or may come. `exchange` is
+    None where Ray was started for this sweep alone. `clock` is in seconds.
     """
 
     def __init__(
@@ -228,7 +214,7 @@ class Share:
         num_slots = self._placement.trials_at_once(self._nodes())
         if self._exchange is None:
             return num_slots, True
-        claims, own = self._exchange(Claim(priority=self._placement.priority, wants=wants))
+        claims, own = self._exchange(wants)
         return (num_slots, True) if len(claims) == 1 else (shares(num_slots, claims)[own], False)
 
     def _check_machines(self, now: float) -> None:

@@ -51,7 +51,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("plan", "tiny.yaml", "--cpus", NUMBER, "--gpus", NUMBER),
     ("plan", "tiny.yaml", "--cpus-per-trial", NUMBER, "--gpus-per-trial", NUMBER, "--runs-per-trial", NUMBER),
     ("run", STUDY_NAME, "--results", PATH, "--address", HERE),
-    ("run", "tiny.yaml", "--cpus", NUMBER, "--max-attempts", NUMBER, "--priority", NUMBER, "--address", HERE),
+    ("run", "tiny.yaml", "--cpus", NUMBER, "--max-attempts", NUMBER, "--address", HERE),
     ("run", "tiny.yaml", "--checkpoint-every-s", NUMBER, "--address", ADDRESS.filter(lambda text: text != "auto")),
     ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),

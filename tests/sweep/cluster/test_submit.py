@@ -118,7 +118,7 @@ def test_something_else_answers(other_server: str, monkeypatch: pytest.MonkeyPat
 
 def test_the_plan_comes_before_the_job(tmp_path: Path, cluster: Cluster) -> None:
     study = write_study(tmp_path)
-    options = ("--no-follow", "--runs-per-trial", "2", "--priority", "3", "--retry-failed", "--strict")
+    options = ("--no-follow", "--runs-per-trial", "2", "--retry-failed", "--strict")
     paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
     code, printed = said("submit", study, *paths, *options)
     assert (code, "Traceback" in printed) == (0, False)
@@ -128,7 +128,7 @@ def test_the_plan_comes_before_the_job(tmp_path: Path, cluster: Cluster) -> None
     assert cluster.commands == [
         "exec sh lr_sweep/sweep/cluster/start.sh run tiny.yaml --address auto "
         "--results '/shared/our results' --data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 "
-        "--priority 3 --retry-failed --strict"
+        "--retry-failed --strict"
     ]
     sent = load_study(cluster.folder / "tiny.yaml")
     assert sent.resources.runs_per_trial == 2
