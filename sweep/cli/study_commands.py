@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +15,8 @@ from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
-    import subprocess
-
     from lr_sweep.analysis.study_report import Report
     from lr_sweep.sweep.plan.plan import Plan
-    from lr_sweep.sweep.results.directory import Results
 
 CUT_SHORT = (
     "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
@@ -53,7 +48,6 @@ def run(
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
-    ui: Annotated[bool, opt.flag("Serve the live page meanwhile, and afterwards until Ctrl-C.")] = False,
 ) -> int:
     """Train the runs that the record lacks, then write the report; after a crash, the same command resumes."""
     from lr_sweep.sweep.plan.placement import Placement
@@ -62,11 +56,10 @@ def run(
     from lr_sweep.sweep.tune.run_study import run_study
     from lr_sweep.sweep.tune.work import Options
 
-    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
+    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c():
         try:
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
-            page = stack.enter_context(_page(recorded)) if ui else None
             for study in loaded:
                 placement = Placement(resources=study.resources, address=address, cpus=cpus, force=force)
                 options = Options(
@@ -87,10 +80,6 @@ def run(
                     return STOPPED
                 if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
                     code = 1
-            if page is not None:
-                _say("the live page stays until Ctrl-C")
-                with suppress(KeyboardInterrupt):
-                    page.wait()
             return code
         except KeyboardInterrupt:
             print("stopped; the same command resumes", file=sys.stderr)
@@ -101,16 +90,6 @@ def _print_report(report: Report, store: str | None) -> None:
     print(f"{report.text}\n\nreport     {report.page}")
     if store is not None:
         print(f"store      {store}")
-
-
-@contextmanager
-def _page(results: Results) -> Iterator[subprocess.Popen[str]]:
-    from lr_sweep.sweep.live.server import page_beside
-
-    results.prepare()
-    with page_beside(results) as (page, link):
-        _say(f"live page  {link}")
-        yield page
 
 
 def _may_replace(replace: bool, line: str) -> bool:

@@ -7,14 +7,9 @@ import html
 import os
 import re
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 import pytest
 from starlette.applications import Starlette
@@ -27,8 +22,6 @@ from lr_sweep.sweep.mirror.pages import MlflowPages
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
-from lr_sweep.tests.support.waiting import wait_until
 
 TOKEN, PORT = "0123456789abcdef" * 2, 5001
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -280,34 +273,3 @@ def test_a_study_that_cannot_be_read_leaves_the_others(made: SyntheticRecord, tm
     page = client_of(app_of(made.results)).get("/").text
     assert "wanted.parquet" in page
     assert "1 of 1 runs ended" in page
-
-
-def page(link: str) -> str:
-    """Return the page behind a link; empty: no server answers."""
-    parts = urlsplit(link)
-    cookie = f"lr-sweep-{parts.port}={parts.query.removeprefix('token=')}"
-    try:
-        with urlopen(Request(f"http://{parts.netloc}/", headers={"Cookie": cookie}), timeout=10) as answer:
-            return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", answer.read().decode()))
-    except (URLError, OSError):
-        return ""
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_the_page_is_there_from_the_start_and_until_ctrl_c(tmp_path: Path, end: signal.Signals) -> None:
-    study, results = write_study(tmp_path, variants=("unfrozen-random",)), tmp_path / "results"
-    command = command_line("run", study, "--results", results, "--ui")
-    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as run:
-        try:
-            assert run.stdout
-            link = next(found[0] for line in run.stdout if (found := re.search(r"http://\S+/\?token=\w+", line)))
-            wait_until(lambda: "Studies" in page(link), "the page")
-            assert any("stays until Ctrl-C" in line for line in run.stdout)
-            wait_until(lambda: "2 of 2 runs ended 2 complete" in page(link), "the end of the study")
-            run.send_signal(end)
-            assert run.wait(60) == (0 if end == signal.SIGINT else -end)
-        finally:
-            run.kill()
-    wait_until(lambda: not page(link), "the end of the page")
