@@ -193,7 +193,7 @@ def stop(study: opt.Study, address: Address = DEFAULT_ADDRESS) -> int:
         return 0
     server.stop(job.name)
     _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
-    return 0 if _ended(server.follow(job.name, _write, _say)) == 130 else 1
+    return 0 if _ended(server.follow(job.name, _write)) == 130 else 1
 
 
 def _study_name(name_or_path: str) -> str:
@@ -212,7 +212,7 @@ def _follow(server: ClusterJobs, job: Job) -> int:
     again = program_command("cluster", "logs", job.study, "--address", server.address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
-        return _ended(server.follow(job.name, _write, _say))
+        return _ended(server.follow(job.name, _write))
     except KeyboardInterrupt:
         _say(f"\nnot followed any more; {job.name} is still running. Follow it again: {again}")
         return 0

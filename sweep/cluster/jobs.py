@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import shlex
 import shutil
@@ -44,8 +43,6 @@ RESULTS_KEY = "lr_sweep_results"
 STOP_WAIT_S = 120
 """Seconds that a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
 
-RECONNECT_S = 600.0
-"""Seconds for which a lost connection is tried again: a head that boots takes some minutes."""
 FOLLOW_EVERY_S = 1.0
 
 SENT = ("analysis", "common", "datasets", "sweep", "trainables")
@@ -153,31 +150,22 @@ class ClusterJobs:
         with _problems(self.address):
             return str(self._client.get_job_logs(name))
 
-    def follow(self, name: str, write: Callable[[str], None], say: Callable[[str], None] = print) -> Job:
+    def follow(self, name: str, write: Callable[[str], None]) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
 
-        `say` receives what happens to the connection. Raises UserError if the cluster was out of reach for ten
-        minutes, which ends no job on a head that is still up.
+        Raises UserError if the connection is lost, which ends no job.
         """
-        shown, lost_at = 0, math.inf
+        shown = 0
         while True:
             try:
                 job, text = self.get(name), self.log(name)  # in this order: the log of an ended job is whole
-                if lost_at < math.inf:
-                    say("connected again")
-                lost_at = math.inf
-                write(text[shown:])
-                shown = len(text)
-                if not job.active:
-                    return job
             except UserError as problem:
-                if lost_at == math.inf:
-                    lost_at = time.monotonic()
-                    say(f"connection lost, tried again for {RECONNECT_S / 60:.0f} minutes: {problem}")
-                if time.monotonic() - lost_at > RECONNECT_S:
-                    raise UserError(
-                        f"{problem} If the head is up, {name} is running, and `cluster logs` follows it again."
-                    ) from problem
+                again = f"If the head is up, {name} is running, and `cluster logs` follows it again."
+                raise UserError(f"{problem} {again}") from problem
+            write(text[shown:])
+            shown = len(text)
+            if not job.active:
+                return job
             time.sleep(FOLLOW_EVERY_S)
 
 

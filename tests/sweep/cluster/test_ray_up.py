@@ -45,7 +45,7 @@ def saved() -> set[str]:
     return {path.name for path in (RESULTS / "checkpoints").glob("*/step-*")}
 
 
-def test_a_study_outlives_hosts_their_network_and_the_tunnels(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_study_outlives_hosts_and_their_network(hosts: Hosts, tmp_path: Path) -> None:
     """No command is typed after `submit`."""
     num_steps = steps_within(RUN_S, tmp_path / "tried")
     study, laptop = write_study(SHARED, **study_of(num_steps)), Laptop(hosts, local_cluster_file(hosts))
@@ -65,13 +65,11 @@ def test_a_study_outlives_hosts_their_network_and_the_tunnels(hosts: Hosts, tmp_
         before = saved()
         wait_until(lambda: bool(saved() - before), "runs to resume")
         assert laptop.sweep("cluster", "jobs").endswith("2 machines are there\n")
-        laptop.cut_tunnels()
         hosts.connect(WORKERS[1])
         hosts.start(WORKERS[0])
         assert follower.process.wait(timeout=3 * PATIENCE_S) == 0, follower.printed()
     printed = follower.printed()
     assert printed.count("8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing.") == 1
-    assert printed.count("connection lost") == printed.count("connected again") >= 1
     report_moment("the study is complete", began)
     laptop.ray_down()
     assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4
