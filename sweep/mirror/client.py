@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,17 +19,13 @@ from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
 from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
+REBUILT = "It is a copy of the record: the next `run` or `export --mlflow` adds what is missing, also to a new store"
 _MAX_METRICS, _MAX_PARAMS = 1000, 100
 """Most metrics and params of a batch that MLflow takes."""
 T = TypeVar("T")
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 """The starts of addresses of databases: before a plain path, and before one that is quoted for its `%?#;`."""
-_DAMAGE = re.compile(
-    r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
-)
-"""What SQLite says of a damaged database; the last two come from a migration that was killed."""
-_LOCKED = re.compile(r"database (table )?is locked")
 
 
 class MirrorError(UserError):
@@ -118,19 +113,7 @@ def store_problems(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         cause = reason(error).replace(uri.rstrip("/"), shown_uri(uri).rstrip("/"))
-        raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}{_mend(uri, cause)}") from error
-
-
-def _mend(uri: str, cause: str) -> str:
-    database = _own_database(uri)
-    if database is not None and _DAMAGE.search(cause):
-        return (
-            f". The database is damaged; it only mirrors the record: delete {database} (and "
-            f"{database.name}-journal, if there is one), and the next `run` or `export --mlflow` rebuilds it"
-        )
-    if _LOCKED.search(cause):
-        return ". Another process holds it: end that, and the next `run` or `export --mlflow` mirrors what is missing"
-    return ""
+        raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}. {REBUILT}") from error
 
 
 def _own_database(uri: str) -> Path | None:
@@ -175,7 +158,7 @@ class MlflowRun:
             self.client.log_batch(self.mlflow_id, metrics=batch)
         self.metrics |= metrics
 
-    def log_points(self, recorded: MirroredRun, *, all_of_them: bool) -> None:
+    def log_points(self, recorded: MirroredRun) -> None:
         """Add the wanted evaluations that are not there yet, each whole in one batch, which is one transaction.
 
         They keep their recorded time: MLflow takes the same point at another time as a second one.
@@ -184,8 +167,7 @@ class MlflowRun:
 
         if self.steps is None:
             self.steps = {point.step for point in self.client.get_metric_history(self.mlflow_id, "elapsed_s")}
-        points = recorded.points(self.steps, all_of_them=all_of_them)
-        for batch in _batches(points, _MAX_METRICS // len(METRICS)):
+        for batch in _batches(recorded.points(self.steps), _MAX_METRICS // len(METRICS)):
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self.client.log_batch(self.mlflow_id, metrics=metrics)
             self.steps |= {metric.step for metric in metrics}

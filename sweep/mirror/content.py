@@ -36,7 +36,7 @@ _MAX_TEXT_LENGTH = 5000
 
 MOST_CELLS = 40
 MOST_POINTS = 100
-"""Most points of a curve, unless the study has `mirror: all`."""
+"""Most points of a curve."""
 _MAX_PARAM_LENGTH = 500
 """Most characters of a param that the oldest servers in use take."""
 _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
@@ -135,7 +135,7 @@ class MirroredRun(RecordedRun):
         ends = set() if is_training else {self.curve[-1]["step"], self.row and self.row["best_step"]}
         return [row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends]
 
-    def points(self, but_steps: set[int], *, all_of_them: bool) -> list[list[tuple[str, float, int, int]]]:
+    def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
         """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
@@ -143,7 +143,7 @@ class MirroredRun(RecordedRun):
         names = _metric_names(self.metric).items()
         return [
             [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
-            for row in (self.curve if all_of_them else self.thinned())
+            for row in self.thinned()
             if row["step"] not in but_steps
         ]
 

@@ -207,11 +207,6 @@ def test_of_a_long_curve_a_hundred_points_are_there_the_best_among_them(results:
     write_end(results, "aa", num_steps=75_000, best_step=50_000)
     mirror.sync_run("aa")
     assert steps(uri) == sorted([*every_eighth, 50_000, 75_000])
-    facts = Paths(results).facts("small")
-    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"mirror": "all"}))
-    for _ in range(2):
-        new_mirror(results).sync_all()
-        assert steps(uri) == [100 * n for n in range(1, 751)]
 
 
 def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path) -> None:
