@@ -157,7 +157,7 @@ def test_studies_end_in_messages(folder: Path, examples: int) -> None:
 
 RUN = run_id_of(0)
 PARTS = ("format.json", "runs", "curves", "studies", "studies/first", "studies/first/study.json", "checkpoints", "logs")
-PARTS += ("studies/first/wanted.parquet", "studies/first/planned.parquet", "studies/first/progress.json", "writer.lock")
+PARTS += ("studies/first/wanted.parquet", "studies/first/progress.json", "writer.lock")
 PARTS += ("writer.json", "mlflow.db", "timings.json", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
 PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
 CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
