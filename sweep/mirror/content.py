@@ -12,11 +12,8 @@ from typing import Any
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, Row
-from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.blocks import markdown_text
-from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.common.text import NO_VALUE, rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
@@ -34,13 +31,11 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _MAX_TEXT_LENGTH = 5000
 """Most characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
 
-MOST_CELLS = 40
 MOST_POINTS = 100
 """Most points of a curve."""
 _MAX_PARAM_LENGTH = 500
 """Most characters of a param that the oldest servers in use take."""
 _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
-_NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,21 +189,3 @@ def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
         for name in _CELL_METRICS
         if math.isfinite(cell[name])
     }
-
-
-def study_note(info: StudyInfo, cells: Sequence[Row], decided: str) -> str:
-    """Return the title and the results as Markdown, which MLflow shows on the study's page.
-
-    `decided` is what `decide` has decided so far; empty: the study has none.
-    """
-    head = [markdown_text(info.title), "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
-    rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
-    end = [f"\nBy fresh seeds: {decided}"] if decided else []
-    hidden = [f"\nand {len(rows) - MOST_CELLS} more cells, in the report"] if len(rows) > MOST_CELLS else []
-    return "\n".join([*head, *rows[:MOST_CELLS], *hidden, *end])[:_MAX_TEXT_LENGTH]
-
-
-def _note_entries(cell: Row, metric: Metric) -> list[str]:
-    chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
-    runs = f"{cell['complete']} of {cell['num_wanted']}"
-    return [*(markdown_text(cell[key]) for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]

@@ -35,7 +35,6 @@ from lr_sweep.sweep.mirror.content import (
     MirroredRun,
     naming_labels,
     study_metrics,
-    study_note,
     study_params,
 )
 from lr_sweep.sweep.results.recorder import Sink
@@ -235,8 +234,7 @@ class Mirror:
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
         parent.log_metrics(study_metrics(cells), time.time_ns() // 1_000_000)
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
-        note = study_note(read.info, cells, read.decision.progress() if read.decision else "")
-        parent.set_tags({"mlflow.note.content": note} | now)
+        parent.set_tags({"mlflow.note.content": markdown_text(read.info.title)} | now)
 
 
 class MirrorThread(Sink):

@@ -157,8 +157,8 @@ def shares(num_slots: int, wants: Sequence[int]) -> list[int]:
 class Share:
     """The share of this sweep, on a cluster or a machine of its own.
 
-    `nodes` returns the resources of all nodes that are there or may come. `exchange` is
-    None where Ray was started for this sweep alone. `clock` is in seconds.
+    `nodes` returns the resources of all nodes that are there or may come. `exchange` is None where Ray was started for
+    this sweep alone. `clock` is in seconds.
     """
 
     def __init__(
