@@ -17,7 +17,6 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
-import yaml
 from ruamel.yaml import YAML
 
 from lr_sweep.tests.support.small_cluster import FILES, load
@@ -56,30 +55,6 @@ def test_gpu_machines_come_and_go() -> None:
 def test_both_files_start_one_mlflow() -> None:
     (first,), (second,) = ([line for line in starts(load(name)) if "mlflow_server" in line] for name in FILES)
     assert first == second
-
-
-def test_google_s_file_has_what_ray_wants_and_otherwise_that_of_aws() -> None:
-    file = FILES["local"].parent / "gcp.yaml"
-    gcp, aws = yaml.safe_load(file.read_text()), load("aws")
-    same = aws.keys() - {
-        "provider",
-        "auth",
-        "available_node_types",
-        "initialization_commands",
-        "worker_start_ray_commands",
-    }
-    assert {key: gcp[key] for key in same} == {key: aws[key] for key in same}
-    assert gcp["worker_start_ray_commands"] == aws["worker_start_ray_commands"][:2]  # without AWS's notices
-    for kind in gcp["available_node_types"].values():
-        assert {"machineType", "disks"} <= kind["node_config"].keys()
-
-
-def test_sky_s_task_runs_a_command_of_the_program() -> None:
-    task = yaml.safe_load((FILES["local"].parent / "sky.yaml").read_text())
-    program, *arguments = shlex.split(os.path.expandvars(task["run"]))
-    assert program == ".venv/bin/lr-sweep"
-    assert arguments_of(arguments)["data_dir"]
-    assert task["setup"].endswith("make env EXTRAS=cluster\n")
 
 
 def test_aws_s_linter_accepts_the_account() -> None:
