@@ -71,8 +71,6 @@ class Paths:
     """A study's title, metric and search; written last."""
     options = _study_file("{study}.yaml")
     wanted = _study_file("wanted.parquet")
-    planned = _study_file("planned.parquet")
-    """How long a study's runs were planned to take."""
     proposals = _study_file("proposals.parquet")
     """The learning rates that a study's search has proposed."""
     rungs = _study_file("rungs.parquet")

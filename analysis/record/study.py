@@ -95,8 +95,6 @@ class StudyInfo:
     """In points of percent, or in the metric's unit; None: no variants are called equal."""
     target: float | None = None
     """In percent or in the metric's unit; None: the worst variant's best."""
-    mirror: Any = None
-    """`all`: MLflow has every evaluation, else at most 100 of a run."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 

@@ -33,7 +33,7 @@ GONE = {
 
 
 class Group(TyperGroup):
-    """Commands of one name, such as `cluster check` and `cluster jobs`."""
+    """Commands of one name, such as `cluster jobs` and `cluster logs`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; raises UserError with the known ones for another name."""

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.text import aligned, counted, duration, machines_there
+from lr_sweep.common.text import aligned, duration, machines_there
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
 from lr_sweep.sweep.cluster.jobs import (
     DEFAULT_ADDRESS,
-    RESTARTED,
     STOP_WAIT_S,
     ClusterJobs,
     Job,
@@ -109,7 +108,6 @@ def submit(
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
-    priority: opt.Priority = 1,
     only: opt.Only = None,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
@@ -121,26 +119,12 @@ def submit(
     (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
     server = ClusterJobs(address)
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
-    options += ["--priority", str(priority)]
     options += ["--only", only_text(only)] if only else []
     flags = {"--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
     job = submit_study(loaded, results, data_dir, server, options, _say)
     _say(f"{job.name} was accepted")
     return 0 if no_follow else _follow(server, job)
-
-
-@command("cluster check cluster.yaml", cluster)
-def check(file: Annotated[Path, opt.argument("FILE", "The file for `ray up`.", opt.local_path)]) -> int:
-    """Name the mistakes in a cluster file before `ray up` starts machines; the exit code is 1 if there are any."""
-    from lr_sweep.sweep.cluster.check import problems_in
-
-    problems = problems_in(file)
-    for problem in problems:
-        _say(f"problem: {problem}")
-    rest = f"no problem in what can be checked here; `ray up {file}` shows the rest"
-    _say(f"{file}: {counted(len(problems), 'problem') if problems else rest}")
-    return int(bool(problems))
 
 
 @command("cluster jobs", cluster)
@@ -161,8 +145,7 @@ def jobs(
         _say(f"no study was submitted to the cluster at {server.address}")
     for name, log in logs.items():
         lines = log.strip().splitlines() or ["nothing printed yet"]
-        restarts = [line for line in lines[:-1] if RESTARTED in line]
-        print("\n".join(f"{name}: {line}" for line in [*restarts[-1:], lines[-1]]))
+        print(f"{name}: {lines[-1]}")
     print(machines_there(server.machines()))
 
 
@@ -183,7 +166,7 @@ def stop(study: opt.Study, address: Address = DEFAULT_ADDRESS) -> int:
         return 0
     server.stop(job.name)
     _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
-    return 0 if _ended(server.follow(job.name, _write, _say)) == 130 else 1
+    return 0 if _ended(server.follow(job.name, _write)) == 130 else 1
 
 
 def _study_name(name_or_path: str) -> str:
@@ -202,7 +185,7 @@ def _follow(server: ClusterJobs, job: Job) -> int:
     again = program_command("cluster", "logs", job.study, "--address", server.address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
-        return _ended(server.follow(job.name, _write, _say))
+        return _ended(server.follow(job.name, _write))
     except KeyboardInterrupt:
         _say(f"\nnot followed any more; {job.name} is still running. Follow it again: {again}")
         return 0

@@ -91,7 +91,6 @@ GpusPerTrial = Annotated[
     float | None, option("G", "GPUs of a trial, instead of the study's number; a fraction shares a GPU.", float)
 ]
 RunsPerTrial = Annotated[int | None, number("Runs that a trial trains, instead of the study's number.")]
-Priority = Annotated[int, number("A sweep with priority 2 gets twice as many trials at once as one with 1.")]
 Only = Annotated[
     OnlyRuns | None,
     option(

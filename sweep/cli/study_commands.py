@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +15,8 @@ from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
-    import subprocess
-
     from lr_sweep.analysis.study_report import Report
     from lr_sweep.sweep.plan.plan import Plan
-    from lr_sweep.sweep.results.directory import Results
 
 STARTERS = Path(__file__).parents[1] / "starters"
 
@@ -42,13 +37,11 @@ def run(
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
-    priority: opt.Priority = 1,
     only: opt.Only = None,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
-    ui: Annotated[bool, opt.flag("Serve the live page meanwhile, and afterwards until Ctrl-C.")] = False,
 ) -> int:
     """Train the runs that the record lacks, then write the report; after a crash, the same command resumes."""
     from lr_sweep.sweep.plan.placement import Placement
@@ -57,15 +50,12 @@ def run(
     from lr_sweep.sweep.tune.run_study import run_study
     from lr_sweep.sweep.tune.work import Options
 
-    with lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
+    with lasting_output(), signals_as_ctrl_c():
         try:
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
-            page = stack.enter_context(_page(recorded)) if ui else None
             for study in loaded:
-                placement = Placement(
-                    resources=study.resources, address=address, cpus=cpus, force=force, priority=priority
-                )
+                placement = Placement(resources=study.resources, address=address, cpus=cpus, force=force)
                 options = Options(
                     results=recorded,
                     data_dir=opt.data_folder(data_dir),
@@ -83,10 +73,6 @@ def run(
                     return STOPPED
                 if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
                     code = 1
-            if page is not None:
-                _say("the live page stays until Ctrl-C")
-                with suppress(KeyboardInterrupt):
-                    page.wait()
             return code
         except KeyboardInterrupt:
             print("stopped; the same command resumes", file=sys.stderr)
@@ -97,16 +83,6 @@ def _print_report(report: Report, store: str | None) -> None:
     print(f"{report.text}\n\nreport     {report.page}")
     if store is not None:
         print(f"store      {store}")
-
-
-@contextmanager
-def _page(results: Results) -> Iterator[subprocess.Popen[str]]:
-    from lr_sweep.sweep.live.server import page_beside
-
-    results.prepare()
-    with page_beside(results) as (page, link):
-        _say(f"live page  {link}")
-        yield page
 
 
 @command("plan rothermel2021-table1 --measure")

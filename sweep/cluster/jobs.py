@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import shlex
 import shutil
@@ -44,18 +43,12 @@ RESULTS_KEY = "lr_sweep_results"
 STOP_WAIT_S = 120
 """Seconds that a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
 
-RECONNECT_S = 600.0
-"""Seconds for which a lost connection is tried again: a head that boots takes some minutes."""
 FOLLOW_EVERY_S = 1.0
 
 SENT = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the program that a cluster's machines get, below `lr_sweep`."""
 START = "lr_sweep/sweep/cluster/start.sh"
 """The script in the folder that is sent; it finds the interpreter."""
-KEPT = Path("~/lr-sweep-jobs").expanduser()
-"""The folder, on a head, of the submitted jobs that are to resume when Ray starts again."""
-RESTARTED = "started again"
-"""Words of the line that a job prints when its driver was killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,18 +124,18 @@ class ClusterJobs:
             response.raise_for_status()
             return sum(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
 
-    def start(self, study: str, results: str, command: str, folder: Path, name: str | None = None) -> str:
-        """Start a job and return its name, a new one or that of a job that is lost.
+    def start(self, study: str, results: str, command: str, folder: Path) -> str:
+        """Start a job and return its name.
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
         """
         # A second, not a number: a head that was lost takes its list of jobs with it.
-        new_name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
-                submission_id=name or new_name,
+                submission_id=name,
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
                 metadata={STUDY_KEY: study, RESULTS_KEY: results},
             )
@@ -157,39 +150,23 @@ class ClusterJobs:
         with _problems(self.address):
             return str(self._client.get_job_logs(name))
 
-    def follow(self, name: str, write: Callable[[str], None], say: Callable[[str], None] = print) -> Job:
+    def follow(self, name: str, write: Callable[[str], None]) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
 
-        `say` receives what happens to the connection. Raises UserError if the cluster was out of reach for ten
-        minutes, which ends no job on a head that is still up.
+        Raises UserError if the connection is lost, which ends no job.
         """
-        shown, started_s, lost_at = 0, 0.0, math.inf
+        shown = 0
         while True:
             try:
                 job, text = self.get(name), self.log(name)  # in this order: the log of an ended job is whole
-                if lost_at < math.inf:
-                    say("connected again")
-                lost_at = math.inf
-                if job.started_s > started_s:  # the first time, or a head that was lost has started it again
-                    shown, started_s = 0, job.started_s
-                write(text[shown:])
-                shown = len(text)
-                if not job.active:
-                    return job
             except UserError as problem:
-                if lost_at == math.inf:
-                    lost_at = time.monotonic()
-                    say(f"connection lost, tried again for {RECONNECT_S / 60:.0f} minutes: {problem}")
-                if time.monotonic() - lost_at > RECONNECT_S:
-                    raise UserError(
-                        f"{problem} If the head is up, {name} is running, and `cluster logs` follows it again."
-                    ) from problem
+                again = f"If the head is up, {name} is running, and `cluster logs` follows it again."
+                raise UserError(f"{problem} {again}") from problem
+            write(text[shown:])
+            shown = len(text)
+            if not job.active:
+                return job
             time.sleep(FOLLOW_EVERY_S)
-
-
-def driver_command(arguments: Sequence[str]) -> str:
-    """Return the shell command of a job whose driver has these arguments."""
-    return f"exec sh {START} {shlex.join(arguments)}"  # `exec`: a stop signals Python, not a shell
 
 
 def _job(details: Any) -> Job:
@@ -265,7 +242,8 @@ def submit_study(
             write_code(study.files, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
-        name = server.start(study.study, results, driver_command(run), folder)
+        command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
+        name = server.start(study.study, results, command, folder)
     return server.get(name)
 
 

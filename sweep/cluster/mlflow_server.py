@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
 from lr_sweep.sweep.mirror.client import MirrorError
-from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, study_pages
+from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, runs_page
 
 RAY_TOKEN = Path("~/.ray/auth_token")
 
@@ -42,7 +42,7 @@ def _server_app(uri: str, artifacts: Path, token: str, port: int) -> Starlette:
 
     def all_runs(request: Request) -> Response:
         try:
-            return RedirectResponse(study_pages(uri)[""])
+            return RedirectResponse(runs_page(uri))
         except MirrorError:  # no sweep has written to it yet
             return RedirectResponse(f"{PREFIX}/")
 

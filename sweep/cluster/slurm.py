@@ -1,16 +1,10 @@
-"""`python -m lr_sweep.sweep.cluster.slurm wait|recorded ...`: what docs/cluster/sweep.sbatch asks of the program."""
+"""`python -m lr_sweep.sweep.cluster.slurm HOST:PORT NODES SECONDS`: waits for nodes in docs/cluster/sweep.sbatch."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.common.object_store import ObjectStore, local_path
 from lr_sweep.trainables.worker.ray_internals import num_nodes
 
 POLL_S = 1.0
@@ -31,27 +25,5 @@ def wait(address: str, number: str, patience_s: str) -> int:
     return 1
 
 
-def recorded(*arguments: str) -> int:
-    """Print a digest that changes with progress, for the results directory that these arguments of `run` name."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--results", default="results")
-    results = parser.parse_known_args(arguments)[0].results
-    print(hashlib.sha256(repr(sorted(_files(results))).encode()).hexdigest())
-    return 0
-
-
-def _files(results: str) -> list[tuple[str, str]]:
-    """Return what grows as something is trained: names of files, which have steps in them, with sizes or versions."""
-    root = local_path(results)
-    paths = Paths(root or Path())
-    folders = (paths.runs, paths.curves, paths.all_checkpoints, paths.pretrained)
-    if root is None:
-        store = ObjectStore(results)
-        return [item for folder in folders for item in store.names(str(folder)).items()]
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    return [(str(path), str(path.stat().st_size)) for path in files]
-
-
 if __name__ == "__main__":
-    actions: dict[str, Callable[..., int]] = {"wait": wait, "recorded": recorded}
-    sys.exit(actions[sys.argv[1]](*sys.argv[2:]))
+    sys.exit(wait(*sys.argv[1:]))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,13 @@ DASHBOARD_PORT = 8265
 """Port of Ray's page and job server, on the head and here, where `submit` expects it."""
 MLFLOW_PORT = 5000
 """Port of the MLflow server that cluster files start on the head."""
-RETRY_S = 5.0
 
 
 def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     """Keep tunnels to MLflow (`port` here) and Ray on a cluster's head open until Ctrl-C; return exit code 0.
 
-    Tunnels that were open are opened again when they are lost. Raises UserError if the file describes no cluster, its
-    head is not up or out of reach, or a port here is taken.
+    Raises UserError if the file describes no cluster, its head is not up or out of reach, a port here is taken, or the
+    tunnels are lost.
     """
     if port == DASHBOARD_PORT:
         raise UserError(f"--port: got {port}, which Ray's page uses: choose another for MLflow's")
@@ -38,30 +36,15 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
-    opened, text = False, _text(port, head_token())
-    try:
-        while True:
-            try:
-                with _ssh(ssh_command(cluster, head_address(cluster_file, cluster), forwarded)) as ssh:
-                    _wait(ssh, list(forwarded))
-                    print("connected again" if opened else text, flush=True)
-                    opened = True
-                    raise _lost(ssh.wait())
-            except UserError as problem:
-                if not opened:
-                    raise
-                print(f"{problem} Tried again in {RETRY_S:.0f} s.", flush=True)
-                time.sleep(RETRY_S)
-    except KeyboardInterrupt:
-        return 0
-
-
-@contextmanager
-def _ssh(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    text, command = _text(port, head_token()), ssh_command(cluster, head_address(cluster_file, cluster), forwarded)
     print(shlex.join(command), flush=True)
     with subprocess.Popen(command) as ssh:
         try:
-            yield ssh
+            _wait(ssh, list(forwarded))
+            print(text, flush=True)
+            raise _lost(ssh.wait())
+        except KeyboardInterrupt:
+            return 0
         finally:
             ssh.terminate()
 

@@ -27,7 +27,7 @@ from lr_sweep.trainables.pretraining.weights import WEIGHTS
 
 WEIGHTS_FILES = ("config.json", "generation_config.json", "pretraining.json", WEIGHTS)
 """Files of a folder of weights, in the order in which they are moved: the last one makes it complete."""
-STUDY_FILES = ("planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json")
+STUDY_FILES = ("proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json")
 """Files of a study's folder besides its YAML, in the order in which they are moved: the last one makes it complete."""
 MAX_CONFLICTS = 20
 

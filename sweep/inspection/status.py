@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import check_format, read_study, read_wanted_rows
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.common.text import aligned, counted, duration, study_heading
+from lr_sweep.common.text import aligned, duration, study_heading
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, Row, RunStates, State, run_title
@@ -109,10 +109,7 @@ def activity(results: Results, now: float) -> str:
 
 def _remaining(progress: dict[str, Any]) -> str:
     left = progress["time_left_s"]
-    remaining = "time left not known yet" if left is None else f"about {duration(left)} left"
-    if evaluating := progress.get("evaluating"):
-        remaining += f", {counted(evaluating, 'run')} evaluating"
-    return remaining
+    return "time left not known yet" if left is None else f"about {duration(left)} left"
 
 
 class _Listed(NamedTuple):

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.analysis.record.columns import CURVES, PLANNED
+from lr_sweep.analysis.record.columns import CURVES
 from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_rows
 from lr_sweep.common.errors import UserError
@@ -79,8 +79,6 @@ class Verification:
         problems: list[str] = []
         with self._named(folder, problems):
             problems += study_problems(self.results, folder.name)
-        with self._named(folder, problems):
-            read_rows(self.results.planned(folder.name), PLANNED)
         with self._named(folder, problems):
             check_options(self.results.options(folder.name))
         return problems

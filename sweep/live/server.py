@@ -1,26 +1,13 @@
-"""The live page: a web server on loopback that answers only to those who have the link with its token.
-
-    python -P -m lr_sweep.sweep.live.server < arguments
-
-serves it beside a `run`, in a process of its own: drawing it takes nothing from the driver. The arguments are a line of
-JSON, since every user of the machine can list command lines and the token is among them. The process ends with its
-standard input, which is when the driver ends, however it does.
-"""
+"""The live page: a web server on loopback that answers only to those who have the link with its token."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import re
-import secrets
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +24,14 @@ from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.report.page import web_text
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.network import free_port
 from lr_sweep.common.source_code import version_here
 from lr_sweep.common.text import command
 from lr_sweep.sweep.inspection.show import find_run, log_text
-from lr_sweep.sweep.live.guard import LOOPBACK, Guard, link
+from lr_sweep.sweep.live.guard import LOOPBACK, Guard
 from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live, rows_stamp, study_stamp
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import run_title
-from lr_sweep.sweep.terminal import output_to, signals_as_ctrl_c
 
 WEB = Path(__file__).with_name("web")
 REPORT_POLICY = "frame-ancestors 'none'"
@@ -77,7 +62,7 @@ class _Reports:
 
 
 class _Page:
-    def __init__(self, live: Live, mlflow: Mapping[str, str]) -> None:
+    def __init__(self, live: Live, mlflow: MlflowPages) -> None:
         self.live, self.mlflow, self.reports = live, mlflow, _Reports(live)
         self._templates = Environment(
             loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -89,7 +74,7 @@ class _Page:
 
     def overview(self, request: Request) -> Response:
         size = {"width": WIDTH, "height": HEIGHT}
-        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow, size=size)
+        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow.address, size=size)
 
     def report(self, request: Request) -> Response:
         study = str(request.path_params["study"])
@@ -117,7 +102,7 @@ class _Page:
         async def changes() -> AsyncIterator[str]:
             seen = None
             while not request.app.state.closing():
-                now = await run_in_threadpool(self.live.view), dict(self.mlflow)
+                now = await run_in_threadpool(self.live.view), self.mlflow.address
                 yield "data: changed\n\n" if now != seen else ": \n\n"  # which notices that the page was closed
                 seen = now
                 await asyncio.sleep(POLL_S)
@@ -140,7 +125,7 @@ class _Page:
 
 def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlette:
     """Return the page's application, with MLflow's."""
-    page = _Page(live, mlflow.addresses)
+    page = _Page(live, mlflow)
 
     app = Starlette(
         routes=[
@@ -172,36 +157,3 @@ def serve(results: Results, port: int, token: str, say: Callable[[str], None]) -
         server = uvicorn.Server(config)
         app.state.closing = lambda: server.should_exit
         server.run()
-
-
-@contextmanager
-def page_beside(results: Results) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve the page of a results directory while the block runs; yield its process, and the link."""
-    port, token = free_port(), secrets.token_hex(16)
-    arguments = {"root": str(results.root), "uri": results.uri, "port": port, "token": token}
-    # In a session of its own: the terminal's Ctrl-C is for the sweep, which ends this.
-    command = [sys.executable, "-P", "-m", __name__]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as page:
-        assert page.stdin is not None
-        print(json.dumps(arguments), file=page.stdin, flush=True)
-        try:
-            yield page, link(port, token)
-        finally:
-            page.terminate()
-
-
-def _serve(root: str, uri: str | None, port: int, token: str) -> None:
-    threading.Thread(target=_end_with_input, daemon=True).start()
-    results = Results(Path(root))
-    results.uri = uri  # a working copy is shown under the name of its store
-    with signals_as_ctrl_c(), output_to(results.logs / "ui.log"):
-        serve(results, port, token, print)
-
-
-def _end_with_input() -> None:
-    sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    _serve(**json.loads(sys.stdin.readline()))

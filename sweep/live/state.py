@@ -15,11 +15,11 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.common.text import command, counted, duration
+from lr_sweep.common.text import command
 from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import State, read_ends, recorded_states, run_title, shown_states
+from lr_sweep.sweep.results.run_state import read_ends, recorded_states, run_title, shown_states
 
 REFRESH_S = 2.0
 """Seconds for which what was read counts as new; a running sweep reports as often."""
@@ -27,8 +27,6 @@ MOST_OF_A_CORE = 0.1
 """Most of a core that reading takes: a large record is read less often."""
 MOST_RUNS = 24
 """Most training runs of a study that are shown, and most failed ones."""
-MOST_NAMED = 3
-DEVICES = (("cpus", "CPU"), ("gpus", "GPU"))
 MOST_POINTS = 60
 STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
 """Options of `run`, by what `started.json` calls them."""
@@ -46,15 +44,12 @@ class StudyView:
     num_wanted: int = 0
     num_ended: int = 0
     counts: tuple[tuple[str, int], ...] = ()
-    cost: str = ""
     decided: str = ""
     """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
     num_training: int = 0
     training: Sequence[Row] = ()
     """The first ones that train: `run_id`, `title`, `step`, `num_steps`, `latest` (its last validation value),
     `points` (of its curve, as SVG's `polyline` takes them) and `stop_asked`."""
-    machines: Sequence[Row] = ()
-    """`address`, `devices`, `num_training` and `training` (titles of the first runs)."""
     num_failed: int = 0
     failed: Sequence[tuple[str, str, str]] = ()
     """Ids, titles and reasons of the first ones."""
@@ -86,8 +81,6 @@ class _Recorded:
     info: StudyInfo
     wanted: Sequence[Row]
     ends: Mapping[str, Row]
-    planned_s: Mapping[tuple[str, int], float]
-    """Device seconds, by run and its number of steps."""
     decided: str
 
 
@@ -166,11 +159,9 @@ class Live:
             num_wanted=len(found.wanted),
             num_ended=sum(number for state, number in counts.items() if state.over or state.on_request),
             counts=tuple((state, counts[state]) for state in shown_states(counts)),
-            cost=_cost(found, runs.states),
             decided=found.decided,
             num_training=len(training),
             training=shown,
-            machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
             failed=[(row["run_id"], run_title(row), why) for row, why in failed[:MOST_RUNS]],
             resume=_run_command(self.results, name) if not all(each.over or each.on_request for each in counts) else "",
@@ -216,7 +207,6 @@ def _run_command(results: Results, study: str, *options: str) -> str:
 
 def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:
     info, wanted = record.read_study(results.root, study), record.read_wanted_rows(results.root, study, WANTED_COLUMNS)
-    planned = record.read_planned(results.root, study)
     decided = ""
     if info.decide is not None:
         from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need none
@@ -227,39 +217,9 @@ def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _
         stamp=stamp,
         info=info,
         wanted=wanted,
-        ends=read_ends(results, [row["run_id"] for row in wanted], ("failure", "device_s")),
-        planned_s=dict(
-            zip(zip(planned["run_id"], planned["num_steps"], strict=True), planned["device_s"], strict=True)
-        ),
+        ends=read_ends(results, [row["run_id"] for row in wanted], ("failure",)),
         decided=decided,
     )
-
-
-def _cost(found: _Recorded, states: Mapping[str, State]) -> str:
-    used_s = sum(found.ends[row["run_id"]]["device_s"] for row in found.wanted if row["run_id"] in found.ends)
-    ended = {run_id for run_id, state in states.items() if state.over or state.on_request}
-    left = [row for row in found.wanted if row["run_id"] not in ended]
-    planned = [found.planned_s.get((row["run_id"], row["num_steps"]), math.nan) for row in left]
-    known = [seconds for seconds in planned if math.isfinite(seconds)]
-    text = f"device time {duration(used_s)} so far"
-    if not left:
-        return text
-    if not known:
-        return f"{text}, what is left is not known"
-    return f"{text}, {'about' if len(known) == len(left) else 'at least'} {duration(sum(known))} left"
-
-
-def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> list[Row]:
-    titles = {row["run_id"]: run_title(row) for row in training}
-    return [
-        {
-            "address": node["address"],
-            "devices": ", ".join(counted(int(node[key]), unit) for key, unit in DEVICES if node[key]) or "no devices",
-            "num_training": len(node["runs"]),
-            "training": [titles[run_id] for run_id in node["runs"] if run_id in titles][:MOST_NAMED],
-        }
-        for node in sorted(described, key=lambda node: not node["runs"])
-    ]
 
 
 def _polyline(points: Sequence[tuple[int, float]], num_steps: int, low: float, high: float) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,19 +19,13 @@ from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
 from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
-VIEW_TAG = "mlflow.sharedViewState."
-"""The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
-_MAX_METRICS, _MAX_PARAMS, _MAX_DIGEST = 1000, 100, 36
-"""Most metrics and params of a batch, and characters of a checksum that MLflow takes."""
+REBUILT = "It is a copy of the record: the next `run` or `export --mlflow` adds what is missing, also to a new store"
+_MAX_METRICS, _MAX_PARAMS = 1000, 100
+"""Most metrics and params of a batch that MLflow takes."""
 T = TypeVar("T")
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 """The starts of addresses of databases: before a plain path, and before one that is quoted for its `%?#;`."""
-_DAMAGE = re.compile(
-    r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
-)
-"""What SQLite says of a damaged database; the last two come from a migration that was killed."""
-_LOCKED = re.compile(r"database (table )?is locked")
 
 
 class MirrorError(UserError):
@@ -121,19 +113,7 @@ def store_problems(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         cause = reason(error).replace(uri.rstrip("/"), shown_uri(uri).rstrip("/"))
-        raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}{_mend(uri, cause)}") from error
-
-
-def _mend(uri: str, cause: str) -> str:
-    database = _own_database(uri)
-    if database is not None and _DAMAGE.search(cause):
-        return (
-            f". The database is damaged; it only mirrors the record: delete {database} (and "
-            f"{database.name}-journal, if there is one), and the next `run` or `export --mlflow` rebuilds it"
-        )
-    if _LOCKED.search(cause):
-        return ". Another process holds it: end that, and the next `run` or `export --mlflow` mirrors what is missing"
-    return ""
+        raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}. {REBUILT}") from error
 
 
 def _own_database(uri: str) -> Path | None:
@@ -178,7 +158,7 @@ class MlflowRun:
             self.client.log_batch(self.mlflow_id, metrics=batch)
         self.metrics |= metrics
 
-    def log_points(self, recorded: MirroredRun, *, all_of_them: bool) -> None:
+    def log_points(self, recorded: MirroredRun) -> None:
         """Add the wanted evaluations that are not there yet, each whole in one batch, which is one transaction.
 
         They keep their recorded time: MLflow takes the same point at another time as a second one.
@@ -187,23 +167,10 @@ class MlflowRun:
 
         if self.steps is None:
             self.steps = {point.step for point in self.client.get_metric_history(self.mlflow_id, "elapsed_s")}
-        points = recorded.points(self.steps, all_of_them=all_of_them)
-        for batch in _batches(points, _MAX_METRICS // len(METRICS)):
+        for batch in _batches(recorded.points(self.steps), _MAX_METRICS // len(METRICS)):
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self.client.log_batch(self.mlflow_id, metrics=metrics)
             self.steps |= {metric.step for metric in metrics}
-
-    def log_data(self, recorded: MirroredRun) -> None:
-        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
-        from mlflow.entities import Dataset, DatasetInput
-
-        if row := recorded.row:
-            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
-            entry = DatasetInput(Dataset(row["task"], digest, "record", source))
-            try:
-                self.client.log_inputs(self.mlflow_id, [entry])
-            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
-                self.client.log_inputs(self.mlflow_id, [entry])
 
     def set_status(self, status: str, ended_ms: int | None = None) -> None:
         """Set the status, if it is another one; of a run that has ended, with the time of its end."""

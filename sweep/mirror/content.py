@@ -1,11 +1,10 @@
-"""What MLflow shows of a run and of a study: params, tags, metrics and charts, computed from the record alone."""
+"""What MLflow shows of a run and of a study: params, tags and metrics, computed from the record alone."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +12,8 @@ from typing import Any
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, Row
-from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.blocks import markdown_text
-from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.common.text import NO_VALUE, rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
@@ -35,15 +31,11 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _MAX_TEXT_LENGTH = 5000
 """Most characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
 
-MOST_CELLS = 40
 MOST_POINTS = 100
-"""Most points of a curve, unless the study has `mirror: all`."""
-MOST_DRAWN = 100
-"""Most runs in a chart, the best ones; MLflow reads a hundred at first."""
+"""Most points of a curve."""
 _MAX_PARAM_LENGTH = 500
 """Most characters of a param that the oldest servers in use take."""
 _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
-_NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +112,8 @@ class MirroredRun(RecordedRun):
         """Return metrics for charts over runs: learning rate and selected step of a run that ended with a value."""
         if self.row is None or self.row["best_step"] is None:
             return {}
-        rate = self.row["learning_rate"]
-        values = {"learning_rate": rate, "log10_learning_rate": math.log10(rate)}
-        values |= {name: self.row[name] for name in ("best_step", "validation_at_best", "test_at_best")}
+        names = ("learning_rate", "best_step", "validation_at_best", "test_at_best")
+        values = {name: self.row[name] for name in names}
         return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
     def thinned(self) -> Sequence[Row]:
@@ -139,7 +130,7 @@ class MirroredRun(RecordedRun):
         ends = set() if is_training else {self.curve[-1]["step"], self.row and self.row["best_step"]}
         return [row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends]
 
-    def points(self, but_steps: set[int], *, all_of_them: bool) -> list[list[tuple[str, float, int, int]]]:
+    def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
         """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
@@ -147,7 +138,7 @@ class MirroredRun(RecordedRun):
         names = _metric_names(self.metric).items()
         return [
             [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
-            for row in (self.curve if all_of_them else self.thinned())
+            for row in self.thinned()
             if row["step"] not in but_steps
         ]
 
@@ -198,80 +189,3 @@ def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
         for name in _CELL_METRICS
         if math.isfinite(cell[name])
     }
-
-
-def study_note(info: StudyInfo, cells: Sequence[Row], decided: str) -> str:
-    """Return the title and the results as Markdown, which MLflow shows on the study's page.
-
-    `decided` is what `decide` has decided so far; empty: the study has none.
-    """
-    head = [markdown_text(info.title), "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
-    rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
-    end = [f"\nBy fresh seeds: {decided}"] if decided else []
-    hidden = [f"\nand {len(rows) - MOST_CELLS} more cells, in the report"] if len(rows) > MOST_CELLS else []
-    return "\n".join([*head, *rows[:MOST_CELLS], *hidden, *end])[:_MAX_TEXT_LENGTH]
-
-
-def _note_entries(cell: Row, metric: Metric) -> list[str]:
-    chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
-    runs = f"{cell['complete']} of {cell['num_wanted']}"
-    return [*(markdown_text(cell[key]) for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
-
-
-def view_key(study: str, owner: str) -> str:
-    """Return the name of a study's view, which no study of another results directory has in the same store."""
-    return f"{study}-{owner}" if owner else study
-
-
-def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]], owner: str = "") -> dict[str, Any]:
-    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them.
-
-    `owner`: the id of the results directory whose runs are shown; empty: the store has no others.
-
-    They are grouped by variant and rate, the mean over seeds, where MLflow reads all: a part would have other means.
-    """
-    keys = [{"mode": "param", "groupByData": name} for name in reversed(naming_labels(wanted)) if name != "seed"]
-    grouped = {"aggregateFunction": "average", "groupByKeys": keys} if len(wanted) <= MOST_DRAWN else None
-    key, owned = view_key(study, owner), f" AND tags.`sweep.results_id` = '{owner}'" if owner else ""
-    section = _uuid(key, "section")
-    same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
-    charts = _charts(f"validation_{allowed(metric.name)}")
-    return {
-        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'{owned}",
-        "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
-        "orderByAsc": not metric.higher_is_better,
-        "compareRunCharts": [{**chart, "uuid": _uuid(key, chart["type"]), **same} for chart in charts],
-        "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
-        "runsHiddenMode": "SHOW_ALL",
-        "groupBy": grouped,
-        "useGroupedValuesInCharts": True,
-    }
-
-
-def _charts(validation: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "SCATTER",
-            "xaxis": {"key": "log10_learning_rate", "type": "METRIC"},
-            "yaxis": {"key": "test_at_best", "type": "METRIC"},
-        },
-        {
-            "type": "LINE",
-            "metricKey": validation,
-            "lineSmoothness": 0,
-            "scaleType": "linear",
-            "xAxisKey": "step",
-            "xAxisScaleType": "linear",
-            "selectedXAxisMetricKey": "",
-            "yAxisKey": "metric",
-            "yAxisExpressions": [],
-            "range": {},
-            "useGlobalXaxisKey": True,
-            "useGlobalLineSmoothing": True,
-        },
-        {"type": "BAR", "metricKey": "test_at_best"},
-    ]
-
-
-def _uuid(*words: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(words)))

@@ -6,7 +6,6 @@ appear twice. Nothing here is needed for training, resuming or the report.
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,6 @@ from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
-    VIEW_TAG,
     MirrorError,
     MlflowRun,
     is_server,
@@ -35,12 +33,9 @@ from lr_sweep.sweep.mirror.client import (
 )
 from lr_sweep.sweep.mirror.content import (
     MirroredRun,
-    charts_view,
     naming_labels,
     study_metrics,
-    study_note,
     study_params,
-    view_key,
 )
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
@@ -52,8 +47,6 @@ _MAX_RUNS = 1000
 OWNER_TAG = "sweep.results_id"
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """The tag that is set last, to the time of the end that is fully mirrored: the next start skips such a run."""
-_ALL = " with all points"
-"""The end of that tag in a run that was mirrored with `mirror: all`."""
 REST = 3.0
 """Ratio of a pause to the work before it: the thread takes a quarter of the driver's time at most. Several points of a
 run that arrive in a pause are mirrored together, which costs little more than one point."""
@@ -86,7 +79,7 @@ class Mirror:
         self._runs: dict[str, MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._naming: list[str] = []
-        self._metric, self._every_point = ACCURACY, False
+        self._metric = ACCURACY
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -117,12 +110,11 @@ class Mirror:
             for run in mirrored:
                 if run.status == "RUNNING":
                     run.set_status("KILLED")
-            ended = [run.tags[_ENDED_TAG] for run in mirrored if run.status in ("FINISHED", "FAILED")]
-            ends_ms = [int(tag.removesuffix(_ALL)) for tag in ended]
-            if len(ends_ms) < len(self._wanted):
+            ended = [int(run.tags[_ENDED_TAG].split()[0]) for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            if len(ended) < len(self._wanted):
                 parent.set_status("KILLED")
             else:
-                parent.set_status("FINISHED", max(ends_ms))
+                parent.set_status("FINISHED", max(ended))
 
     def log_report(self, folder: Path) -> None:
         """Store the files of a folder as the artifact `report` of the study's MLflow run.
@@ -140,8 +132,7 @@ class Mirror:
             self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
 
     def _read_wanted(self) -> None:
-        info = read_study(self.results, self.study)
-        self._metric, self._every_point = info.metric, info.mirror == "all"
+        self._metric = read_study(self.results, self.study).metric
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
         self._naming = naming_labels(list(self._wanted.values()))
 
@@ -170,20 +161,16 @@ class Mirror:
             raise
 
     def _once(self, kind: str, tag: str) -> dict[str, MlflowRun]:
-        """Return the MLflow runs of a kind by a tag's value: this directory's, and those of versions without owners.
+        """Return this directory's MLflow runs of a kind by a tag's value.
 
         A request under way when its sender was killed may create a second one after the next sender has looked: all
         but one are deleted, which MLflow can undo.
         """
         found: dict[str, MlflowRun] = {}
-        unowned: dict[str, MlflowRun] = {}
         for run in (known_run(self._client, run) for run in self._search(kind)):
-            owner = run.tags.get(OWNER_TAG, "")
-            if owner == self._owner and found.setdefault(run.tags[tag], run) is not run:
+            if run.tags.get(OWNER_TAG, "") == self._owner and found.setdefault(run.tags[tag], run) is not run:
                 self._client.delete_run(run.mlflow_id)
-            elif not owner:
-                unowned.setdefault(run.tags[tag], run)
-        return unowned | found
+        return found
 
     def _find_or_create_experiment(self) -> str:
         from mlflow.exceptions import MlflowException
@@ -223,20 +210,17 @@ class Mirror:
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"} | self._owner_tags  # commas: for MLflow's LIKE
         ended_ms = recorded.ended_ms
-        ended, whole = run.tags.get(_ENDED_TAG, ""), f"{ended_ms}{_ALL}"
-        is_there = ended == whole or (ended == str(ended_ms) and not self._every_point)
-        if not is_there or run.status != recorded.mlflow_status:
+        if run.tags.get(_ENDED_TAG) != str(ended_ms) or run.status != recorded.mlflow_status:
             tags |= recorded.tags()
             run.log_params(recorded.params())
-            run.log_points(recorded, all_of_them=self._every_point)
+            run.log_points(recorded)
             if ended_ms is None:
                 run.set_status("RUNNING")
             else:
                 run.log_metrics(recorded.chosen(), ended_ms)
-                run.log_data(recorded)
                 run.set_status(recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
-                tags[_ENDED_TAG] = whole if self._every_point else str(ended_ms)
+                tags[_ENDED_TAG] = str(ended_ms)
         run.set_tags(tags)
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> MlflowRun:
@@ -250,10 +234,7 @@ class Mirror:
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
         parent.log_metrics(study_metrics(cells), time.time_ns() // 1_000_000)
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
-        note = study_note(read.info, cells, read.decision.progress() if read.decision else "")
-        parent.set_tags({"mlflow.note.content": note} | now)
-        view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values()), self._owner))
-        self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{view_key(self.study, self._owner)}", view)
+        parent.set_tags({"mlflow.note.content": markdown_text(read.info.title)} | now)
 
 
 class MirrorThread(Sink):

@@ -28,16 +28,13 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
-    VIEW_TAG,
     MirrorError,
     database_exists,
     is_server,
     open_client,
-    owner_in,
     store_problems,
     tracking_uri,
 )
-from lr_sweep.sweep.mirror.content import view_key
 
 PREFIX = "/mlflow"
 READS = tuple(
@@ -55,18 +52,13 @@ class MlflowPages:
     """MLflow below `PREFIX`; answers 404 until it is opened. Among artifacts only those in one folder can be read."""
 
     def __init__(self, *, takes_artifacts: bool = False) -> None:
-        self.addresses: dict[str, str] = {}
-        """Pages by study, and under "" that of all runs; relative to the server, or on a server of the user's."""
+        self.address = ""
+        """The page of all runs, relative to the server, or on a server of the user's; empty: there is none yet."""
         self._takes_artifacts = takes_artifacts
         self._app: ASGIApp = PlainTextResponse("There is nothing in MLflow yet.", 404)
         self._client: Any = None
         self._folder = Path()
         self._threads: Executor | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a store is served."""
-        return self._client is not None
 
     def open(self, uri: str, artifacts: Path) -> None:
         """Serve the store at `uri`, whose runs keep their artifacts in a folder; takes seconds. Raises MirrorError."""
@@ -110,7 +102,12 @@ class MlflowPages:
             return self._takes_artifacts
         given = parse_qs(query)
         runs, within = given.get("run_uuid", []) + given.get("run_id", []), given.get("path", [""])
-        return self.is_open and path in READS and len(runs) == len(within) == 1 and self._holds(runs[0], within[0])
+        return (
+            self._client is not None
+            and path in READS
+            and len(runs) == len(within) == 1
+            and self._holds(runs[0], within[0])
+        )
 
     def _holds(self, run: str, within: str) -> bool:
         try:
@@ -126,17 +123,17 @@ class MlflowPages:
 def mlflow_pages(results: Path, say: Callable[[str], None], server: str) -> Iterator[MlflowPages]:
     """Look for what the mirror writes for as long as the block runs; yield its pages, for a server of ours.
 
-    They appear once the mirror has written them; `say` is given a line for each, with the server's own address before
-    it, and one for what is wrong with the store. A server of the user's has them already: its address alone is given.
+    They appear once the mirror has written them; `say` is then given a line with the page's address, which begins with
+    `server`, and before that one for what is wrong with the store. Of a server of the user's, the address is given.
     """
     uri, pages = tracking_uri(results), MlflowPages()
     if is_server(uri):
-        pages.addresses[""] = shown_uri(uri)
+        pages.address = shown_uri(uri)
         say(f"MLflow  {shown_uri(uri)}")
         yield pages
         return
     ended = threading.Event()
-    follower = threading.Thread(target=_follow, args=(pages, uri, results, say, server, ended), daemon=True)
+    follower = threading.Thread(target=_open, args=(pages, uri, results, say, server, ended), daemon=True)
     follower.start()
     try:
         yield pages
@@ -146,29 +143,26 @@ def mlflow_pages(results: Path, say: Callable[[str], None], server: str) -> Iter
         pages.close()
 
 
-def _follow(
+def _open(
     pages: MlflowPages, uri: str, results: Path, say: Callable[[str], None], server: str, ended: threading.Event
 ) -> None:
     problem = ""
-    while not ended.wait(_LOOK_EVERY_S if pages.is_open or problem else 0):
+    while not (pages.address or ended.is_set()):
         try:
-            found = study_pages(uri, owner_in(uri, results))
-            if not pages.is_open:
-                pages.open(uri, Paths(results.resolve()).mlflow_artifacts)
+            address = runs_page(uri)
+            pages.open(uri, Paths(results.resolve()).mlflow_artifacts)
+            pages.address = address
+            say(f"MLflow  {server}{address}")
         except MirrorError as error:
             if problem != (problem := str(error)) and database_exists(uri):
                 say(f"MLflow  not served: {problem}")
-            continue
-        for study in [study for study in found if study not in pages.addresses]:
-            say(f"{f'MLflow, {study}' if study else 'MLflow'}  {server}{found[study]}")
-        pages.addresses.update(found)
+            ended.wait(_LOOK_EVERY_S)
 
 
-def study_pages(uri: str, owner: str = "") -> dict[str, str]:
-    """Return addresses on an MLflow server: by study, charts of its runs; under "", last, the page of all runs.
+def runs_page(uri: str) -> str:
+    """Return the address, on an MLflow server, of the page of all runs; MLflow's own first page is for language models.
 
-    `owner`: the id of the results directory whose studies have their plain names here; those of others have their ids.
-    MLflow's own first page is for language models. Raises MirrorError if the store at `uri` holds nothing of ours.
+    Raises MirrorError if the store at `uri` holds nothing of ours.
     """
     if not database_exists(uri):
         raise MirrorError(f"there is no MLflow store at {shown_uri(uri)}; `run` makes one")
@@ -177,7 +171,4 @@ def study_pages(uri: str, owner: str = "") -> dict[str, str]:
         experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
-    page = f"{PREFIX}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
-    views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
-    ours = {view: view.removesuffix(view_key("", owner)) for view in views}
-    return {ours[view]: f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views} | {"": page}
+    return f"{PREFIX}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"

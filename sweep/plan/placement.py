@@ -45,8 +45,6 @@ class Placement:
     """CPUs that a Ray started here may use; None: all."""
     force: bool = False
     """Whether `cpus` may be more than this machine has."""
-    priority: int = 1
-    """With 2, the sweep gets twice as many trials at once as another with 1 on the same cluster."""
 
     @property
     def device(self) -> str:

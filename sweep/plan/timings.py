@@ -1,4 +1,4 @@
-"""How long runs take, by the record and by what `plan --measure` timed; what was known of it when a sweep began."""
+"""How long runs take, by the record and by what `plan --measure` timed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lr_sweep.analysis.record.columns import PLANNED
-from lr_sweep.analysis.record.read import read_rows, read_run_rows
+from lr_sweep.analysis.record.read import read_run_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import is_changed, sealed, write_json
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import Row, State
 from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.runs import Cell, by_cell
@@ -206,24 +205,3 @@ def keep_measured(results: Results, entry: Mapping[str, Any]) -> None:
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return _cell_key(entry["content"]), entry["device"], entry["engine"], entry["runs_together"]
-
-
-def keep_planned(study: str, reconciled: Reconciled, placement: Placement, results: Results) -> dict[Cell, Timing]:
-    """Write down, for the report's ledger, how long runs that are about to train will take; return the timings.
-
-    The first plan of a run for a step budget is kept: a later one would know how training went.
-    """
-    before = read_rows(results.planned(study), PLANNED) or []
-    known = {(row["run_id"], row["num_steps"]) for row in before}
-    timings = find_timings(reconciled, results, placement)
-    new: dict[str, dict[str, Any]] = {}
-    for run in reconciled.to_train:
-        if run.cell in timings and (run.run_id, run.num_steps) not in known:
-            timing = timings[run.cell]
-            device_s = timing.step_s.middle * run.num_steps * placement.devices_per_trial
-            planned = {"run_id": run.run_id, "num_steps": run.num_steps, "device_s": device_s}
-            new[run.run_id] = planned | {"timed_by": f"{timing.source} on {timing.device}"}
-    if new:
-        kept = [row for row in before if row["run_id"] not in new]
-        write_parquet(results.planned(study), [*kept, *new.values()], PLANNED)
-    return timings

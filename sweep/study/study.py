@@ -49,7 +49,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "paired", "equal_within", "target", "mirror")
+FACTS = ("refine", "winners", "paired", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -130,8 +130,6 @@ class Study(Strict):
     """Differences below it are none, in points or the metric's unit; null: none are."""
     target: Annotated[float, AllowInfNan(False)] | None = None
     """Validation value to which steps are counted, in percent or the metric's unit; null: the worst variant's best."""
-    mirror: Literal["all"] | None = None
-    """Evaluations of a run that MLflow gets; null: at most 100."""
     resources: Resources = Resources()
     """What each trial holds."""
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
@@ -20,7 +19,7 @@ from lr_sweep.sweep.results.recorder import Recorder, RunLogs, Sink
 from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
-from lr_sweep.sweep.tune.failures import Failure, Failures, Setback, advice_on
+from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures
 from lr_sweep.sweep.tune.nodes import Machines, Share
 from lr_sweep.sweep.tune.progress import Display, StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
@@ -80,9 +79,7 @@ class Driver:
         recorder = Recorder(self._results, runs, self._placement.devices_per_trial, reached=reached)
         self._sinks: list[Sink] = [recorder, RunLogs(self._results.log), progress, display, work.stopping, mirror]
         self._machines, self._sizes = Machines(self._placement.address is not None), CohortSizes(self._results)
-        usable = partial(self._machines.usable, self._placement)
-        num_cells = len({run.cell for run in runs})
-        self._failures = Failures(num_cells, usable, self._machines.excluded, self._sizes)
+        self._failures = Failures(len({run.cell for run in runs}), self._sizes)
         self.ended: dict[str, str] = {}
         """Statuses of the runs that have ended, by id."""
         self._training: set[str] = set()
@@ -106,7 +103,7 @@ class Driver:
         while self.left() and not stop.is_set():
             ended_before = len(self.ended)
             try:
-                with ray_session(self._placement, log_file, self._machines.excluded, stop.breaks_off) as share:
+                with ray_session(self._placement, log_file, stop.breaks_off) as share:
                     self._train_all(share, stop)
             except StopAskedError:
                 return
@@ -116,8 +113,9 @@ class Driver:
                 deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
                 if deaths_in_a_row >= MAX_DEATHS:
                     raise UserError(
-                        f"{loss}, {deaths_in_a_row} times before any run ended. {advice_on(loss)} Ray's "
-                        f"log: {log_file}. The same command resumes from the runs' checkpoints."
+                        f"{loss}, {deaths_in_a_row} times before any run ended: memory is short, or the machine is "
+                        f"busy. {MEMORY_ADVICE} Ray's log: {log_file}. The same command resumes from the runs' "
+                        f"checkpoints."
                     ) from loss
                 self._display.note(f"{loss}; starting it again, runs resume from their checkpoints")
 
@@ -164,13 +162,12 @@ class Driver:
             with closing(events):
                 for event in events:
                     if event is not None:
-                        self._on_event(event, leave)
+                        self._on_event(event)
                     if stop.is_set():
                         (leave.set if self._training else leave.set_at_once)()
                     elif not leave.is_set():
                         self._tick(share, leave)
         finally:
-            self._count(self._failures.release())
             self._interrupt(sorted(self._training))
 
     def _tick(self, share: Share, leave: Leave) -> None:
@@ -179,21 +176,19 @@ class Driver:
             leave.set()
             self._setbacks += 1
             self._display.note(f"{change}; runs resume from their checkpoints")
-        for message in [*self._results.news(), *self._work.take_news(), *self._machines.news(), *share.news()]:
-            self._display.note(message)
+        self._print([*self._results.news(), *self._work.take_news(), *self._machines.news(), *share.news()])
         if (began := time.monotonic()) >= self._status_due:
-            training = self._progress.training()
-            more = {"training": training, "machines": self._machines.described(training), "updated_at": time.time()}
+            more = {"training": self._progress.training(), "updated_at": time.time()}
             write_json(self._status, self._progress.summary().as_dict() | more)
             ended = time.monotonic()
             self._status_due = ended + max(STATUS_EVERY_S, (ended - began) / STATUS_SHARE)
 
-    def _on_event(self, event: TrialEvent, leave: Leave) -> None:
+    def _on_event(self, event: TrialEvent) -> None:
         match event:
             case TrialFailed():
-                self._on_failure(event, leave)
+                self._on_failure(event)
             case TrialInterrupted():
-                self._on_interruption(event, leave)
+                self._on_interruption(event)
             case Reported():
                 self._work.stopping.judge()
             case WorkerReplaced():
@@ -217,18 +212,16 @@ class Driver:
         match event:
             case Started():
                 self._training.add(event.run_id)
-                self._failures.started(event.run_id, self._machines.node_of(event.run_id))
             case Finished():
                 self._end(event.run_id, event.status)
         if isinstance(event, Finished) or (isinstance(event, Advanced) and event.evaluation):
-            self._count(self._failures.evaluated(event.run_id))
+            self._failures.evaluated()
 
-    def _on_interruption(self, event: TrialInterrupted, leave: Leave) -> None:
+    def _on_interruption(self, event: TrialInterrupted) -> None:
         """Note that a trial will start again, in this pass or the next: until then its runs count as training."""
         self._setbacks += 1
         if event.reason is not None and (runs := self._at_fault(event)):
-            setback = self._failures.retried(runs, event.reason, event.node)
-            self._obey(setback, leave)
+            self._print(self._failures.first_of_kind(runs, event.reason, "; it is tried again"))
         for sink in self._sinks:
             sink.interrupted(event.run_ids, "interrupted: its process or machine was lost; it resumes")
 
@@ -237,34 +230,32 @@ class Driver:
         left = [self._runs[run_id] for run_id in event.run_ids if run_id not in self.ended]
         return [run for run in left if run.run_id in self._training] or left
 
-    def _obey(self, setback: Setback, leave: Leave) -> None:
-        for note in setback.notes:
+    def _print(self, notes: Iterable[str]) -> None:
+        for note in notes:
             self._display.note(note)
-        if setback.leaves_node:
-            leave.set()
 
-    def _on_failure(self, event: TrialFailed, leave: Leave) -> None:
+    def _on_failure(self, event: TrialFailed) -> None:
         if not (runs := self._at_fault(event)):
             return
-        together = len(self._training & {run.run_id for run in runs}) > 1
-        setback = self._failures.answer(runs, event.reason, event.node, together=together)
         self._setbacks += 1
-        self._interrupt([run.run_id for run in runs], setback.log)
-        self._obey(setback, leave)
-        self._count(setback.failed)
-        if setback.is_blamed:
-            self._failures.check_alike({self._runs[run_id].cell for run_id in self._training})
+        run_ids = [run.run_id for run in runs]
+        if len(self._training.intersection(run_ids)) > 1:
+            text = self._failures.separate(runs, event.reason)
+            self._print([text])
+            self._interrupt(run_ids, text)
+            return
+        self._print(self._failures.first_of_kind(runs, event.reason))
+        self._interrupt(run_ids, f"failed: {event.reason}")
+        for run_id in run_ids:
+            for sink in self._sinks:
+                sink.failed(run_id, event.reason)
+            self._end(run_id, "failed")
+        self._failures.failed(runs[0].cell, event.reason, {self._runs[run_id].cell for run_id in self._training})
 
     def _interrupt(self, run_ids: Sequence[str], text: str = "") -> None:
         self._training.difference_update(run_ids)
         for sink in self._sinks:
             sink.interrupted(run_ids, text)
-
-    def _count(self, failures: Iterable[Failure]) -> None:
-        for run_id, reason in [(run_id, failure.reason) for failure in failures for run_id in failure.run_ids]:
-            for sink in self._sinks:
-                sink.failed(run_id, reason)
-            self._end(run_id, "failed")
 
     def _end(self, run_id: str, status: str) -> None:
         self.ended[run_id] = status

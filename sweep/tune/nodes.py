@@ -1,17 +1,14 @@
 """The cluster as Ray sees it: its nodes, the node of each trial, and how many trials this sweep may train at once.
 
-Each sweep publishes a claim, reads the claims of all, and computes all shares from them as every other sweep does.
+Each sweep publishes how many trials it can use, and computes all shares from the numbers of all.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import load_yaml
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
-from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit, fits
+from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit
 from lr_sweep.trainables.worker.messages import Advanced, Report
 from lr_sweep.trainables.worker.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
 
@@ -44,39 +41,12 @@ class Machines:
 
     def __init__(self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_cluster, self._clock, self._counted_at, self._text = on_cluster, clock, -math.inf, ""
-        self._nodes: list[Mapping[str, Any]] = []
         self._node_of: dict[str, str] = {}
-        self._node_of_run: dict[str, str] = {}
-        self.excluded: set[str] = set()
-        """Ids of nodes that the sweep has left; no trial starts there."""
         self._losses: Counter[str] = Counter()
 
-    def started(self, trial: Any, run_ids: Sequence[str]) -> None:
+    def started(self, trial: Any) -> None:
         """Remember where a trial is; Ray no longer knows once it is dead."""
         self._node_of[trial.trial_id] = node_of_trial(trial)
-        self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
-        self._nodes = self._nodes or alive_nodes()
-
-    def node_of(self, run_id: str) -> str | None:
-        """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
-        return self._node_of_run.get(run_id) if self._on_cluster else None
-
-    def failed_on(self, trial: Any, text: str) -> str | None:
-        """Return the id of the node on which a trial has failed; None on this machine alone, or if not known.
-
-        Of a worker that failed as it started, only the address is known, from Ray's `text`.
-        """
-        node = self._node_of.pop(trial.trial_id, None)
-        if not self._on_cluster or node is not None:
-            return node if self._on_cluster else None
-        named = re.findall(r"\bip[=:] ?([\w.:]+)", text)
-        there = [each["NodeID"] for each in alive_nodes() if each["NodeManagerAddress"] in named]
-        return there[0] if len(there) == 1 else None
-
-    def usable(self, placement: Placement) -> set[str]:
-        """Return the ids of the nodes that are there, can hold a trial, and were not left."""
-        there = {node["NodeID"]: node["Resources"] for node in alive_nodes()}
-        return {node for node, resources in there.items() if fits(placement, [resources])} - self.excluded
 
     def lost(self, trial: Any) -> bool:
         """Return whether the machine of a trial is gone (Ray reports it, or its raylet does not answer) or will go.
@@ -97,24 +67,9 @@ class Machines:
         """Say how many machines a cluster has, if that has changed: one that does not come, or is lost, costs time."""
         if not self._on_cluster or self._clock() - self._counted_at < COUNT_EVERY_S:
             return []
-        self._nodes, self._counted_at = alive_nodes(), self._clock()
-        before, self._text = self._text, machines_text(len(self._nodes))
+        self._counted_at = self._clock()
+        before, self._text = self._text, machines_there(len(alive_nodes()))
         return [self._text] if self._text != before else []
-
-    def described(self, run_ids: Iterable[str]) -> list[dict[str, Any]]:
-        """Return the machines that were there at the last count, each with those of these runs that train there."""
-        runs = defaultdict[str | None, list[str]](list)
-        for run_id in run_ids:
-            runs[self._node_of_run.get(run_id)].append(run_id)
-        return [
-            {
-                "address": node["NodeManagerAddress"],
-                "cpus": node["Resources"].get("CPU", 0),
-                "gpus": node["Resources"].get("GPU", 0),
-                "runs": runs[node["NodeID"]],
-            }
-            for node in self._nodes
-        ]
 
     def reported(self, event: Report) -> None:
         """Forget a run's losses when it is evaluated."""
@@ -127,17 +82,14 @@ class Machines:
         return min(self._losses[run_id] for run_id in run_ids) <= MAX_LOSSES
 
 
-def exchange_claims(claim: Claim) -> tuple[list[Claim], int]:
-    """Publish this sweep's claim in the cluster's own store, where each sweep's claim lasts as long as its driver.
-
-    Returns the claims of all sweeps that run, the oldest first, and the index of this sweep's.
-    """
+def exchange_claims(wants: int) -> tuple[list[int], int]:
+    """Be an `Exchange` in the cluster's own store, where each sweep's number lasts as long as its driver."""
     import ray
 
     own = str(ray.get_runtime_context().get_job_id())
-    store(own, json.dumps(asdict(claim)), _NAMESPACE)
+    store(own, str(wants), _NAMESPACE)
     texts = {job: stored(job, _NAMESPACE) for job in running_jobs()}
-    claims = {job: Claim(**json.loads(text)) for job, text in texts.items() if text}
+    claims = {job: int(text) for job, text in texts.items() if text}
     return list(claims.values()), list(claims).index(own)
 
 
@@ -148,32 +100,14 @@ def alive_nodes() -> list[Mapping[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def machines_text(number: int, cluster_file: Path = CLUSTER_FILE) -> str:
-    """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
-    settings = _autoscaler(cluster_file)
-    limit = f", of at most {1 + int(settings['max_workers'])}" if settings else ""  # its head included
-    return machines_there(number) + limit
-
-
 def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
     path = cluster_file.expanduser()
     return dict(load_yaml(path)) if path.is_file() else {}
 
 
-def node_text(node_id: str) -> str:
-    """Return a node's address, and the start of its id."""
-    import ray
-
-    address = next((node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id), "a lost node")
-    return f"{address} (node {node_id[:8]})"
-
-
-def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nodes:
-    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start.
-
-    Nodes with an `excluded` id are left out.
-    """
-    there = [node["Resources"] for node in alive_nodes() if node["NodeID"] not in excluded]
+def cluster_nodes(placement: Placement) -> Nodes:
+    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start."""
+    there = [node["Resources"] for node in alive_nodes()]
     coming = nodes_to_come(there, CLUSTER_FILE) if placement.address is not None else []
     return [*there, *coming]
 
@@ -200,40 +134,31 @@ def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     return [node for turn in zip_longest(*coming) for node in turn if node is not None][:num_free]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What a sweep publishes for the others on its cluster."""
-
-    priority: int
-    """A sweep of priority 2 gets twice the trials of one of priority 1."""
-    wants: int
-    """Trials at once that it can use."""
+Exchange = Callable[[int], tuple[Sequence[int], int]]
+"""Publishes how many trials at once this sweep can use; returns these numbers of all sweeps, the oldest first, and the
+index of this sweep's."""
 
 
-Exchange = Callable[[Claim], tuple[Sequence[Claim], int]]
-"""Publishes this sweep's claim; returns the claims of all sweeps, the oldest first, and the index of this sweep's."""
+def shares(num_slots: int, wants: Sequence[int]) -> list[int]:
+    """Divide a cluster of `num_slots` trials at once equally among sweeps that can use so many each.
 
-
-def shares(num_slots: int, claims: Sequence[Claim]) -> list[int]:
-    """Divide a cluster of `num_slots` trials at once among sweeps, in proportion to priority.
-
-    What one sweep cannot use goes to the others; of equal claims the first get what cannot be divided. Each gets at
-    least 1, more than `num_slots` in all if there are more sweeps: late ones then wait until Ray has a slot for them.
+    What one sweep cannot use goes to the others, and what cannot be divided to the first. Each gets at least 1, more
+    than `num_slots` in all if there are more sweeps: late ones then wait until Ray has a slot for them.
     """
-    given = [1] * len(claims)
-    for _ in range(num_slots - len(claims)):
-        unmet = [index for index, claim in enumerate(claims) if given[index] < claim.wants]
+    given = [1] * len(wants)
+    for _ in range(num_slots - len(wants)):
+        unmet = [index for index, most in enumerate(wants) if given[index] < most]
         if not unmet:
             break
-        given[max(unmet, key=lambda index: claims[index].priority / (given[index] + 1))] += 1
+        given[min(unmet, key=lambda index: given[index])] += 1
     return given
 
 
 class Share:
     """The share of this sweep, on a cluster or a machine of its own.
 
-    `nodes` returns the resources of all nodes that are there or may come. `exchange` publishes a claim and returns all;
-    None: Ray was started for this sweep alone. `clock` is in seconds.
+    `nodes` returns the resources of all nodes that are there or may come. `exchange` is None where Ray was started for
+    this sweep alone. `clock` is in seconds.
     """
 
     def __init__(
@@ -289,7 +214,7 @@ class Share:
         num_slots = self._placement.trials_at_once(self._nodes())
         if self._exchange is None:
             return num_slots, True
-        claims, own = self._exchange(Claim(priority=self._placement.priority, wants=wants))
+        claims, own = self._exchange(wants)
         return (num_slots, True) if len(claims) == 1 else (shares(num_slots, claims)[own], False)
 
     def _check_machines(self, now: float) -> None:

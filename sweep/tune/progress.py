@@ -22,13 +22,9 @@ from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started, evaluations
 
-QUIET_S = 5.0
-"""Workers report every two seconds of training; one that has not reported for this long may be evaluating."""
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 30.0
 """Seconds between two plain lines where the console is no terminal."""
-LONG_SILENCE_S = 30.0
-"""Time without a report after which the display says so, whatever the reason."""
 _TABLE_FRAME_LINES = 7
 """Lines of the display that are no row of the table: its borders and heads, one for hidden rows, two of summary."""
 UNFINISHED = ("waiting", "running")
@@ -59,14 +55,10 @@ class Summary:
     elapsed_s: float
     time_left_s: float | None
     """Steps, evaluations and checkpoints at the present pace; None: no pace is known yet."""
-    evaluating: int
-    """Running runs that, at their pace, have taken the steps to their next evaluation, and have not reported it."""
-    silent_s: float
-    """Seconds since a running run last reported; 0: none runs."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `status` reads, as JSON values."""
-        return {name: getattr(self, name) for name in ("counts", "steps_per_s", "time_left_s", "evaluating")}
+        return {name: getattr(self, name) for name in ("counts", "steps_per_s", "time_left_s")}
 
 
 @dataclass(kw_only=True)
@@ -75,7 +67,6 @@ class _Run:
     status: str = "waiting"
     step: int = 0
     pace: Pace | None = None
-    reported_at: float = -math.inf
 
     @property
     def every(self) -> int:
@@ -87,9 +78,9 @@ class _Run:
             return self.pace
         return paces.get(self.wanted.cell) or paces[None]
 
-    def seconds_left(self, pace: Pace) -> float:
+    def seconds_left(self, paces: Paces) -> float:
         """Return how long the rest takes; an evaluation that was due at `step` is done."""
-        num_steps = self.wanted.num_steps
+        pace, num_steps = self.pace_by(paces), self.wanted.num_steps
         evaluations = max(0, num_steps // self.every - self.step // self.every)
         return max(0, num_steps - self.step) * pace.step_s + evaluations * pace.evaluation_s
 
@@ -98,7 +89,7 @@ class StudyProgress(Sink):
     """Progress of a study's `runs` to train, updated by the driver.
 
     The others of `total_runs`, which are those of `--only`, count as done and have no part in the time left.
-    `expected_s`: seconds of a step, by cell, until one of its runs reports it. `clock`: for the time left and elapsed.
+    `expected_s`: seconds of a step, by cell, until one of its runs reports it. `clock`: for the time elapsed.
     """
 
     def __init__(
@@ -131,7 +122,7 @@ class StudyProgress(Sink):
         if isinstance(event, Printed):
             return
         run = self._runs[event.run_id]
-        run.status, run.step, run.reported_at = "running", event.step, self.clock()
+        run.status, run.step = "running", event.step
         match event:
             case Advanced() if event.step_s is not None and event.evaluation_s is not None:
                 run.pace = Pace(event.step_s, event.evaluation_s)
@@ -160,21 +151,20 @@ class StudyProgress(Sink):
 
     def summary(self) -> Summary:
         """Sum up this moment."""
-        now, paces = self.clock(), self._paces()
-        trials = [_Trial([self._runs[run_id] for run_id in trial], paces, now) for trial in self._trials]
-        left = sorted((trial for trial in trials if trial.left), key=lambda trial: not trial.running)
-        running = [trial for trial in left if trial.running]
+        paces = self._paces()
+        trials = [[self._runs[run_id] for run_id in trial] for trial in self._trials]
+        unfinished = [[run for run in trial if run.status in UNFINISHED] for trial in trials]
+        left = sorted(filter(None, unfinished), key=lambda trial: not _running(trial))
         time_left_s = None
         if paces or not left:
-            time_left_s = wall_time([trial.seconds_left() for trial in left], max(1, self._at_once))
+            seconds = [sum(run.seconds_left(paces) for run in trial) for trial in left]
+            time_left_s = wall_time(seconds, max(1, self._at_once))
         return Summary(
             counts=self._counts(),
             total_runs=self.total_runs,
-            steps_per_s=sum(trial.steps_per_s() for trial in running),
-            elapsed_s=max(0.0, now - self._started_at),
+            steps_per_s=sum(_steps_per_s(_running(trial), paces) for trial in left) if paces else 0.0,
+            elapsed_s=max(0.0, self.clock() - self._started_at),
             time_left_s=time_left_s,
-            evaluating=sum(len(trial.running) for trial in running if trial.evaluates()),
-            silent_s=min((trial.silent_s for trial in running), default=0.0),
         )
 
     def statuses(self) -> dict[Cell, list[str]]:
@@ -208,36 +198,15 @@ def _mean(paces: Iterable[Pace]) -> Pace:
     return Pace(*map(fmean, zip(*paces, strict=True)))
 
 
-class _Trial:
-    """The runs of a trial that have not ended, at one moment."""
+def _running(trial: Iterable[_Run]) -> list[_Run]:
+    return [run for run in trial if run.status == "running"]
 
-    def __init__(self, runs: Iterable[_Run], paces: Paces, now: float) -> None:
-        self.left = [run for run in runs if run.status in UNFINISHED]
-        self.running = [run for run in self.left if run.status == "running"]
-        self.silent_s = now - max((run.reported_at for run in self.running), default=now)
-        self._paces = paces
 
-    def seconds_left(self) -> float:
-        """Return how long the rest takes; between reports that falls with the clock, at most to 0."""
-        left = sum(run.seconds_left(run.pace_by(self._paces)) for run in self.left)
-        if not self.running:
-            return left
-        evaluation_s = sum(run.pace_by(self._paces).evaluation_s for run in self.running)
-        return left - min(self.silent_s, self._seconds_to_evaluation() + evaluation_s, left)
-
-    def _seconds_to_evaluation(self) -> float:
-        return sum(run.pace_by(self._paces).step_s * (run.every - run.step % run.every) for run in self.running)
-
-    def evaluates(self) -> bool:
-        """Return whether, at its pace, it must have reached an evaluation since it last reported."""
-        return bool(self._paces) and self.silent_s >= max(QUIET_S, self._seconds_to_evaluation())
-
-    def steps_per_s(self) -> float:
-        if not self._paces:
-            return 0.0
-        paces = [(run.pace_by(self._paces), run.every) for run in self.running]
-        step_s = sum(pace.step_s + pace.evaluation_s / every for pace, every in paces)
-        return len(paces) / step_s if step_s > 0 else 0.0
+def _steps_per_s(runs: Sequence[_Run], paces: Paces) -> float:
+    """Return the steps a second of runs that share the time of one trial."""
+    own = [(run.pace_by(paces), run.every) for run in runs]
+    step_s = sum(pace.step_s + pace.evaluation_s / every for pace, every in own)
+    return len(runs) / step_s if step_s > 0 else 0.0
 
 
 class Display(Sink):
@@ -304,18 +273,12 @@ class Display(Sink):
 
 
 def summary_line(summary: Summary) -> str:
-    """Return `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`.
-
-    While no run reports, it adds why: `... | 2 evaluating, last report 0:01:20 ago`.
-    """
+    """Return `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`."""
     counts = summary.counts
     runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
     left = "unknown" if summary.time_left_s is None else duration(summary.time_left_s)
     parts = [f"{counts['done']}/{summary.total_runs} runs done, {runs}", f"{summary.steps_per_s:.1f} steps/s"]
     parts += [f"elapsed {duration(summary.elapsed_s)}", f"left {left}"]
-    if summary.evaluating or summary.silent_s >= LONG_SILENCE_S:
-        evaluating = f"{summary.evaluating} evaluating, " if summary.evaluating else ""
-        parts.append(f"{evaluating}last report {duration(summary.silent_s)} ago")
     return " | ".join(parts)
 
 

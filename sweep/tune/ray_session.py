@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -47,26 +47,18 @@ _MAX_FOLDER_BYTES = 103 - len(_LONGEST_PATH)
 
 
 class RayLostError(Exception):
-    """The Ray started here died, or did not start. Runs resume from their checkpoints.
-
-    `killed`: whether a signal ended it that no process can catch, which the system sends when memory runs out.
-    """
-
-    def __init__(self, message: str, *, killed: bool = False) -> None:
-        super().__init__(message)
-        self.killed = killed
+    """The Ray started here died, or did not start. Runs resume from their checkpoints."""
 
 
 @contextmanager
 def ray_session(
     placement: Placement,
     log_file: Path,
-    excluded: Set[str] = frozenset(),
     starting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Share]:
     """Start or join Ray, yield this sweep's share of it, and leave it again.
 
-    `excluded`: ids of nodes that are left out, read again at each look. `starting`: around what starts Ray; may raise.
+    `starting`: around what starts Ray; may raise.
     Raises UserError if no cluster is at the address or this machine lacks what a trial asks for, RayLostError if a Ray
     started here died while it started.
     """
@@ -80,7 +72,7 @@ def ray_session(
         try:
             _start(placement, folder, starting)
             keep_sigterm()
-            nodes = partial(cluster_nodes, placement, excluded)
+            nodes = partial(cluster_nodes, placement)
             if placement.address is None:  # on a cluster, workers may be to come: `Share` waits for them
                 check_fit(placement, nodes())
             yield Share(placement, nodes, exchange_claims if placement.address is not None else None)
@@ -97,7 +89,7 @@ def _start(placement: Placement, folder: Path | None, starting: Callable[[], Abs
     except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
         if placement.address is None:
             problem = f"Ray did not start ({str(error) or type(error).__name__})"
-            raise RayLostError(problem, killed=was_killed()) from error
+            raise RayLostError(problem) from error
         # Without the token, Ray (2.60) reports that no cluster is there.
         hint = " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
         raise no_cluster(placement.address, f"{error}{'' if 'RAY_AUTH_MODE' in os.environ else hint}") from error
@@ -166,11 +158,6 @@ def lost_processes() -> list[str]:
     waits forever for the rest.
     """
     return [kind for kind, _ in dead_processes() if kind in VITAL]
-
-
-def was_killed() -> bool:
-    """Return whether SIGKILL ended a vital process of the Ray started here."""
-    return any(process.returncode == -signal.SIGKILL for kind, process in dead_processes() if kind in VITAL)
 
 
 def _init_arguments(placement: Placement, folder: Path | None, scratch: Path) -> dict[str, Any]:

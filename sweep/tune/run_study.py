@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 
 import torch
-from packaging.requirements import Requirement
 
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
@@ -31,7 +29,7 @@ from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.results.recorder import write_started
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
 from lr_sweep.sweep.search.state import Reconciled, StudyState
-from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
+from lr_sweep.sweep.study.backbones import ensure_backbones
 from lr_sweep.sweep.study.only import only_text
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
@@ -68,7 +66,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
     check_beforehand(options.placement, study.for_gpus)
     _check_stops(study, options)
     results.prepare()
-    for line in [*untried_versions(), *idle_gpu(options.placement)]:
+    for line in idle_gpu(options.placement):
         say(line)
     with storage_problems(results.root), results.writing(study.study):
         shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died
@@ -94,25 +92,12 @@ def _check_stops(study: Study, options: Options) -> None:
         )
 
 
-def untried_versions() -> list[str]:
-    """Return a line for each library whose version is outside pyproject.toml's bounds, which `make test` was run at."""
-    requirements = [Requirement(text) for text in metadata.requires("lr-sweep") or ()]
-    needed = [each for each in requirements if not each.marker or each.marker.evaluate({"extra": ""})]
-    return [
-        f"{each.name} {version} is installed, but this program was tried with {each.specifier}: "
-        f"if anything fails, `pip install '{each.name}{each.specifier}'`"
-        for each in needed
-        if (version := metadata.version(each.name)) not in each.specifier
-    ]
-
-
 def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
     """Fetch data and weights, write down what the study wants, and find what is left to train of it."""
     results, data_dir = options.results, options.data_dir
     study.fetch(data_dir)
     # The machine that starts a cluster's trials may have no GPU itself.
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
-    _check_disk_first(study, options)
     examples = own_examples(study, data_dir)
     backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say, data_dir)
     state = StudyState(study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts)
@@ -134,16 +119,6 @@ def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work
     if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _look_at_function(work, device.type, say)
     return work
-
-
-def _check_disk_first(study: Study, options: Options) -> None:
-    """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
-    backbones = find_backbones(study, options.results.pretrained, options.data_dir)
-    if models := to_pretrain(study, backbones):
-        state = StudyState(
-            study, backbones, options.results, options.data_dir, only=options.only, max_attempts=options.max_attempts
-        )
-        check_disk(state.expected().to_train, options.results, models)
 
 
 def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> None:

@@ -16,7 +16,7 @@ from ray import tune
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.nodes import Machines
-from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes, was_killed
+from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
 from lr_sweep.sweep.tune.trials import (
     Leave,
     Reported,
@@ -100,7 +100,7 @@ def train_cohorts(
     if leave.at_once:
         return
     if died := lost_processes():
-        raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)", killed=was_killed())
+        raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)")
     if problems:
         raise UserError(
             f"Ray Tune failed ({reason(problems[0])}); its log has the traceback. What is recorded is intact, and the "
@@ -132,10 +132,7 @@ def new_tuner(
 ) -> tune.Tuner:
     """Return a tuner that trains each cohort as one trial, in the order given; arguments as of `train_cohorts`."""
     replace_parts_of_tune()
-    resources: Any = {"cpu": placement.trial["CPU"], "gpu": placement.trial["GPU"]}
-    if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
-        elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
-        resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
+    resources = {"cpu": placement.trial["CPU"], "gpu": placement.trial["GPU"]}
     # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
     configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
     shutil.rmtree(scratch, ignore_errors=True)
@@ -185,7 +182,7 @@ class EventCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Remember the trial's machine."""
-        self.machines.started(trial, cohort_of_trial(trial).run_ids)
+        self.machines.started(trial)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -200,9 +197,7 @@ class EventCallback(tune.Callback):
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
-            run_ids = cohort_of_trial(trial).run_ids
-            node = self.machines.node_of(run_ids[0])
-            self.put(TrialFailed(run_ids=run_ids, reason=result["failed"], node=node))
+            self.put(TrialFailed(run_ids=cohort_of_trial(trial).run_ids, reason=result["failed"]))
         if "outgrown" in result:
             self.put(WorkerReplaced(reason=result["outgrown"]))
 
@@ -231,8 +226,7 @@ class EventCallback(tune.Callback):
     def _failure(self, trial: Any) -> dict[str, Any]:
         # Each failed attempt adds a traceback to Ray's file.
         text = Path(trial.error_file).read_text().rpartition("\nFailure # ")[2] if trial.error_file else ""
-        node = self.machines.failed_on(trial, text)
-        return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text), "node": node}
+        return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text)}
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of_trial(trial).run_ids)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.timings import Timing, keep_planned
+from lr_sweep.sweep.plan.timings import Timing, find_timings
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import write_wanted
 from lr_sweep.sweep.search.rounds import next_proposals
@@ -71,11 +71,11 @@ class Work:
         return added
 
     def write_down(self) -> None:
-        """Write down what is wanted, and how long it is expected to take."""
+        """Write down what is wanted, and look how long it may take."""
         state, results = self.state, self.options.results
         write_wanted(results, state.study, state.wanted)
         results.settle()
-        self.timings = keep_planned(state.study.study, state.reconciled, self.options.placement, results)
+        self.timings = find_timings(state.reconciled, results, self.options.placement)
 
     def take_news(self) -> list[str]:
         """Return the messages since the last call."""

@@ -7,9 +7,8 @@ training itself needs none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -66,29 +65,6 @@ def num_nodes(address: str) -> int:
     except RpcError:
         return 0
     return sum(node.state == GcsNodeInfo.GcsNodeState.ALIVE for node in nodes)
-
-
-def refused_by_ray_up(cluster: dict[str, Any]) -> str:
-    """Return why `ray up` would refuse the content of a cluster file, on one line; empty: it would not.
-
-    Ray itself prints its whole schema.
-    """
-    from ray.autoscaler._private.util import prepare_config, validate_config
-
-    try:
-        with redirect_stdout(StringIO()):  # a warning for each file in `file_mounts`
-            validate_config(prepare_config(cluster))
-    except Exception as error:  # values of other types fail anywhere in it
-        place = ".".join(map(str, getattr(error, "absolute_path", ()))) or "the file"
-        return f"{place}: Ray refuses it: {getattr(error, 'message', error)}"
-    return ""
-
-
-def job_server() -> str:
-    """Return the URL of the job server of the cluster that this process is a job of."""
-    from ray.dashboard.utils import ray_address_to_api_server_url
-
-    return str(ray_address_to_api_server_url("auto"))
 
 
 def use_token_file() -> None:
@@ -194,14 +170,6 @@ def end_without_waiting() -> None:
     if node := worker._global_node:
         kill = partial(node.kill_all_processes, check_alive=False)
         node.kill_all_processes = lambda **_: kill()
-
-
-def free_memory() -> float:
-    """Return the share of this machine's memory that is free, within the limits of a container."""
-    from ray._common.utils import get_system_memory
-    from ray._private.utils import get_used_memory
-
-    return 1.0 - float(get_used_memory() / get_system_memory())
 
 
 def in_notebook() -> bool:

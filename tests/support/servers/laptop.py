@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.tests.support.chaos import final_weights, processes, record_content
+from lr_sweep.tests.support.chaos import final_weights, record_content
 from lr_sweep.tests.support.servers.ssh_hosts import SHARED, Hosts
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S, wait_until
@@ -79,10 +79,6 @@ class Laptop:
                 yield
             finally:
                 os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
-
-    def cut_tunnels(self) -> None:
-        (ssh,) = [pid for pid, _, command in processes() if command.startswith("ssh -N ")]
-        os.kill(ssh, signal.SIGKILL)
 
     @contextmanager
     def following(self, *arguments: str | Path) -> Iterator[Follower]:

@@ -19,7 +19,7 @@ from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import wait_until
 
-PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount", "rsync", "cron", "crontab", "pgrep")
+PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount", "rsync")
 SUBNET = "10.77.0"
 HEAD, *WORKERS = (f"{SUBNET}.{number}" for number in range(10, 14))
 SHARED = Path("/shared")
@@ -44,10 +44,8 @@ set -e
 hostname {name}
 mount --bind {folder}/passwd /etc/passwd
 mount --bind {folder}/ray /tmp/ray
-mount --bind {folder}/cron /var/spool/cron/crontabs
 mount -t tmpfs run /run
 mkdir /run/sshd
-cron
 exec {sshd} -D -f {folder}/sshd_config -E {folder}/sshd.log
 """
 
@@ -58,7 +56,7 @@ def what_is_missing() -> str | None:
     if os.geteuid() != 0:
         return "needs root"
     if missing:
-        return f"not installed here: {', '.join(missing)} (Debian: openssh-server, iproute2, rsync, cron, procps)"
+        return f"not installed here: {', '.join(missing)} (Debian: openssh-server, iproute2, rsync)"
     first = Path("/proc/1/cmdline").read_text()  # of this PID namespace
     if not any(command in first for command in STARTED_BY):
         return "needs namespaces of its own: `make cluster-test` or `make hosts`"
@@ -124,7 +122,7 @@ class Hosts:
 
     def _make(self, address: str) -> None:
         name, folder = _name(address), self._folder(address)
-        for sub in ("home", "ray", "cron"):
+        for sub in ("home", "ray"):
             (folder / sub).mkdir(parents=True)
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key")
         (folder / "sshd_config").write_text(SSHD.format(folder=folder))
@@ -172,7 +170,7 @@ class Hosts:
         running = [
             command
             for pid, _, command in processes()
-            if _network(Path(f"/proc/{pid}/ns/net")) == network and not command.startswith(("unshare", "sshd:", "cron"))
+            if _network(Path(f"/proc/{pid}/ns/net")) == network and not command.startswith(("unshare", "sshd:"))
         ]
         listing = ["ip", "netns", "exec", _name(address), "ss", "-Hlntu"]
         sockets = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()

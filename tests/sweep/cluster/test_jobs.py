@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.analysis.record.read import read_curves
-from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.servers.laptop import accepted
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
@@ -119,47 +115,6 @@ def test_a_training_function_of_ones_own(head: LocalHead, tmp_path: Path) -> Non
     shutil.copytree(tmp_path / "own" / "data", tmp_path / "shared" / "data")
     swept(*submit, env=head.environment)
     assert as_text(curves(results)) == as_text(expected)
-
-
-def test_a_driver_that_is_killed_is_started_again_and_the_follower_sees_it(
-    head: LocalHead, study: Path, tmp_path: Path
-) -> None:
-    results = tmp_path / "results"
-    submit = ("submit", study, "--results", results, "--data-dir", tmp_path / "data", "--address", head.address)
-    with subprocess.Popen(
-        command_line(*submit, "--checkpoint-every-s", "1"),
-        cwd=ROOT,
-        env=head.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as following:
-        wait_until(lambda: any((results / "checkpoints").rglob("*.safetensors")), "a checkpoint", PATIENCE_S)
-        (driver,) = [
-            pid for pid, _, command in processes() if "lr_sweep.sweep run" in command and str(results) in command
-        ]
-        os.kill(driver, signal.SIGKILL)
-        printed, _ = following.communicate(timeout=2 * PATIENCE_S)
-    assert following.returncode == 0, printed
-    assert printed.count("the driver was killed by SIGKILL; started again (1 of 3 times)") == 1
-    assert "2 runs wanted: 2 complete, 0 diverged, 0 failed, 0 missing." in printed
-    assert printed.count("2 runs wanted: 2 complete") == 1
-
-
-def test_kuberay_does_not_try_a_misspelt_study_again(head: LocalHead) -> None:
-    """It submits the entrypoint of rayjob.yaml, and makes a new cluster for a job that FAILED."""
-    command = f"{sys.executable} -m lr_sweep.sweep.cluster.head keep run rothermel2021-tabel1 --results /nowhere"
-    script = f"""
-import time
-from lr_sweep.sweep.cluster.jobs import ClusterJobs
-client = ClusterJobs({head.address!r})._client
-name = client.submit_job(entrypoint={command!r})
-while not client.get_job_status(name).is_terminal():
-    time.sleep(0.2)
-print(client.get_job_logs(name), client.get_job_status(name).value)
-"""
-    done = subprocess.run([sys.executable, "-c", script], env=head.environment, capture_output=True, text=True)
-    assert "unknown study 'rothermel2021-tabel1'; did you mean 'rothermel2021-table1'?" in done.stdout, done.stderr
-    assert done.stdout.endswith("STOPPED\n")
 
 
 def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:

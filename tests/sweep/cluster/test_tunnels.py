@@ -19,19 +19,11 @@ LOCAL = FILES["local"]
 
 FAKE_SSH = """
 import socket, sys, time
-from pathlib import Path
 
 ports = [int(word.split(":")[1]) for word in sys.argv if word.startswith("-L")]
 if {dies}:
     sys.exit("lab@192.0.2.10: Permission denied (publickey).")
 servers = [socket.create_server(("127.0.0.1", port)) for port in ports]
-first = Path(__file__).with_name("once")
-if {lost} and not first.exists():
-    first.touch()
-    for server in servers:
-        server.accept()  # the look whether the tunnel is open
-    time.sleep(0.5)
-    sys.exit(255)
 time.sleep(1000)
 """
 
@@ -47,11 +39,11 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def fake_ssh(folder: Path, *, dies: bool = False, lost: bool = False) -> dict[str, str]:
+def fake_ssh(folder: Path, *, dies: bool = False) -> dict[str, str]:
     """Write it, and return an environment in which it is found."""
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n{FAKE_SSH.format(dies=dies, lost=lost)}")
+    program.write_text(f"#!{sys.executable}\n{FAKE_SSH.format(dies=dies)}")
     program.chmod(0o700)
     (token := folder / ".ray" / "auth_token").parent.mkdir()
     token.write_text("of the cluster")
@@ -104,15 +96,6 @@ def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> 
     for each in (port, 8265):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", each))
-
-
-@pytest.mark.slow
-def test_lost_tunnels_are_opened_again(tmp_path: Path, port: int) -> None:
-    """Without a command."""
-    code, printed = ui(fake_ssh(tmp_path, lost=True), port, "connected again")
-    assert code == 0
-    assert "ssh ended (code 255), and with it the tunnels; its reason is above. Tried again in 5 s." in printed
-    assert printed.count("Ctrl-C closes the tunnels") == 1
 
 
 def test_ssh_that_fails(tmp_path: Path, port: int) -> None:

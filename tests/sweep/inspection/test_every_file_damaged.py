@@ -34,7 +34,7 @@ PLACE: dict[str, Callable[[Path], object]] = {
 READ = [
     *(f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", CHECKPOINT, WEIGHTS, "pretrained/*/config.json"),
     *("pretrained/*/generation_config.json", "pretrained/*/pretraining.json", "studies/first/first.yaml"),
-    *("studies/first/study.json", "studies/first/wanted.parquet", "studies/first/planned.parquet"),
+    *("studies/first/study.json", "studies/first/wanted.parquet"),
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet"),
 ]
 """Files whose content has a checksum."""

@@ -183,13 +183,13 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
     """It trains `zoom`; the old progress file of `small` does not matter."""
     results = Results(tmp_path)
     for study, updated_at, steps_per_s in [("small", 10.0, 9.0), ("zoom", 1000.0, 50.0)]:
-        content = {"updated_at": updated_at, "steps_per_s": steps_per_s, "time_left_s": 600.0, "evaluating": 8}
+        content = {"updated_at": updated_at, "steps_per_s": steps_per_s, "time_left_s": 600.0}
         results.progress(study).write_text(json.dumps(content))
     who = f"process {os.getpid()} on {socket.gethostname()}"
     with results.writing("zoom"):
         write_json(results.holder, read_state(results.holder) | {"since": 900.0})
         line = status_text(results, "small", now).splitlines()[1]
-    assert line == f"{who} trains study zoom: 50 steps/s, about 0:10:00 left, 8 runs evaluating ({age})"
+    assert line == f"{who} trains study zoom: 50 steps/s, about 0:10:00 left ({age})"
     with results.writing("gc"):
         line = status_text(results, "small", now).splitlines()[1]
     assert line == f"{who} is writing here (gc); it has trained nothing yet"

@@ -124,7 +124,7 @@ def test_it_is_usable_by_the_keyboard_and_fits_a_phone(results: Results, tmp_pat
 
 @pytest.fixture
 def large(tmp_path: Path) -> Iterator[SyntheticRecord]:
-    """A sweep of 5,000 runs on 50 machines: 60 train, 40 have failed, 4,900 are complete."""
+    """A sweep of 5,000 runs: 60 train, 40 have failed, 4,900 are complete."""
     made = SyntheticRecord(tmp_path / "large")
     grid = list(product(("a", "b", "c", "d"), [10 ** (-n / 10) for n in range(25)], range(50)))
     for number, (variant, rate, seed) in enumerate(grid):
@@ -144,8 +144,7 @@ def large(tmp_path: Path) -> Iterator[SyntheticRecord]:
 def progress(made: SyntheticRecord, step: int) -> None:
     """What a sweep writes of itself: its first 60 runs are at a step."""
     ids = [str(row["run_id"]) for row in made.wanted[:60]]
-    machines = [{"address": f"10.0.0.{n}", "cpus": 8, "gpus": 1, "runs": ids[n : n + 2]} for n in range(50)]
-    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": time.time(), "machines": machines}
+    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": time.time()}
     write_json(Results(made.results).progress("small"), state | {"training": dict.fromkeys(ids, step)})
 
 
@@ -158,7 +157,7 @@ void new PerformanceObserver(list => { window.longest = Math.max(...list.getEntr
 
 
 def test_a_study_of_five_thousand_runs_is_no_more_than_what_is_shown(large: SyntheticRecord, tmp_path: Path) -> None:
-    """2 MB a load; 24 runs, 24 failures and the machines in the page; an update changes what is new alone."""
+    """2 MB a load; 24 runs and 24 failures in the page; an update changes what is new alone."""
     with page(Results(large.results), tmp_path / "profile") as (window, address):
         shows(window, "4940 of 5000 runs ended")
         assert window.evaluate(LOADED_BYTES) < 150_000

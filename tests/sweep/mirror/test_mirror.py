@@ -10,9 +10,8 @@ import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, tracking_uri
-from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels, study_note
+from lr_sweep.sweep.mirror.client import open_client, tracking_uri
+from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels
 from lr_sweep.tests.support import records
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
@@ -45,8 +44,6 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
         **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
         **{"protocol.batch_size": "8", "protocol.gradient_clip_norm": "null"},
     }
-    (data,) = (each.dataset for each in run.inputs.dataset_inputs)
-    assert (data.name, data.digest, data.source) == ("mnist", "d", '{"origin": "torchvision"}')
     assert run.data.tags["mlflow.source.git.commit"] == "abc123"
     assert run.data.tags["sweep.status"] == "complete"
     assert run.data.tags["sweep.data_origin"] == "torchvision"
@@ -54,7 +51,7 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     assert points(uri, "aa", "validation_accuracy") == [(100 * n, n / 10, START_MS + 10_000 * n) for n in range(1, 5)]
     (parent,) = find(uri, "sweep.study", "small")
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    assert parent.data.tags["mlflow.note.content"].startswith("A small study\n")
+    assert parent.data.tags["mlflow.note.content"] == "A small study"
     for info in (run.info, parent.info):
         assert (info.status, info.start_time, info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
 
@@ -88,24 +85,7 @@ def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(resu
     values = {"learning_rate": 0.001, "validation_mean": 0.4, "test_mean": 0.25}
     assert parent.data.metrics == {f"{name}/mnist/tiny/frozen-random": value for name, value in values.items()}
     chosen = {"best_step": 300.0, "validation_at_best": 0.3, "test_at_best": 0.25}
-    assert run.data.metrics.items() >= ({"learning_rate": 0.001, "log10_learning_rate": -3.0} | chosen).items()
-    assert parent.data.tags["mlflow.note.content"].splitlines()[2:] == [
-        "| task | model | variant | learning rate | test | complete runs |",
-        "|---|---|---|---|---|---|",
-        "| mnist | tiny | frozen-random | 1e-3 | 25.0 | 1 of 1 |",
-    ]
-
-
-@pytest.mark.parametrize("width", [1, 200])
-def test_a_note_of_many_cells_has_what_fits(width: int) -> None:
-    """The hosted form refuses more than 5000 characters."""
-    seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
-    values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
-    cell = {"task": "mnist", "model": "tiny", "variant": "v" * width} | seeds | values
-    note = study_note(StudyInfo(study="small", title="A small study"), [cell] * 200, "3 of 6 pairs decided")
-    assert len(note) <= 5000
-    end = "\n\nand 160 more cells, in the report\n\nBy fresh seeds: 3 of 6 pairs decided"
-    assert note.endswith(end) == (width == 1)
+    assert run.data.metrics.items() >= ({"learning_rate": 0.001} | chosen).items()
 
 
 def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
@@ -209,11 +189,6 @@ def test_of_a_long_curve_a_hundred_points_are_there_the_best_among_them(results:
     write_end(results, "aa", num_steps=75_000, best_step=50_000)
     mirror.sync_run("aa")
     assert steps(uri) == sorted([*every_eighth, 50_000, 75_000])
-    facts = Paths(results).facts("small")
-    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"mirror": "all"}))
-    for _ in range(2):
-        new_mirror(results).sync_all()
-        assert steps(uri) == [100 * n for n in range(1, 751)]
 
 
 def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path) -> None:
@@ -249,13 +224,11 @@ def test_metrics_carry_the_name_of_what_the_study_measures(results: Path) -> Non
     uri, name = tracking_uri(results), "validation_bits per byte _held out_"
     with_metric(results, "bits per byte (held out)")
     new_mirror(results).sync_all()
-    (run,), experiment = find(uri, "sweep.run_id", "aa"), open_client(uri).get_experiment_by_name(EXPERIMENT)
+    (run,) = find(uri, "sweep.run_id", "aa")
     own = {f"{split}_bits per byte _held out_" for split in ("train", "validation", "test")}
     losses = {"train_loss", "validation_loss", "test_loss"}
     assert own | losses == {key for key in run.data.metrics if key.startswith(("train_", "validation_", "test_"))}
     assert [value for _, value, _ in points(uri, "aa", name)] == [0.1, 0.2, 0.3, 0.4]
-    charts = json.loads(experiment.tags["mlflow.sharedViewState.small"])["compareRunCharts"]
-    assert [chart["metricKey"] for chart in charts if chart["type"] == "LINE"] == [name]
     with_metric(results, "loss")
     write_curve(results, "aa", 4, validation_loss=7.0)
     open_client(uri).delete_run(run.info.run_id)
@@ -297,15 +270,6 @@ def test_a_deleted_store_is_rebuilt_and_evaluations_go_whole(
         rebuilt = points(tracking_uri(copy), "aa", metric)
         assert len(rebuilt) == 4
         assert rebuilt == points(tracking_uri(results), "aa", metric)
-
-
-def test_names_in_a_note_are_text() -> None:
-    seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
-    values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
-    cell = {"task": "a|b", "model": "<b>", "variant": "![x](http://y/z.png)"} | seeds | values
-    note = study_note(StudyInfo(study="small", title="<i>"), [cell], "")
-    assert note.splitlines()[0] == "&lt;i>"
-    assert note.splitlines()[-1].startswith("| a\\|b | &lt;b> | ![x]\\(http://y/z.png) | 1e-3 |")
 
 
 @pytest.mark.parametrize("number", [1, 99, 100, 101, 196, 197, 750, 100_000])

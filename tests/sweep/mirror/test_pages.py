@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from itertools import islice
 from pathlib import Path
 from urllib.error import HTTPError
@@ -39,7 +38,7 @@ def client_of(served: MlflowPages) -> TestClient:
 
 def test_no_store_yet(tmp_path: Path) -> None:
     with mlflow_pages(tmp_path, print, SERVER) as served:
-        assert served.addresses == {}
+        assert served.address == ""
         assert client_of(served).get("/mlflow/").status_code == 404
     assert list(tmp_path.iterdir()) == []
 
@@ -50,40 +49,35 @@ def test_a_store_of_something_else(tmp_path: Path, store: Path) -> None:
     with mlflow_pages(tmp_path, said.append, SERVER) as served:
         wait_until(lambda: said, "what is wrong", 60.0)
         assert f"no experiment {EXPERIMENT}" in said[0]
-        assert served.addresses == {}
+        assert served.address == ""
 
 
-def test_the_store_is_opened_once_and_links_follow_as_the_mirror_writes_studies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_is_opened_once_the_mirror_has_written_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
-    written: dict[str, str] = {}
-    looked = threading.Event()
+    written: list[str] = []
 
-    def found(*_: object) -> dict[str, str]:
-        looked.set()
+    def found(_: str) -> str:
         if not written:
             raise MirrorError("no store yet")
-        return dict(written)
+        return written[0]
 
-    monkeypatch.setattr(MlflowPages, "is_open", property(lambda self: bool(opened)))
     monkeypatch.setattr(MlflowPages, "open", lambda self, *given: opened.append(given))
-    monkeypatch.setattr(pages, "study_pages", found)
+    monkeypatch.setattr(pages, "runs_page", found)
     monkeypatch.setattr(pages, "_LOOK_EVERY_S", 0.01)
     said: list[str] = []
     with mlflow_pages(tmp_path, said.append, SERVER) as served:
-        for study in ("", "small"):
-            assert study not in served.addresses
-            written[study] = f"/mlflow/#{study}"
-            wait_until(lambda: study in served.addresses, "the link")  # noqa: B023
+        assert served.address == ""
+        written.append("/mlflow/#runs")
+        wait_until(lambda: said, "the link")
+        assert served.address == "/mlflow/#runs"
     assert opened == [(f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "mlflow-artifacts")]
-    assert said == [f"MLflow  {SERVER}/mlflow/#", f"MLflow, small  {SERVER}/mlflow/#small"]
+    assert said == [f"MLflow  {SERVER}/mlflow/#runs"]
 
 
 def test_server_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000/path")
     with mlflow_pages(tmp_path, print, SERVER) as served:
-        assert served.addresses == {"": "http://host:5000/path"}
+        assert served.address == "http://host:5000/path"
 
 
 @pytest.fixture

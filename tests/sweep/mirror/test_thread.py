@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.sweep.mirror.client import MirrorError, open_client, store_problems, tracking_uri
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
@@ -74,16 +74,6 @@ def test_a_locked_database_is_reported_with_what_to_do(results: Path) -> None:
         assert thread.finish(results, 0.1) == [
             "not in MLflow yet: 1 run; the next `run` of this study mirrors the rest"
         ]
-        assert str(locked(results)).endswith(
-            "database is locked. Another process holds it: end that, and the next `run` or `export --mlflow` mirrors "
-            "what is missing"
-        )
-
-
-def locked(results: Path) -> MirrorError:
-    with pytest.raises(MirrorError) as caught, store_problems(tracking_uri(results)):
-        raise sqlite3.OperationalError("database is locked")
-    return caught.value
 
 
 def test_unreachable_server_is_reported_once_and_a_later_sync_catches_up(results: Path) -> None:

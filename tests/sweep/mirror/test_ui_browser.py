@@ -36,8 +36,8 @@ other."""
 
 
 @pytest.fixture(scope="module")
-def addresses(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> Iterator[tuple[str, str]]:
-    """The addresses that `sweep ui` prints, of the study's charts and of all runs, once the browser has its token."""
+def address(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> Iterator[str]:
+    """The address of all runs that `sweep ui` prints, once the browser has its token."""
     results = tmp_path_factory.mktemp("mirrored") / "results"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -47,17 +47,12 @@ def addresses(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> Iter
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
             try:
                 assert ui.stdout
-                link, _, charts, runs = (ui.stdout.readline().split()[-1] for _ in range(4))
+                link, _, runs = (ui.stdout.readline().split()[-1] for _ in range(3))
                 window.open(link)
                 window.wait_until("location.search === '' && (document.body?.innerText ?? '').includes('Studies')")
-                yield charts, runs
+                yield runs
             finally:
                 ui.send_signal(signal.SIGTERM)
-
-
-@pytest.fixture
-def address(addresses: tuple[str, str]) -> str:
-    return addresses[1]
 
 
 def swept_study(results: Path) -> Path:
@@ -76,34 +71,15 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
-def test_the_first_address_draws_the_runs_of_the_study(window: Browser, addresses: tuple[str, str]) -> None:
-    """Without a click: the charts of its ended runs, which are listed beside them, best first."""
-    visit(window, addresses[0])
-    window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 5")
-    window.wait_until("document.querySelectorAll('.js-plotly-plot .barlayer .trace').length >= 1")
-    text = re.sub(r"\s+", " ", window.text())
-    assert "log10_learning_rate vs. test_at_best" in text
-    assert "4 matching runs" in text
-    assert "Group by: variant +1" in text  # and learning rate: each dot, line and bar is a mean over seeds
-    assert "No charts" not in text
-    assert set(filter(None, run_names(window))) == {  # groups have links without text
-        *("lr 1e-3, seed 0, frozen-random", "lr 1e-3, seed 0, unfrozen-pretrained"),
-        *("lr 1e-4, seed 0, frozen-random", "lr 1e-4, seed 0, unfrozen-pretrained"),
-    }
-    assert problems(window) == []
-    assert hosts(window) == {urlsplit(addresses[0]).netloc}
-
-
 def test_the_page_of_a_study_shows_its_results(window: Browser, address: str) -> None:
     open_study(window, address)
     window.wait_until(shows("Metrics (6)"))
     text = re.sub(r"\s+", " ", window.text())
     assert "test_mean/mnist/gpt2/unfrozen-pretrained 0.6" in text
     assert "learning_rate/mnist/gpt2/unfrozen-pretrained 0.001" in text
-    assert "mnist gpt2 frozen-random 1e-3 60.0 2 of 2" in text  # the table of its description
 
 
-def test_the_second_address_shows_the_study_and_below_it_its_runs(window: Browser, address: str) -> None:
+def test_the_address_shows_the_study_and_below_it_its_runs(window: Browser, address: str) -> None:
     open_experiment(window, address)
     assert run_names(window) == ["small"]
     assert "5 matching runs" in window.text()  # the study's own is one

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.columns import PLANNED
-from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, estimate_cost, wall_time
 from lr_sweep.sweep.plan.placement import Placement, devices_here
-from lr_sweep.sweep.plan.timings import Span, Timing, find_timings, keep_measured, keep_planned, read_measured
+from lr_sweep.sweep.plan.timings import Span, Timing, find_timings, keep_measured, read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.runs import Cell, WantedRun
@@ -176,26 +174,6 @@ def test_nothing_left_costs_nothing(runs: list[WantedRun], record: SyntheticReco
 def test_devices_given_count_before_those_here() -> None:
     assert devices_here(7, 3) == {"CPU": 7, "GPU": 3}
     assert devices_here(None, None)["CPU"] >= 1
-
-
-def test_the_first_plan_of_a_budget_is_kept(runs: list[WantedRun], record: SyntheticRecord, tmp_path: Path) -> None:
-    """A run is planned once it is known what it takes, and again for a higher budget."""
-    results, placement = Results(record.results), Placement(resources=Resources(cpus_per_trial=2))
-
-    def planned(wanted: list[WantedRun]) -> dict[str, tuple[int, float, str]]:
-        keep_planned("tiny", reconcile(wanted, results), placement, results)
-        rows = read_rows(results.planned("tiny"), PLANNED) or []
-        return {row["run_id"]: (row["num_steps"], row["device_s"], row["timed_by"]) for row in rows}
-
-    assert planned(runs) == {}
-    end(record, runs[0], 2.0)
-    first = {run.run_id: (20, 20 * 0.1 * 2, "1 recorded on CPU") for run in runs if run.cell == FROZEN}
-    del first[runs[0].run_id]  # it ended before it was planned
-    assert planned(runs) == first
-    end(record, runs[1], 10.0)
-    assert planned(runs) == first
-    longer = runs_of(write_study(tmp_path, seeds=2, num_steps=30), results.root)
-    assert [steps for steps, *_ in planned(longer).values()] == [30] * 4
 
 
 def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from lr_sweep.sweep.tune.trials import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, write_study
 from lr_sweep.trainables.worker.messages import Started
-from lr_sweep.trainables.worker.ray_internals import KILLED
 
 
 @pytest.fixture
@@ -183,17 +182,6 @@ def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytes
     assert (outcome.trained, outcome.failed) == (4, 0)
     assert rows(bench.results.root)[bench.ids[0]]["attempts"] == 21
     assert capfd.readouterr().out.count("1 trials at once instead of 2; runs resume from their checkpoints") == 20
-
-
-def test_a_sweep_whose_workers_are_killed_again_and_again_ends_with_advice(bench: Bench) -> None:
-    def killed(cohorts: Any, *_: object) -> Events:
-        """Be killed by Ray's memory monitor before a run begins."""
-        for cohort in cohorts:
-            yield TrialFailed(run_ids=cohort.run_ids, reason=f"{KILLED}: no memory")
-
-    with pytest.raises(UserError, match="Train less at once, with a smaller --cpus"):
-        bench.run(Disturbed(*[killed] * 5))
-    assert bench.states() == ["waiting"] * 4
 
 
 def test_the_first_failure_of_a_kind_is_printed_although_it_is_tried_again(

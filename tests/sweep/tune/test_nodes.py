@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import ray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +12,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import nodes
-from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Claim, Machines, Share, machines_text, nodes_to_come, shares
+from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, Share, nodes_to_come, shares
 
 
 def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,30 +23,6 @@ def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for now[0] in (0.0, 1.0, COUNT_EVERY_S, 2 * COUNT_EVERY_S):
         found.append(machines.news())
     assert found == [["1 machine is there"], [], [], ["3 machines are there"]]
-
-
-def test_machines_are_described_with_what_trains_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [
-        {"NodeID": "x", "Alive": True, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 1.0}},
-        {"NodeID": "y", "Alive": False, "NodeManagerAddress": "10.0.0.2", "Resources": {}},
-        {"NodeID": "z", "Alive": True, "NodeManagerAddress": "10.0.0.3", "Resources": {"memory": 1.0}},
-    ]
-    monkeypatch.setattr(ray, "nodes", lambda: there)
-    monkeypatch.setattr(nodes, "node_of_trial", lambda trial: "x")
-    machines = Machines()  # on this machine alone
-    machines.started(SimpleNamespace(trial_id="t"), ["aa", "bb"])
-    assert machines.news() == []
-    assert machines.described(["bb", "lost"]) == [
-        {"address": "10.0.0.1", "cpus": 8.0, "gpus": 1.0, "runs": ["bb"]},
-        {"address": "10.0.0.3", "cpus": 0, "gpus": 0, "runs": []},
-    ]
-
-
-def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path) -> None:
-    file = tmp_path / "ray_bootstrap_config.yaml"
-    assert machines_text(2, file) == "2 machines are there"
-    file.write_text("cluster_name: x\nmax_workers: 8\n")
-    assert machines_text(2, file) == "2 machines are there, of at most 9"
 
 
 def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
@@ -68,39 +42,33 @@ def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
     assert nodes_to_come([head], file) == []  # machines of one's own have no number of CPUs there
 
 
-def claim(priority: int = 1, wants: int = 100) -> Claim:
-    return Claim(priority=priority, wants=wants)
-
-
 @pytest.mark.parametrize(
-    ("num_slots", "claims", "expected"),
+    ("num_slots", "wants", "expected"),
     [
-        (8, [claim()], [8]),
-        (8, [claim(), claim()], [4, 4]),
-        (9, [claim(), claim()], [5, 4]),  # the older one has what cannot be divided
-        (8, [claim(3), claim(1)], [6, 2]),
-        (8, [claim(wants=2), claim()], [2, 6]),  # what one has no use for is the other's
-        (8, [claim(wants=2), claim(wants=3)], [2, 3]),
-        (2, [claim(100), claim(), claim()], [1, 1, 1]),  # the third waits for a slot
+        (8, [100], [8]),
+        (8, [100, 100], [4, 4]),
+        (9, [100, 100], [5, 4]),  # the older one has what cannot be divided
+        (8, [2, 100], [2, 6]),  # what one has no use for is the other's
+        (8, [2, 3], [2, 3]),
+        (2, [100, 100, 100], [1, 1, 1]),  # the third waits for a slot
     ],
 )
-def test_shares(num_slots: int, claims: list[Claim], expected: list[int]) -> None:
-    assert shares(num_slots, claims) == expected
+def test_shares(num_slots: int, wants: list[int], expected: list[int]) -> None:
+    assert shares(num_slots, wants) == expected
 
 
-@given(st.integers(1, 64), st.lists(st.builds(Claim, priority=st.integers(1, 9), wants=st.integers(1, 40)), min_size=1))
-def test_every_sweep_gets_a_share_and_nothing_is_left_over(num_slots: int, claims: list[Claim]) -> None:
-    given = shares(num_slots, claims)
-    assert all(1 <= share <= claim.wants for share, claim in zip(given, claims, strict=True))
-    wanted = sum(claim.wants for claim in claims)
-    assert sum(given) == max(len(claims), min(num_slots, wanted))
+@given(st.integers(1, 64), st.lists(st.integers(1, 40), min_size=1))
+def test_every_sweep_gets_a_share_and_nothing_is_left_over(num_slots: int, wants: list[int]) -> None:
+    given = shares(num_slots, wants)
+    assert all(1 <= share <= most for share, most in zip(given, wants, strict=True))
+    assert sum(given) == max(len(wants), min(num_slots, sum(wants)))
 
 
 class Cluster:
     """Nodes of one CPU, sweeps on them, and a clock."""
 
     def __init__(self, num_nodes: int) -> None:
-        self.now, self.num_nodes, self.others = 0.0, num_nodes, list[Claim]()
+        self.now, self.num_nodes, self.others = 0.0, num_nodes, list[int]()
         self.share = Share(
             Placement(resources=Resources(), address="auto"), self.nodes, self.exchange, lambda: self.now
         )
@@ -108,8 +76,8 @@ class Cluster:
     def nodes(self) -> list[dict[str, float]]:
         return [{"CPU": 1.0}] * self.num_nodes
 
-    def exchange(self, claim: Claim) -> tuple[list[Claim], int]:
-        return [claim, *self.others], 0
+    def exchange(self, wants: int) -> tuple[list[int], int]:
+        return [wants, *self.others], 0
 
     def passes(self, for_s: float, wants: int = 100) -> str | None:
         """Return how the share has changed, if it has by then."""
@@ -126,7 +94,7 @@ def test_a_sweep_gives_up_what_is_others_and_takes_it_back() -> None:
     assert cluster.share.claim(100) == 4
     assert cluster.share.at_most is None
     assert cluster.passes(100) is None
-    cluster.others = [claim()]
+    cluster.others = [100]
     assert cluster.passes(30) == "2 trials at once instead of 4: sweeps or machines came or went"
     assert cluster.share.claim(100) == cluster.share.at_most == 2
     assert cluster.passes(100) is None
@@ -136,9 +104,9 @@ def test_a_sweep_gives_up_what_is_others_and_takes_it_back() -> None:
 
 def test_it_does_not_pack_anew_for_nothing() -> None:
     cluster = Cluster(8)
-    cluster.others = [claim(wants=4)]
+    cluster.others = [4]
     assert cluster.share.claim(100) == 4
-    cluster.others = [claim(wants=3)]
+    cluster.others = [3]
     assert cluster.passes(100) is None  # 5 is not worth it
     cluster.num_nodes = 40
     assert cluster.passes(100, wants=4) is None  # more machines are no use

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.sweep.tune.run_study import untried_versions
 from lr_sweep.sweep.tune.trials import StorageFailed
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, NoMirror, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, runs_of, write_study
@@ -181,7 +179,7 @@ def test_a_signal_while_ray_starts_breaks_that_off_and_prints_no_empty_tables(
     """With `ends_ray`, the signal went to the whole process group."""
 
     @contextlib.contextmanager
-    def starts(placement: Placement, log: Path, excluded: Any, starting: Any) -> Iterator[Share]:
+    def starts(placement: Placement, log: Path, starting: Any) -> Iterator[Share]:
         with contextlib.nullcontext() if ends_ray else starting():
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.3)
@@ -231,16 +229,3 @@ def test_runs_that_failed_too_often_are_given_up(bench: Bench) -> None:
     )
     assert bench.run(Script(), max_attempts=3).failed == 0
     assert rows(bench.results.root)[b]["attempts"] == 3
-
-
-def test_the_pinned_versions_are_inside_the_bounds() -> None:
-    assert untried_versions() == []
-
-
-def test_a_library_outside_its_bounds_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "requires", lambda _: ["ray[tune]<2.61,>=2.58", "rich", "moto>=9 ; extra == 'dev'"])
-    monkeypatch.setattr(metadata, "version", {"ray": "2.61.0", "rich": "1.0", "moto": "8.0"}.__getitem__)
-    assert untried_versions() == [
-        "ray 2.61.0 is installed, but this program was tried with <2.61,>=2.58: "
-        "if anything fails, `pip install 'ray<2.61,>=2.58'`"
-    ]
