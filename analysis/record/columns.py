@@ -130,13 +130,6 @@ WANTED: Columns = (
 )
 
 
-PLANNED: Columns = (
-    Column("run_id", _STR, "", "as in `runs`"),
-    Column("num_steps", _I64, _STEPS, "the step budget it was planned for"),
-    Column("device_s", _F64, "s", "expected device time to this budget, if the run does not diverge"),
-    Column("timed_by", _STR, "", "what was timed for this, and on what"),
-)
-
 _CELL = [Column(name, _STR, "", "the cell's, as in `wanted`") for name in ("task", "model", "variant")]
 
 PROPOSALS: Columns = (
@@ -238,7 +231,6 @@ TABLES: dict[str, tuple[Columns, str]] = {
     "runs/<run_id>.parquet": (RUNS, "One row a run, written when it ends, never changed but by training it further."),
     "curves/<run_id>.parquet": (CURVES, "One row an evaluation, ordered by step. No row in `runs`: not ended yet."),
     "studies/<study>/wanted.parquet": (WANTED, "One row a run that the study wants, under the study's names."),
-    "studies/<study>/planned.parquet": (PLANNED, "One row a run whose duration was estimated before it was trained."),
     "studies/<study>/proposals.parquet": (PROPOSALS, "One row a learning rate proposed for a cell."),
     "studies/<study>/rungs.parquet": (RUNGS, "One row a learning rate that `stop_early` judged at a rung, in order."),
 }

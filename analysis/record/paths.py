@@ -41,7 +41,7 @@ class Paths:
         self.all_checkpoints, self.pretrained = root / "checkpoints", root / "pretrained"
         self.tune, self.logs, self.stop_requests = root / "tune", root / "logs", root / "stop"
         self.sweep_stop = self.stop_requests / "sweep"
-        self.timings, self.cohort_sizes = root / "timings.json", root / "places.json"
+        self.cohort_sizes = root / "places.json"
         self.pretraining_progress = root / "pretraining-progress.json"
         self.mlflow_database, self.mlflow_artifacts = root / "mlflow.db", root / "mlflow-artifacts"
         self.writer_lock, self.holder = root / "writer.lock", root / "writer.json"
@@ -76,8 +76,6 @@ class Paths:
     """A study's title, metric and search; written last."""
     options = _study_file("{study}.yaml")
     wanted = _study_file("wanted.parquet")
-    planned = _study_file("planned.parquet")
-    """How long a study's runs were planned to take."""
     proposals = _study_file("proposals.parquet")
     """The learning rates that a study's search has proposed."""
     rungs = _study_file("rungs.parquet")

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
-from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNGS, RUNS, WANTED, Columns, table
+from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS, WANTED, Columns, table
 from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table, rows_of
 from lr_sweep.analysis.record.paths import Paths, RecordError, UnreadableError, closed_folder, unreadable
 from lr_sweep.analysis.record.study import NOTHING_STOPPED, Judgement, RateKey, Refinement, StoppedRates, StudyInfo
@@ -126,11 +126,6 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
         path = Paths(results).wanted(study)
         raise RecordError(f"{path}: got the learning rate {wrong.iloc[0]:g}, want {rates_text()}: mend what wrote it")
     return found
-
-
-def read_planned(results: Path, study: str) -> pd.DataFrame:
-    """Read what runs were planned to take: the columns of `PLANNED`; no rows if nothing was planned."""
-    return _frame(read_table(Paths(results).planned(study), PLANNED) or table([], PLANNED), PLANNED)
 
 
 def read_wanted_rows(results: Path, study: str, names: Sequence[str] = ()) -> list[dict[str, Any]]:

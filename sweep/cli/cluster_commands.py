@@ -147,8 +147,7 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL
     results.check()
     planned = Plan(study, placement, results, data_dir, only)
     at_once = placement.trials_at_once([devices_here(None, 0)])  # what the cluster has is unknown here
-    cost = estimate_cost(planned.reconciled, {}, placement, at_once, results)
-    text = plan_text(planned, cost, elsewhere=True)
+    text = plan_text(planned, estimate_cost(planned.reconciled, placement, at_once, results), elsewhere=True)
     if results.exists() or results.uri is not None:
         return text
     return (

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import subprocess
 
     from lr_sweep.analysis.study_report import Report
-    from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
 
 CUT_SHORT = (
@@ -126,7 +125,7 @@ def _may_replace(replace: bool, line: str) -> bool:
     return opt.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
 
 
-@command("plan rothermel2021-table1 --measure")
+@command("plan rothermel2021-table1")
 def plan(
     studies: opt.Studies,
     results: opt.Results = "results",
@@ -136,25 +135,13 @@ def plan(
     runs_per_trial: opt.RunsPerTrial = None,
     cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine.")] = None,
     gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
-    price: Annotated[
-        float | None,
-        opt.option(
-            "PER_HOUR",
-            "Print what the runs cost if an hour of a device has this price.",
-            partial(opt.above_zero, what="a price"),
-        ),
-    ] = None,
     only: opt.Only = None,
-    measure: Annotated[bool, opt.flag("Time a few steps of each cell here first, and keep the timings.")] = False,
-    ids: Annotated[bool, opt.flag("List every run with its id and state.")] = False,
-    suggest: Annotated[bool, opt.flag("Print a grid for each cell, by the laws of recorded studies.")] = False,
     json: opt.Json = False,
 ) -> None:
     """Show what `run` would train, what it needs and what it costs; start nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
-    from lr_sweep.sweep.plan.plan import Plan, cost_on, id_lines, plan_json, plan_on
+    from lr_sweep.sweep.plan.plan import Plan, cost_on, plan_json, plan_on
 
-    opt.not_with("json", json, measure=measure, ids=ids, suggest=suggest)
     plans = []
     recorded = opt.open_results(results, weights=True)
     recorded.check()
@@ -163,32 +150,12 @@ def plan(
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {})
         count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
         machine = devices_here(cpus, None if count_gpus else gpus or 0)
-        if measure:
-            _measure(planned, placement.trials_at_once([machine]))
         if json:
-            plans.append(plan_json(planned, cost_on(planned, machine, price)))
-            continue
-        print(plan_on(planned, machine, price))
-        if suggest:
-            from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
-
-            print("\n".join(["", *suggestion_lines(planned)]))
-        if ids:
-            print("\n".join(id_lines(planned)))
+            plans.append(plan_json(planned, cost_on(planned, machine)))
+        else:
+            print(plan_on(planned, machine))
     if json:
         opt.print_json({"studies": plans})
-
-
-def _measure(plan: Plan, at_once: int) -> None:
-    from lr_sweep.sweep.plan.measure import measure_cells
-    from lr_sweep.sweep.plan.placement import check_beforehand, cohorts
-    from lr_sweep.sweep.results.directory import storage_problems
-
-    check_beforehand(plan.placement, plan.study.for_gpus)
-    plan.results.prepare()
-    with storage_problems(plan.results.root), plan.results.writing(plan.study.study):
-        groups = cohorts(plan.reconciled.to_train, plan.placement.resources, at_once)
-        measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
 @command("report quickstart --strict")

@@ -36,7 +36,7 @@ CHECKPOINT = re.compile(r"step-([0-9]{9,18})-([0-9a-f]{16})\.safetensors")
 """Name of a checkpoint: its step, and the start of its sha256."""
 WEIGHTS_FILES = ("config.json", "generation_config.json", "pretraining.json", WEIGHTS)
 """Files of a folder of weights, in the order in which they are moved: the last one makes it complete."""
-STUDY_FILES = ("planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json")
+STUDY_FILES = ("proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json")
 """Files of a study's folder besides its YAML, in the order in which they are moved: the last one makes it complete."""
 _RUN_ID, _STUDY, _UNLIMITED = "[0-9a-f]{16}", "[a-z0-9]+(-[a-z0-9]+)*", 1 << 60
 _PATHS = {

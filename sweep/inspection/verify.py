@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.analysis.record.columns import CURVES, PLANNED
+from lr_sweep.analysis.record.columns import CURVES
 from lr_sweep.analysis.record.parquet import INDEX, read_table
 from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, misplaced, unreadable
 from lr_sweep.analysis.record.read import check_format, read_rows
@@ -19,7 +19,6 @@ from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.inspection.gc import LEFTOVERS, UNWANTED, description, find_garbage
-from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
 from lr_sweep.sweep.results.validation import (
@@ -98,10 +97,6 @@ class Verification:
             yield str(error)
         except RecordError:
             self._noted.append(f"{index}: it cannot be read, so rows are read from their files; delete it")
-        try:
-            read_measured(self.results)
-        except UserError as error:
-            yield str(error)
         if mirror.is_file() and (problem := _database_problem(mirror)):
             yield f"{mirror}: {problem}: delete it; `run` and `export --mlflow` make it again"
 
@@ -116,8 +111,6 @@ class Verification:
         problems: list[str] = []
         with self._named(folder, problems):
             problems += study_problems(self.results, folder.name)
-        with self._named(folder, problems):
-            read_rows(self.results.planned(folder.name), PLANNED)
         with self._named(folder, problems):
             check_options(self.results.options(folder.name))
         return problems

@@ -20,7 +20,7 @@ from lr_sweep.common.text import command, counted, duration
 from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import State, read_ends, recorded_states, run_title, shown_states
+from lr_sweep.sweep.results.run_state import read_ends, recorded_states, run_title, shown_states
 
 REFRESH_S = 2.0
 """Seconds for which what was read counts as new; a running sweep reports as often."""
@@ -87,8 +87,6 @@ class _Recorded:
     info: StudyInfo
     wanted: Sequence[Row]
     ends: Mapping[str, Row]
-    planned_s: Mapping[tuple[str, int], float]
-    """Device seconds, by run and its number of steps."""
     decided: str
 
 
@@ -166,7 +164,7 @@ class Live:
             num_wanted=len(found.wanted),
             num_ended=sum(number for state, number in counts.items() if state.over or state.on_request),
             counts=tuple((state, counts[state]) for state in shown_states(counts)),
-            cost=_cost(found, runs.states),
+            cost=_device_time(found),
             decided=found.decided,
             num_training=len(training),
             training=shown,
@@ -216,7 +214,6 @@ def _run_command(results: Results, study: str, *options: str) -> str:
 
 def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:
     info, wanted = record.read_study(results.root, study), record.read_wanted_rows(results.root, study, WANTED_COLUMNS)
-    planned = record.read_planned(results.root, study)
     decided = ""
     if info.decide is not None:
         from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need none
@@ -228,25 +225,13 @@ def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _
         info=info,
         wanted=wanted,
         ends=read_ends(results, [row["run_id"] for row in wanted], ("failure", "device_s")),
-        planned_s=dict(
-            zip(zip(planned["run_id"], planned["num_steps"], strict=True), planned["device_s"], strict=True)
-        ),
         decided=decided,
     )
 
 
-def _cost(found: _Recorded, states: Mapping[str, State]) -> str:
+def _device_time(found: _Recorded) -> str:
     used_s = sum(found.ends[row["run_id"]]["device_s"] for row in found.wanted if row["run_id"] in found.ends)
-    ended = {run_id for run_id, state in states.items() if state.over or state.on_request}
-    left = [row for row in found.wanted if row["run_id"] not in ended]
-    planned = [found.planned_s.get((row["run_id"], row["num_steps"]), math.nan) for row in left]
-    known = [seconds for seconds in planned if math.isfinite(seconds)]
-    text = f"device time {duration(used_s)} so far"
-    if not left:
-        return text
-    if not known:
-        return f"{text}, what is left is not known"
-    return f"{text}, {'about' if len(known) == len(left) else 'at least'} {duration(sum(known))} left"
+    return f"device time {duration(used_s)} so far"
 
 
 def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> list[Row]:

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 from safetensors.numpy import save
 
-from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
+from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, Columns, best_of, table
 from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes, read_index, row_stamps
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.comparisons.verdicts import orders
@@ -240,14 +240,11 @@ def add(results: Results, seed: int, trained: Trained, variant: str = "unfrozen-
 
 
 def add_study(results: Results, name: str, seeds: Mapping[int, int]) -> None:
-    """Write a study that wants runs by seed, each up to a number of steps; with what they were planned to take."""
-    folder = results.study(name)
+    """Write a study that wants runs by seed, each up to a number of steps."""
     labels = {"task": "digits", "model": "tiny", "variant": "unfrozen-random", "learning_rate": 1e-2}
     rows = [wanted_row(run_id_of(seed), num_steps, **labels, seed=seed) for seed, num_steps in seeds.items()]
     write_study(results.root, name, rows, f"About {name}")
-    planned = [{"run_id": row["run_id"], "num_steps": row["num_steps"], "timed_by": "a guess"} for row in rows]
-    write(folder / "planned.parquet", [row | {"device_s": 7.0} for row in planned], PLANNED)
-    (folder / f"{name}.yaml").write_text(f"study: {name}\n")
+    (results.study(name) / f"{name}.yaml").write_text(f"study: {name}\n")
 
 
 def checkpoint_bytes(step: int) -> bytes:

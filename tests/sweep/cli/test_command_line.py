@@ -100,7 +100,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--cpsu", "3", "--wat=4"], "\nunknown option '--wat'"),
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
         (["judge", "x", "--metric", "--strict"], "--metric: got no value before --strict"),
-        (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
+        (["plan", "x", "--json=3"], "Option '--json' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
         (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations, coordinates"),

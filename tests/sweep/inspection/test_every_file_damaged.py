@@ -39,11 +39,11 @@ PLACE: dict[str, Callable[[Path], object]] = {
 READ = [
     *(f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", CHECKPOINT, WEIGHTS, "pretrained/*/config.json"),
     *("pretrained/*/generation_config.json", "pretrained/*/pretraining.json", "studies/first/first.yaml"),
-    *("studies/first/study.json", "studies/first/wanted.parquet", "studies/first/planned.parquet"),
-    *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet", "timings.json"),
+    *("studies/first/study.json", "studies/first/wanted.parquet"),
+    *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet"),
 ]
 """Files whose content has a checksum."""
-NOT_MERGED = ("index.parquet", "timings.json")
+NOT_MERGED = ("index.parquet",)
 NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/progress.json"]
 """Files of which any content will do."""
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
@@ -73,7 +73,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (weights / "pretraining.json").write_text(json.dumps(sealed(facts)))
     empty = {column.name: pa.array([], column.type) for column in INDEX}
     made.index.write_bytes(parquet_bytes(pa.table(empty)))
-    (made.root / "timings.json").write_text(json.dumps(sealed({"timings": []})))
     for name in NOT_READ:
         (made.root / name).parent.mkdir(exist_ok=True)
         (made.root / name).write_text("{}")

@@ -72,7 +72,6 @@ FILES: dict[str, Close] = {
     "weights": lambda results: closed(next(results.pretrained.glob("*/model.safetensors")), 0o600),
     "facts about weights": lambda results: closed(next(results.pretrained.glob("*/pretraining.json")), 0o600),
     "wanted": lambda results: closed(results.study("first") / "wanted.parquet", 0o600),
-    "planned": lambda results: closed(results.study("first") / "planned.parquet", 0o600),
     "study": lambda results: closed(results.study("first") / "study.json", 0o600),
 }
 FOLDERS: dict[str, Close] = {
