@@ -228,7 +228,7 @@ def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int
     Raises UserError for a study that has no training function of the user's own, or whose device is not here.
     """
     from lr_sweep.sweep.plan.placement import Placement, check_beforehand
-    from lr_sweep.sweep.study.runs import by_cell, expected_runs
+    from lr_sweep.sweep.study.runs import one_of_each
     from lr_sweep.trainables.own.probe import probe
     from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
@@ -236,7 +236,7 @@ def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int
         raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
     placement, num_problems = Placement(resources=study.resources), 0
     check_beforehand(placement, study.for_gpus)
-    for cell, (first, *_) in by_cell(expected_runs(study, {}, data_dir, {})).items():
+    for cell, first in one_of_each(study, {}, data_dir).items():
         try:
             found = probe(own_run(first.run), placement.device)
             sound, text = not found.random and not found.lost, found.text()

@@ -232,14 +232,6 @@ class Search(Strict):
             below, above = max(self.low, _neighbour(below, -1)), min(self.high, _neighbour(above, 1))
         return above if below in tried else below
 
-    def stand_ins(self, tried: Collection[float]) -> tuple[float, ...]:
-        """Return distinct rates in place of those that are not proposed yet, for what a plan counts."""
-        found: list[float] = []
-        number = max(0, self.rates - len(tried))
-        for index in range(number):
-            found.append(self.untried(self.rate_at((index + 0.5) / number), {*tried, *found}))
-        return tuple(found)
-
 
 def _neighbour(rate: float, direction: int) -> float:
     """Return the next number of 3 significant digits."""

@@ -15,7 +15,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.runs import expected_runs
+from lr_sweep.sweep.study.runs import stand_in_runs, wanted_runs
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.trainables.models import FAMILIES
 
@@ -99,7 +99,8 @@ def expanded(path: Path) -> int:
         study = load_study(path)
         results = Results(path.parent / "none")
         found = find_backbones(study, results.pretrained, path.parent)
-        number = len(expected_runs(study, found, path.parent, {}))
+        wanted = wanted_runs(study, found, path.parent)
+        number = len([*wanted, *stand_in_runs(study, found, path.parent, wanted)])
     except UserError:
         return 0
     path.write_text(study_to_yaml(study), encoding="utf-8")
