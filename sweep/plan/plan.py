@@ -14,7 +14,7 @@ from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
-from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.settings import Decide
@@ -184,10 +184,7 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
     lines = []
     for name, backbone in backbones.items():
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
-        where = "their text is missing" if backbone.missing_text else where
         lines.append(f"weights    {name}: {backbone.description} ({where})")
-        if backbone.missing_text:
-            lines.append(f"           no file {backbone.missing_text}, which `run` needs. {GIVE_TEXT}")
         if is_unknown(backbone.checksum):
             lines.append("           the ids of its pretrained runs depend on these weights: not known yet")
     return lines

@@ -66,17 +66,6 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path, capsys: pytest.Captur
         assert wanted in error
 
 
-def test_parts_that_models_lack_are_refused_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lstm = {"family": "lstm", "size": {"layers": 1, "width": 8, "layer_norm": False}}
-    variants = (
-        "{p: {initialisation: random, trained: [positions]}, n: {initialisation: random, trained: [layer_norms]}}"
-    )
-    assert in_process("plan", written(tmp_path, {"lstm": lstm}, variants)) == (2, "")
-    error = capsys.readouterr().err
-    assert "models.lstm: variant 'p' would train nothing of it: a lstm of this size has no positions" in error
-    assert "models.lstm: variant 'n' would train nothing of it: a lstm of this size has no layer_norms" in error
-
-
 def test_plan_names_what_the_plain_engine_trains(tmp_path: Path) -> None:
     models = {f"my-{name}": {"family": name, "size": vars(SIZES[name])} for name in ("bert", "gpt2", "lstm")}
     text = succeeds("plan", written(tmp_path, models), "--results", tmp_path / "results")
