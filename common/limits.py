@@ -16,5 +16,4 @@ Fraction = Annotated[float, Interval(ge=0, lt=1)]
 Positive = Annotated[float, Interval(gt=0, le=1e30)]
 """Computations are in float32, which ends at 3e38."""
 NotNegative = Annotated[float, Interval(ge=0, le=1e30)]
-LearningRate = Annotated[float, Interval(ge=1e-20, le=10)]
-"""Smaller ones change no float32 weight."""
+LearningRate = Annotated[float, Interval(gt=0, le=10)]

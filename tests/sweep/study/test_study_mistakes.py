@@ -67,7 +67,7 @@ DECIDE = "decide: {min_difference: 1"
         ("seeds: 3", "seeds:\n- 1\n- 2\n- 1", "14: seeds[2]: 1 is there twice"),
         # learning rates
         (GRID, "learning_rates:\n- 1e-3\n- 0.001", "12: learning_rates[1]: 0.001 is there twice"),
-        ("low: 1e-4", "low: 1e-21", "10: learning_rates.low: got 1e-21, want greater than or equal to 1e-20"),
+        ("low: 1e-4", "low: 0", "10: learning_rates.low: got 0, want greater than 0"),
         ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
         ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
         # rates in rounds, fresh seeds
