@@ -140,7 +140,7 @@ def grids_of(study: Study) -> dict[Cell, tuple[float, ...]]:
 def one_of_each(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> dict[Cell, WantedRun]:
     """Return a run of each cell, which the study need not want: without its grid, a search has a made-up rate."""
     made_up = {cell: NOTHING if grid else Proposed(rates=(MADE_UP_RATE,)) for cell, grid in grids_of(study).items()}
-    return {run.cell: run for run in reversed(wanted_runs(study, backbones, data_dir, made_up))}
+    return {cell: runs[0] for cell, runs in by_cell(wanted_runs(study, backbones, data_dir, made_up)).items()}
 
 
 def stand_in_runs(
