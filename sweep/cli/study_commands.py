@@ -125,7 +125,7 @@ def _may_replace(replace: bool, line: str) -> bool:
     return opt.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
 
 
-@command("plan rothermel2021-table1")
+@command("plan rothermel2021-table1 --measure")
 def plan(
     studies: opt.Studies,
     results: opt.Results = "results",
@@ -136,20 +136,30 @@ def plan(
     cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine.")] = None,
     gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
     only: opt.Only = None,
+    measure: Annotated[bool, opt.flag("Train each cell without a timing for a few steps here first.")] = False,
     json: opt.Json = False,
 ) -> None:
     """Show what `run` would train, what it needs and what it costs; start nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
     from lr_sweep.sweep.plan.plan import Plan, cost_on, plan_json, plan_on
+    from lr_sweep.sweep.plan.timings import read_measured
 
-    plans = []
+    plans, say = [], partial(print, file=sys.stderr, flush=True)  # beside the plan, which may be JSON
     recorded = opt.open_results(results, weights=True)
     recorded.check()
+    try:
+        read_measured(recorded)
+    except ValueError as error:
+        say(f"note: {error}")
     for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {})
         count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
         machine = devices_here(cpus, None if count_gpus else gpus or 0)
+        if measure:
+            from lr_sweep.sweep.tune.measure import measure_cells  # with torch, for which no other plan waits
+
+            measure_cells(planned, cost_on(planned, machine), say)
         if json:
             plans.append(plan_json(planned, cost_on(planned, machine)))
         else:

@@ -75,19 +75,19 @@ def wall_time(trials_s: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-def cost_line(cost: Cost) -> str:
-    """Return the cost for the terminal."""
+def cost_text(cost: Cost) -> str:
+    """Return the cost for the terminal, and the cells whose cost is unknown."""
     if not cost.to_train:
         return "cost       nothing: everything is trained"
-    untimed = f"no run of {counted(len(cost.not_timed), 'cell')} is recorded yet"
     if not cost.device_s:
-        return f"cost       not known: {untimed}; `run --only seed=N` trains a part, by which `plan` then counts"
+        return "cost       unknown: no cell is timed yet; `plan --measure` times a few steps of each on this machine"
     unit, hours = "GPU-hours" if cost.device == "cuda" else "core-hours", cost.device_s / 3600
-    return (
+    line = (
         f"cost       {'at least' if cost.not_timed else 'about'} {_three_digits(hours)} {unit}, "
         f"{duration(cost.wall_s)} with {counted(cost.at_once, 'trial')} at once"
-        f"{f'; {untimed}' if cost.not_timed else ''}"
+        f"{'; `plan --measure` times the other cells' if cost.not_timed else ''}"
     )
+    return "\n".join([line, *(f"unknown    {' '.join(cell)}" for cell in cost.not_timed)])
 
 
 def _three_digits(number: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
-from lr_sweep.sweep.plan.cost import Cost, cost_line, disk_bytes, estimate_cost
+from lr_sweep.sweep.plan.cost import Cost, cost_text, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
 from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_on(plan: Plan, machine: dict[str, float]) -> str:
-    """Return the plan for a machine (`devices_here`), with its cost by the runs that are recorded."""
+    """Return the plan for a machine (`devices_here`), with its cost by what was recorded and measured."""
     text = plan_text(plan, cost_on(plan, machine))
     if not plan.reconciled.to_train or fits(plan.placement, [machine]):
         return text
@@ -105,7 +105,7 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
     lines += [] if elsewhere else [_disk_line(plan, cost)]
     lines += [f"data       {plan.data_dir}", f"results    {plan.results.location}"]
-    return "\n".join(lines if elsewhere else [*lines, "", cost_line(cost)])
+    return "\n".join(lines if elsewhere else [*lines, "", cost_text(cost)])
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:

@@ -1,21 +1,22 @@
-"""How long a gradient step takes, by the recorded runs of the same cell."""
+"""How long a gradient step takes, by the recorded runs of the same cell, or by what `plan --measure` timed."""
 
 from __future__ import annotations
 
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.record.read import read_run_rows
+from lr_sweep.analysis.record.read import MAX_JSON, read_run_rows
+from lr_sweep.common.files import is_changed, read_plain, sealed, write_json
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.state import Reconciled
-from lr_sweep.sweep.study.runs import Cell
-from lr_sweep.trainables.run import engine_of
+from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.trainables.run import AnyRun, engine_of
 
 MAX_RUNS = 300
 """Recorded runs that are read, the study's own and the latest first; more would make `plan` slow."""
@@ -29,24 +30,53 @@ def find_timings(reconciled: Reconciled, results: Results, placement: Placement)
     """Return the seconds of a trial for one step of one run, evaluations included, of cells that have runs to train.
 
     A median over the complete runs of the same cell, in any study, on such a device (`cpu` or `cuda`) and by the same
-    engine. A cell without such a run is left out.
+    engine; without such a run, what was measured. A cell with neither is left out.
     """
     if not reconciled.to_train or not results.exists():
         return {}
-    one_of_each = {run.cell: run.run for run in reconciled.to_train}
-    wanted = {
-        cell: (_timed_content(run.content()), engine_of(run, placement.resources.engine))
-        for cell, run in one_of_each.items()
-    }
-    step_s: dict[tuple[str, str], list[float]] = defaultdict(list)
+    wanted = timing_keys(reconciled.to_train, placement)
+    step_s: dict[str, list[float]] = defaultdict(list)
     for row in read_run_rows(results.root, _latest(reconciled, results), COLUMNS):
-        is_alike = row["device"].lower().startswith("cpu") == (placement.device == "cpu")
-        if row["status"] == "complete" and row["wall_s"] and is_alike:
-            content = _timed_content(json.loads(row["content"]))
+        if row["status"] == "complete" and row["wall_s"]:
+            content = json.loads(row["content"])
             engines = [row["engine"]] if row["engine"] else ["stacked", "plain", "own"]  # earlier rows name none
             for engine in engines:
-                step_s[content, engine].append(row["wall_s"] / row["num_steps"])
+                step_s[_key(content, engine, row["device"])].append(row["wall_s"] / row["num_steps"])
+    with suppress(ValueError):  # `plan` names the damaged file
+        for key, measured in read_measured(results).items():
+            step_s.setdefault(key, [measured["step_s"]])
     return {cell: statistics.median(step_s[key]) for cell, key in wanted.items() if key in step_s}
+
+
+def timing_keys(to_train: Sequence[WantedRun], placement: Placement) -> dict[Cell, str]:
+    """Return the key of each cell: that of one of its runs, where a search gives them options of their own."""
+    return {cell: timing_key(run, placement) for cell, run in {run.cell: run.run for run in to_train}.items()}
+
+
+def timing_key(run: AnyRun, placement: Placement) -> str:
+    """Return what decides how long a step of a run takes, as text."""
+    return _key(run.content(), engine_of(run, placement.resources.engine), placement.device)
+
+
+def read_measured(results: Results) -> dict[str, dict[str, Any]]:
+    """Return `step_s` and `device` by key; raises ValueError, with the reason, for a damaged file."""
+    if not results.timings.exists():
+        return {}
+    try:
+        content = json.loads(read_plain(results.timings, MAX_JSON))
+        if is_changed(content):
+            raise ValueError("it was changed after it was written")
+        return {key: {**row, "step_s": float(row["step_s"])} for key, row in content["timings"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{results.timings} is ignored ({error}): `plan --measure` writes it again") from error
+
+
+def keep_measured(results: Results, key: str, step_s: float, device: str) -> None:
+    """Add what was timed on a device, named by its model; a damaged file is replaced."""
+    known: dict[str, dict[str, Any]] = {}
+    with suppress(ValueError):
+        known = read_measured(results)
+    write_json(results.timings, sealed({"timings": {**known, key: {"step_s": step_s, "device": device}}}))
 
 
 def _latest(reconciled: Reconciled, results: Results) -> list[str]:
@@ -61,5 +91,6 @@ def _written_at(path: Path) -> float:
     return 0.0
 
 
-def _timed_content(content: Mapping[str, Any]) -> str:
-    return json.dumps({name: value for name, value in content.items() if name not in UNTIMED_FIELDS}, sort_keys=True)
+def _key(content: Mapping[str, Any], engine: str, device: str) -> str:
+    timed = {name: value for name, value in content.items() if name not in UNTIMED_FIELDS}
+    return json.dumps([timed, engine, "cpu" if device.lower().startswith("cpu") else "cuda"], sort_keys=True)

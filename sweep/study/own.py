@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import symtable
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -231,6 +232,15 @@ class FunctionStudy(Study):
     def read_options(cls, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Build the options of a task; raises its mistakes."""
         return _options(task, given)
+
+    @model_validator(mode="after")
+    def _check_function(self) -> FunctionStudy:
+        file, _, function = self.trainable.partition(":")
+        symbols = symtable.symtable(self.code.code[file], file, "exec").get_symbols()
+        defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+        if function not in defined and b"import *" not in self.code.code[file]:
+            raise mistake(f"{file} defines no {function!r}; it has {', '.join(defined) or 'no function'}", "trainable")
+        return self
 
     @model_validator(mode="after")
     def _check_options(self) -> FunctionStudy:

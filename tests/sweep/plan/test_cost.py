@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.sweep.plan.cost import Cost, cost_line, estimate_cost, wall_time
+from lr_sweep.sweep.plan.cost import Cost, cost_text, estimate_cost, wall_time
 from lr_sweep.sweep.plan.placement import Placement, devices_here
-from lr_sweep.sweep.plan.timings import find_timings
+from lr_sweep.sweep.plan.timings import find_timings, keep_measured, read_measured, timing_keys
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.settings import Resources
+from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import runs_of, write_study
+from lr_sweep.tests.support.tiny_study import runs_of, said, succeeds, write_study
 
 FROZEN, UNFROZEN = Cell("digits", "tiny", "frozen-pretrained"), Cell("digits", "tiny", "unfrozen-random")
 
@@ -86,7 +87,7 @@ def test_wall_time_is_that_of_trials_in_their_order(trials_s: list[float], at_on
 def test_cost_of_what_is_left(runs: list[WantedRun], record: SyntheticRecord) -> None:
     """20 steps take an hour. In the first cell one run is complete and one resumes at step 15, so 45 steps are left."""
     results = record.results
-    assert cost_line(cost_of(runs, results)).startswith("cost       not known: no run of 2 cells is recorded yet; ")
+    assert cost_text(cost_of(runs, results)).startswith("cost       unknown: no cell is timed yet; ")
     end(record, runs[0], 3600.0)
     folder = Results(results).checkpoints(runs[1].run_id)
     folder.mkdir(parents=True)
@@ -95,17 +96,61 @@ def test_cost_of_what_is_left(runs: list[WantedRun], record: SyntheticRecord) ->
     assert (cost.device_s, cost.wall_s, cost.not_timed) == (0.0, 0.0, [FROZEN, UNFROZEN]), "timed on a CPU"
     cost = cost_of(runs, results, at_once=1, cpus_per_trial=2)
     assert (cost.device_s, cost.wall_s) == (45 * 180 * 2, 45 * 180)
-    assert cost_line(cost) == (
-        "cost       at least 4.5 core-hours, 2:15:00 with 1 trial at once; no run of 1 cell is recorded yet"
-    )
+    assert cost_text(cost).splitlines() == [
+        "cost       at least 4.5 core-hours, 2:15:00 with 1 trial at once; `plan --measure` times the other cells",
+        "unknown    digits tiny unfrozen-random",
+    ]
     end(record, runs[2], 7200.0)  # the other cell: twice as long, 3 runs are left
     cost = cost_of(runs, results)
-    assert cost_line(cost) == "cost       about 8.25 core-hours, 6:00:00 with 2 trials at once"
+    assert cost_text(cost) == "cost       about 8.25 core-hours, 6:00:00 with 2 trials at once"
     for run in runs:
         end(record, run, 1.0)
-    assert cost_line(cost_of(runs, results)) == "cost       nothing: everything is trained"
+    assert cost_text(cost_of(runs, results)) == "cost       nothing: everything is trained"
 
 
 def test_devices_given_count_before_those_here() -> None:
     assert devices_here(7, 3) == {"CPU": 7, "GPU": 3}
     assert devices_here(None, None)["CPU"] >= 1
+
+
+def test_what_was_measured_counts_until_a_run_is_recorded(runs: list[WantedRun], record: SyntheticRecord) -> None:
+    """A CPU's timing says nothing of a GPU; a damaged file counts as none, and is replaced."""
+    results = Results(record.results)
+    keys = timing_keys(runs, Placement(resources=Resources()))
+    results.root.mkdir(exist_ok=True)
+    end(record, runs[0], 2.0)  # the first cell: 20 steps in 2 s
+    for cell, step_s in ((FROZEN, 7.0), (UNFROZEN, 0.25)):
+        keep_measured(results, keys[cell], step_s, "cpu (fast)")
+    assert timings(runs, record) == {FROZEN: 0.1, UNFROZEN: 0.25}
+    assert timings(runs, record, device="cuda") == {}
+    results.timings.write_text(results.timings.read_text().replace("0.25", "0.75"))
+    assert timings(runs, record) == {FROZEN: 0.1}
+    with pytest.raises(ValueError, match=r"timings\.json is ignored"):
+        read_measured(results)
+    keep_measured(results, keys[UNFROZEN], 0.5, "cpu (fast)")
+    assert read_measured(results) == {keys[UNFROZEN]: {"step_s": 0.5, "device": "cpu (fast)"}}
+
+
+def test_plan_measures_each_cell_once_as_it_would_train(tmp_path: Path) -> None:
+    given = ["plan", write_study(tmp_path, seeds=2, runs_per_trial=3), "--results", tmp_path / "results"]
+    measured = succeeds(*given, "--measure")
+    assert "digits tiny frozen-pretrained: " in measured
+    assert measured.count(" s a step of a run, 3 runs together, cpu (") == 2
+    assert "cost       about " in measured
+    assert " together" not in (again := succeeds(*given, "--measure"))
+    assert measured.endswith(again), "the same plan, below what was measured"
+    assert not any((tmp_path / "results" / "runs").iterdir())
+    (tmp_path / "results" / "timings.json").write_text("{")
+    assert "timings.json is ignored" in succeeds(*given)
+
+
+def test_a_cell_that_cannot_be_trained_is_named_and_unknown(tmp_path: Path) -> None:
+    """One of two functions' variants fails; the other is timed."""
+    body = "assert run.options['fine'], 'broken'\nfor step in session.steps():\n    "
+    body += "if session.due:\n        session.report(validation=0.5, test=0.5)"
+    study = write_function(tmp_path, body, variants="{good: {fine: true}, bad: {fine: false}}")
+    code, text = said("plan", study, "--results", tmp_path / "results", "--measure")
+    assert code == 0
+    assert "mine train bad: not measured: " in text
+    assert "broken" in text
+    assert text.splitlines()[-1] == "unknown    mine train bad"

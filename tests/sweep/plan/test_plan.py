@@ -58,7 +58,7 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
     assert "to train   8 runs in 4 trials, at most 160 gradient steps" in lines
     assert "resources  1 CPU and 0 GPU a trial" in lines
     assert "data       /data" in lines
-    assert lines[-1].startswith("cost       not known: no run of 2 cells is recorded yet; ")
+    assert lines[-1].startswith("cost       unknown: no cell is timed yet; ")
     assert not any("run ids depend on the weights" in line for line in lines)
     assert not (tmp_path / "results").exists()  # a plan makes nothing
 
