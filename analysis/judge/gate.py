@@ -250,7 +250,6 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         num_used=np.array([len(side.fresh) for side in sides]),
         pairs=Pairs.named([(1, 0)]),
         known=known,
-        known_means=np.full(len(sides), math.nan),
         settings=gate_settings(known, max_seeds),
         metric=metric,
     )

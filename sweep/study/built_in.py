@@ -24,7 +24,7 @@ from pydantic import (
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS, data_checksum
-from lr_sweep.datasets.task import TaskShape, missing_names, options_content
+from lr_sweep.datasets.task import missing_names, options_content
 from lr_sweep.sweep.study.cells import (
     MAX_CELLS,
     Cells,
@@ -44,11 +44,6 @@ from lr_sweep.trainables.factors import depends_on_budget
 from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
-from lr_sweep.trainables.worker.memory import part_sizes
-
-ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
-"""Which parts a model has does not depend on the task."""
-
 
 _ADAM = ("adam", "adamw", "muon")
 READ_WITH = {
@@ -67,10 +62,8 @@ READ_WITH = {
 MATRICES = {"attention", "feedforward", "last_attention"}
 NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
-MAX_COMBINATIONS = 500
-"""Most combinations of a space's values; each is checked."""
 MAX_CHECKS = 20_000
-"""Most combinations of these with a study's tasks and variants."""
+"""Most combinations of a space's values with a study's tasks and variants; each is checked."""
 
 
 class BuiltInStudy(Study):
@@ -121,17 +114,6 @@ class BuiltInStudy(Study):
         return each_entry(models, build)
 
     # --- what goes together
-
-    @model_validator(mode="after")
-    def _check_parts(self) -> BuiltInStudy:
-        with Mistakes() as mistakes:
-            for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
-                size, trained = self.models[model].body_size, self.variants[variant].trained
-                sizes = part_sizes(size, ANY_TASK)
-                if not any(sizes[part] for part in trained):
-                    lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
-                    mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
-        return self
 
     @model_validator(mode="after")
     def _check_protocols(self) -> BuiltInStudy:
@@ -312,13 +294,11 @@ def _ends(axis: Axis) -> Sequence[Any]:
 def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
     """Yield what is wrong with the combinations of the axes' values, or ends; raise ValidationError for too many."""
     ends = [_ends(axis) for axis in space.values()]
-    if (number := prod(map(len, ends))) > MAX_COMBINATIONS:
-        raise mistake(f"these are {number} combinations, want at most {MAX_COMBINATIONS}", "search", "space")
     # Of models the family alone makes a difference, and learning rates make none.
     of_family = {study.models[name].size.family: name for name in reversed(study.models)}
     first = {name: of_family[model.size.family] for name, model in study.models.items()}
     cells = list(dict.fromkeys(c._replace(model=first[c.model], learning_rates=()) for c in study.cell_list()))
-    if number * len(cells) > MAX_CHECKS:
+    if (number := prod(map(len, ends))) * len(cells) > MAX_CHECKS:
         counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
         raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")
     for values in product(*ends):

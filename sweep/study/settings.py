@@ -99,8 +99,6 @@ class Decide(Strict):
                 mistakes.add("no task and model has both variants of a pair: nothing to decide", "decide")
             if len(seeds) < 2:  # without it the first two fresh seeds may seem to have no noise
                 mistakes.add("got 1, want at least 2 with `decide`: they say how noisy each variant is", "seeds")
-            if max(seeds) + self.max_seeds >= 2**63:
-                mistakes.add("want smaller ones: the fresh seeds of `decide` are numbered above them", "seeds")
             if space:
                 text = "rates beside the chosen one have other options, and say nothing of its noise"
                 mistakes.add(f"does not go with `search.space`: {text}; fix the options, or leave this out", "decide")
@@ -127,13 +125,6 @@ class Resources(Strict):
     retries: Annotated[int, Interval(ge=0, le=1000)] = 2
     """Restarts of a trial after a crash."""
 
-    @field_validator("gpus_per_trial")
-    @classmethod
-    def _check_share(cls, gpus: float) -> float:
-        if 0 < gpus < 0.001:  # a trial takes hundreds of megabytes, and Ray counts in steps of 0.0001
-            raise ValueError(f"got {gpus:g}, want 0, or from 0.001 to 1")
-        return gpus
-
     @field_validator("processes_per_run")
     @classmethod
     def _check_processes(cls, processes: int, info: ValidationInfo) -> int:
@@ -141,10 +132,3 @@ class Resources(Strict):
             gpus = info.data["gpus_per_trial"]
             raise ValueError(f"got {processes} with gpus_per_trial: {gpus:g}, want gpus_per_trial: 1, or 0")
         return processes
-
-    @field_validator("compile")
-    @classmethod
-    def _check_compile(cls, compiled: bool, info: ValidationInfo) -> bool:
-        if compiled and info.data.get("engine") == "plain":
-            raise ValueError("got true with engine: plain, which is never compiled; want engine: stacked")
-        return compiled

@@ -33,8 +33,7 @@ from lr_sweep.common.errors import unknown
 STRICT = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 MISTAKE = "mistake"
 MAX_MISTAKES = 100
-"""More are not looked for: in a file that a program wrote wrongly there may be 100,000."""
-MORE = f"there are more mistakes; these are the first {MAX_MISTAKES}"
+"""More are not looked for: a program may have written 100,000, and each is compared with the valid names."""
 Loc = tuple[str | int, ...]
 """Keys and indices that lead to a value, as pydantic's errors have them."""
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class Mistakes:
     def add(self, message: str, *loc: str | int) -> None:
         """Add a mistake below the value that is being validated; raise them all where there are too many."""
         if len(self._details) == MAX_MISTAKES:
-            self._details.append(_detail(MORE, ()))
+            self._details.append(_detail(f"there are more mistakes; these are the first {MAX_MISTAKES}", ()))
             self._raise()
         self._details.append(_detail(message, loc))
 

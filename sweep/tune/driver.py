@@ -52,9 +52,7 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
     if Ray keeps dying, the cluster lacks what trials need, or a worker cannot write.
     """
     runs, total_runs = work.state.reconciled.to_train, len(select(work.state.wanted, work.options.only))
-    # The time of a step includes its share of the evaluations.
-    expected_s = {cell: timing.step_s.middle for cell, timing in work.timings.items()}
-    progress = StudyProgress(runs, total_runs, expected_s)
+    progress = StudyProgress(runs, total_runs, work.step_s)
     work.stopping.request()
     with output_to(log_file) as console, Display(progress, console) as display:
         driver = Driver(work, progress, display, mirror)

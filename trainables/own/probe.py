@@ -13,13 +13,10 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.run import (
@@ -45,9 +42,6 @@ class Probe:
     """What differed, by bits, between two trainings: things that the function saves, and the like; empty: nothing."""
     lost: tuple[str, ...]
     """What differed, by bits, between a training in one go and a resumed one."""
-    step_s: tuple[float, ...]
-    evaluation_s: tuple[float, ...]
-    """Seconds of evaluations: of a step with one, what is beyond the time of a step."""
 
     def text(self) -> str:
         """Return what was found, for the terminal."""
@@ -58,39 +52,26 @@ class Probe:
         return "deterministic, and resumes exactly"
 
 
-def probe(run: OwnRun, device: str, clock: Callable[[], float] = time.perf_counter) -> Probe:
+def probe(run: OwnRun, device: str) -> Probe:
     """Train a run for a few steps, with an evaluation every `HALF`; `device` is `cpu` or `cuda`.
 
     Raises as `OwnTraining` does.
     """
     start = partial(OwnTraining, replace(run, evaluate_every=HALF), 2 * HALF, device)
-    seconds, whole = _train(start(), 2 * HALF, clock)
-    _, again = _train(start(), 2 * HALF, clock)
-    _, half = _train(start(), HALF, clock)
-    _, resumed = _train(start(), 2 * HALF, clock, half)
-    step_s = [s for index, s in enumerate(seconds) if index % HALF not in (0, HALF - 1)]  # the first steps warm up
-    return Probe(
-        random=_differing(whole, again),
-        lost=_differing(whole, resumed),
-        step_s=tuple(step_s),
-        evaluation_s=tuple(max(0.0, s - median(step_s)) for s in seconds[HALF - 1 :: HALF]),
-    )
+    whole, again = _train(start(), 2 * HALF), _train(start(), 2 * HALF)
+    resumed = _train(start(), 2 * HALF, _train(start(), HALF))
+    return Probe(random=_differing(whole, again), lost=_differing(whole, resumed))
 
 
-def _train(
-    training: OwnTraining, to_step: int, clock: Callable[[], float], state: State | None = None
-) -> tuple[list[float], State]:
-    """Train to a step, from a state if there is one; return the seconds of each step, and the state there."""
-    seconds = []
+def _train(training: OwnTraining, to_step: int, state: State | None = None) -> State:
+    """Train to a step, from a state if there is one; return the state there."""
     with closing(training), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         if state is not None:
             training.load_state(state[0], json.loads(json.dumps(state[1])))  # as a checkpoint holds it
         while training.progress.step < to_step and not training.progress.diverged:
-            began = clock()
             training.advance(for_s=0.0)
-            seconds.append(clock() - began)
         tensors, progress = training.state()
-        return seconds, ({name: tensor.clone() for name, tensor in tensors.items()}, progress)
+        return {name: tensor.clone() for name, tensor in tensors.items()}, progress
 
 
 def _differing(one: State, other: State) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ the comparison of two variants, and choose no rate.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +25,6 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Pairs,
     Settings,
     judge_pairs,
-    noise_of,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import Noise, at_chosen, padded
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, Floats, Ints
@@ -36,8 +34,6 @@ OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undeci
 """What becomes of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
 """Outcome of a pair that is undecided and may get more seeds."""
-NUM_SIMULATED = 200
-"""Futures that an expected number of runs is the mean of; its standard error is then below a tenth of its spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +50,6 @@ class Decision:
     pairs: Pairs
     known: Noise
     """What the runs that chose the rates say of each cell's noise."""
-    known_means: Floats
-    """Their means, a little optimistic; more is better."""
     settings: Settings
     metric: Metric
     is_choosing: bool = False
@@ -147,24 +141,6 @@ class Decision:
             f"{left} run{'s' if left != 1 else ''} to go{' at most' if left else ''}"
         )
 
-    def expected(self, rng: np.random.Generator) -> float:
-        """Return how many more runs it takes on average, if the means and the noise are those seen so far.
-
-        NaN where they are not known.
-        """
-        deviations = np.sqrt(noise_of(self.values, self.known).variance)
-        if not np.isfinite(self.known_means + deviations).all():
-            return math.nan
-        shape = (NUM_SIMULATED, len(self.cells), self.settings.max_seeds)
-        drawn = self.known_means[:, None] + deviations[:, None] * rng.standard_normal(shape)
-        so_far = drawn[..., : self.values.shape[-1]]
-        so_far[...] = np.where(np.isnan(self.values), so_far, self.values)
-        ends = judge_pairs(drawn, self.pairs, self.settings, self.known).num_seeds
-        needed = np.zeros((len(self.cells), NUM_SIMULATED))
-        for cells in (self.pairs.first, self.pairs.second):
-            np.maximum.at(needed, cells, ends.T)
-        return float(np.maximum(needed - self.num_used[:, None], 0).sum(0).mean())
-
     def _pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.pairs.first.tolist(), self.pairs.second.tolist(), strict=True))
 
@@ -207,7 +183,6 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
         num_used=np.array([len(each) for each in used], int),
         pairs=pairs,
         known=known,
-        known_means=metric.sign * sampled.means[chosen],
         settings=settings,
         metric=metric,
         is_choosing=bool(summary.runs["status"].eq("missing").any()),

@@ -98,7 +98,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["submit"], "Missing argument 'STUDY'.\n`lr-sweep submit --help` says more"),
         (["plan", "x", "--cpsu", "3"], "No such option: --cpsu (Possible options: --cpus"),
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
-        (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
+        (["plan", "x", "--json=3"], "Option '--json' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
         (["cluster", "halt"], "unknown command 'halt'; valid: jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations"),

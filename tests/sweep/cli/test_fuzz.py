@@ -56,7 +56,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
-    ("plan", "tiny.yaml", "--only", ONLY, "--price", NUMBER),
+    ("plan", "tiny.yaml", "--only", ONLY),
     ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
@@ -150,7 +150,7 @@ def test_studies_end_in_messages(folder: Path, examples: int) -> None:
 RUN = run_id_of(0)
 PARTS = ("format.json", "runs", "curves", "studies", "studies/first", "studies/first/study.json", "checkpoints", "logs")
 PARTS += ("studies/first/wanted.parquet", "studies/first/progress.json", "writer.lock")
-PARTS += ("writer.json", "mlflow.db", "timings.json", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
+PARTS += ("writer.json", "mlflow.db", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
 PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
 CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
 

@@ -78,7 +78,6 @@ def test_a_checkpoint_has_of_other_ranks_only_what_differs(tmp_path: Path) -> No
 def test_probe_finds_that_it_repeats_and_resumes(tmp_path: Path, processes: int) -> None:
     found = probe(run_of(tmp_path, NOISY, processes), "cpu")
     assert found.text() == "deterministic, and resumes exactly"
-    assert len(found.step_s) == 4
 
 
 def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None) -> list[float]:

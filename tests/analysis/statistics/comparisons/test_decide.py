@@ -114,7 +114,6 @@ def decision(num_values: tuple[int, int], num_used: tuple[int, int], max_seeds: 
         num_used=np.array(num_used),
         pairs=Pairs.named([(0, 1)]),
         known=Noise(nothing, nothing, nothing),
-        known_means=np.full(2, 0.5),
         settings=Settings(max_seeds=max_seeds),
         metric=ACCURACY,
     )
