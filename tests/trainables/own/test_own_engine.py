@@ -113,10 +113,6 @@ def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
         ),
         ("session.report(validation=1, test=1)", "session.report was called in no step"),
         ("session.steps(model=3)\nnext(session.steps(model=3))", r"session.steps got model \(int\), want things with"),
-        (
-            "for step in session.steps():\n    while session.due:\n        session.report(validation=0, test=0)",
-            "session.report was called twice in step 5",
-        ),
         ("for s in session.steps():\n    session.due and session.report(validation='x', test=1)", "got validation='x'"),
         (
             "for s in session.steps():\n    session.due and session.report(validation=1.5, test=1)",
@@ -231,7 +227,7 @@ def test_of_a_progress_bar_the_last_state_is_kept_and_of_very_much_the_newest() 
     output.add("x" * 30 + "\n")
     output.add("y" * (MAX_CHARACTERS - 1) + "\n")
     (printed,) = output.take()
-    assert printed.text == f"[31 characters before this are left out]\n{'y' * (MAX_CHARACTERS - 1)}"
+    assert printed.text == "y" * (MAX_CHARACTERS - 1)
 
 
 def test_a_session_reports_what_was_printed_before_what_follows(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import runs_of
-from lr_sweep.trainables.own.probe import look_at
+from lr_sweep.trainables.own.probe import check_import
 from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
 
-def check(study: Path, device: str | None = None) -> str:
+def check(study: Path) -> None:
     (wanted,) = runs_of(study, study.parent / "results")
-    return look_at(own_run(wanted.run), device)
+    check_import(own_run(wanted.run))
 
 
 def with_first_line(folder: Path, line: str) -> Path:
@@ -52,45 +52,6 @@ def test_one_that_cannot_be_imported_says_why(tmp_path: Path, line: str, message
     with pytest.raises(TrainingFunctionError) as raised:
         check(with_first_line(tmp_path, line))
     assert str(raised.value) == message
-
-
-UNSAVED = """
-unsaved = torch.zeros(1)
-for step in session.steps():
-    unsaved += 0.1
-    if session.due:
-        session.report(validation=unsaved.item(), test=0.5)
-"""
-
-
-def test_one_that_resumes_inexactly_is_known_before_it_trains(tmp_path: Path) -> None:
-    inexact = write_function(tmp_path, UNSAVED)
-    assert check(inexact, "cpu").endswith("a resumed training differs in the reported numbers")
-    assert check(inexact) == ""
-    (tmp_path / "train.py").write_text((tmp_path / "train.py").read_text().replace("+= 0.1", "= torch.rand(1)"))
-    assert check(inexact, "cpu") == ""
-
-
-def test_a_slow_one_is_not_waited_for(tmp_path: Path) -> None:
-    study = with_first_line(tmp_path, "import __main__, time; __main__.TRIED_S = 0.1")
-    with (tmp_path / "train.py").open("a") as code:
-        code.write("    time.sleep(600)")
-    assert check(study, "cpu").startswith("takes more than 0 s for a few steps")
-
-
-def test_run_says_so_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> None:
-        raise UserError("enough")
-
-    monkeypatch.setattr(driver, "ray_session", stop)
-    study, lines = load_study(write_function(tmp_path, UNSAVED)), list[str]()
-    options = Options(
-        results=Results(tmp_path / "results"), data_dir=tmp_path, placement=Placement(resources=study.resources)
-    )
-    with pytest.raises(UserError, match="enough"):
-        run_study(study, options, lines.append)
-    (line,) = [line for line in lines if "inexactly" in line]
-    assert line.startswith("mine: train.py:train is deterministic, but resumes inexactly: ")
 
 
 def test_run_refuses_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
