@@ -11,41 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from lr_sweep.trainables.run import Precision
 
 
-def products_in(precision: Precision, device: torch.device) -> torch.autocast:
-    """Set what fp32 products are made of in this process; return the context of forward passes. A CPU has no tf32."""
+def set_products(precision: Precision, device: torch.device) -> None:
+    """Set what fp32 products are made of in this process. A CPU has no tf32."""
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     elif precision == "tf32":
-        raise ValueError("precision tf32 needs a GPU; a CPU has fp32 and bf16")
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
-
-
-def product_dtype(x: Tensor) -> torch.dtype:
-    """Return the type that products of x are computed in here."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-def wide_dtype(x: Tensor) -> torch.dtype:
-    """Return the type of numbers that are not to be rounded as products are: fp32 for one of fewer bits."""
-    return torch.promote_types(x.dtype, torch.float32)
-
-
-def widened(logits: Tensor) -> Tensor:
-    """Return bf16 logits as fp32, others as they are: losses are not to be rounded."""
-    return logits.to(wide_dtype(logits))
+        raise ValueError("precision tf32 needs a GPU; a CPU has fp32")
 
 
 def keyed_generator(seed: int, purpose: str, step: int = 0, *, device: torch.device | None = None) -> torch.Generator:
-    """Return a generator whose stream is a function of its key alone.
-
-    Restarts, worker counts and other runs in the process cannot shift it: nothing is drawn from a shared stream.
-    """
+    """Return a generator whose stream is a function of its key alone."""
     return rekey(torch.Generator(device or "cpu"), seed, purpose, step)
 
 
@@ -59,8 +38,7 @@ def rekey(generator: torch.Generator, seed: int, purpose: str, step: int) -> tor
 def global_generator_keyed(seed: int, purpose: str, device: torch.device) -> Iterator[None]:
     """Key torch's global generator of a device, for code that takes no generator, and put its state back afterwards.
 
-    What is drawn is a function of seed and purpose. The purpose keeps it apart from what a generator with this very
-    seed draws.
+    The purpose keeps it apart from what a generator with this very seed draws.
     """
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng([device] if on_gpu else []):

@@ -223,7 +223,7 @@ def sizes(run: Run, data_dir: Path, num_steps: int) -> Iterator[Row]:
         if step:
             training.train_chunk(1)
         with torch.no_grad():
-            training.model(training.data.tokens(batch.inputs), batch.lengths)
+            training.model(training.data.tokens(batch.inputs))
         where = {"width": run.model.width, "seed": run.seed, "step": step}
         yield from (where | {"layer": name, "size": size} for name, size in found.items())
 

@@ -207,7 +207,7 @@ NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_option
 class FunctionStudy(Study):
     """A study that calls a training function of the user's own for each run."""
 
-    unused_resources: ClassVar = {"engine": ("stacked",), "compile": (False,), "runs_per_trial": (None, 1)}
+    unused_resources: ClassVar = {"engine": ("stacked",), "runs_per_trial": (None, 1)}
     why_unused = "runs of the user's own function train one by one"
 
     protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]

@@ -34,8 +34,7 @@ class Size(LibrarySize):
 class _Embeddings(nn.Module):
     """What BERT makes of word embeddings: positions and the first token type are added, then comes a layer norm.
 
-    All tokens are of the first type, so one row is kept. It is a part of `positions`, as a vector of its own: position
-    rows beyond the pretrained ones need it, too.
+    The token type is a part of `positions`, as a vector of its own: rows beyond the pretrained ones need it, too.
     """
 
     def __init__(self, config: Any, rows: int) -> None:

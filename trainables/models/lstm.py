@@ -115,9 +115,9 @@ class LSTM(Body):
         }
 
     def draw(self, protocol: Protocol, generator: torch.Generator) -> None:
-        """Draw weights and biases as torch does, uniformly within 1 / sqrt(D), and position rows as GPT-2's.
+        """Draw uniformly within 1 / sqrt(D), as torch does, a `ReferenceNorm` of n numbers within 1 / sqrt(n).
 
-        The scales and shifts of a `ReferenceNorm` of n numbers are drawn within 1 / sqrt(n).
+        Position rows are drawn as GPT-2's.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear | ReferenceNorm):

@@ -22,14 +22,13 @@ from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at
 from lr_sweep.trainables.models.classifier import build_classifier
-from lr_sweep.trainables.numerics import keyed_generator, products_in, rekey
+from lr_sweep.trainables.numerics import keyed_generator, rekey, set_products
 from lr_sweep.trainables.plain.evaluation import (
     can_cache,
     evaluate,
     evaluated_splits,
     mean_loss,
     named_scores,
-    steps_per_evaluation,
     to_features,
     wants_test,
 )
@@ -54,27 +53,23 @@ class Training:
         device: torch.device,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Start a run at step 0.
-
-        `data` is on `device`; `weights` (`load_weights`) are those of a pretrained run; `wall_clock` is Unix time in s.
-        """
+        """Start a run at step 0; `data` is on `device`, `weights` are of `load_weights`, `wall_clock` is Unix time."""
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
         self.run, self.data, self.device, self.wall_clock = run, data, device, wall_clock
         self.model = build_classifier(run, data.shape, weights).to(device)
-        self.products = products_in(run.protocol.precision, device)
+        set_products(run.protocol.precision, device)
         self.progress = Progress()
         if can_cache(run, data):
             began = time.monotonic()
-            with self.products:
-                self.data = to_features(run, self.model, data)
+            self.data = to_features(run, self.model, data)
             self.progress.elapsed_s = time.monotonic() - began
         self.trained = dict(self.model.trained_parameters())
         self.optimizers = optimizers_of(run.protocol, run.learning_rate, self.model)
         groups = [(optimizer, group) for optimizer in self.optimizers for group in optimizer.param_groups]
         self._optimizer_of = {parameter: optimizer for optimizer, group in groups for parameter in group["params"]}
         self.noise = torch.Generator(device)
-        self.pace = Pace(steps_per_evaluation=steps_per_evaluation(run, data))
+        self.pace = Pace()
         self.best: dict[str, Tensor] = {}
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
@@ -104,9 +99,7 @@ class Training:
         """Take gradient step `step` (from 1); return the loss before it, a scalar on the device."""
         tokens, batch = self._batch(step)
         noise = rekey(self.noise, self.run.seed, "dropout", step)
-        with self.products:
-            logits = self.model(tokens, batch.lengths, noise)  # (B, C) or (B, Q, C)
-        loss = mean_loss(logits, batch.labels)
+        loss = mean_loss(self.model(tokens, noise), batch.labels)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -121,8 +114,7 @@ class Training:
     def _batch(self, step: int) -> tuple[Tensor, Split]:
         """Return the tokens a model reads at a step, and the examples they are of.
 
-        Every epoch is a fresh permutation of the training split; a last partial batch is left out. The examples of an
-        endless task are drawn.
+        Every epoch is a fresh permutation of the training split; a last partial batch is left out.
         """
         split, size = self.data.train, self.run.protocol.batch_size
         if self.data.draw is not None:
@@ -143,8 +135,7 @@ class Training:
         scores: dict[str, tuple[float, float]] = {}
         for name, split in evaluated_splits(self.data, self.run.protocol).items():
             if name != "test" or wants_test(self.run.protocol, self.progress, scores):
-                with self.products:
-                    scores[name] = evaluate(self.model, self.data, split)
+                scores[name] = evaluate(self.model, self.data, split)
         return named_scores(scores)
 
     def _record(self, scores: dict[str, float]) -> Evaluation | None:

@@ -4,9 +4,8 @@ Logits have the labels' shape and one dimension more, of classes: (B, C), or (B,
 answers. R runs that train together have (R, B, C) or (R, B, Q, C).
 
 Where only the output layer is trained (Lu et al. 2021, section 3.9, table 10) without dropout, augmentation and new
-examples at every step, what it reads of an example never changes. Then `Training` reads these features in place of
-tokens, and each epoch after the first pass is linear classification. A run whose conditions hold always trains so,
-however it is started: which path it takes depends on its content and its task alone.
+examples at every step, what it reads of an example never changes. Such a run always reads these features in place of
+tokens: which path it takes depends on its content and its task alone.
 
 Shape legend: `R` runs, `N` examples, `B` batch, `M` positions read, `D` width, `Q` answers an example, `C` classes.
 """
@@ -24,7 +23,6 @@ from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.trainables.engine import Progress
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.models.family import Body, Dropout
-from lr_sweep.trainables.numerics import widened
 from lr_sweep.trainables.run import Protocol, Run, reads_features
 
 TOKENS_A_BATCH = 2**14
@@ -35,11 +33,6 @@ def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
     """Return what an evaluation is of: of `test` where `wants_test` says so, which comes last."""
     train = data.train[: protocol.train_examples_evaluated]
     return {"train": train, "validation": data.validation, "test": data.test}
-
-
-def steps_per_evaluation(run: Run, data: TaskData) -> float:
-    """Return how many gradient steps read as many examples as an evaluation of all splits."""
-    return sum(map(len, evaluated_splits(data, run.protocol).values())) / run.protocol.batch_size
 
 
 def in_batches(split: Split, num_tokens: int, tokens_a_batch: int) -> Iterator[Split]:
@@ -62,12 +55,12 @@ def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy in nats over all answers, a scalar."""
-    return F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten())
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
 
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """Return each example's mean cross-entropy in nats, (R, B); of labels (R, B) or (R, B, Q)."""
-    each = F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
+    each = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
     return each if labels.dim() == 2 else each.mean(-1)
 
 
@@ -77,7 +70,7 @@ def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, flo
     loss_sum = torch.zeros((), dtype=torch.float64, device=split.labels.device)
     num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        logits = widened(model(data.tokens(batch.inputs), batch.lengths))
+        logits = model(data.tokens(batch.inputs))
         loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()
     return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()
@@ -141,6 +134,6 @@ def _computed(model: Classifier, data: TaskData) -> TaskData:
 def _features(model: Classifier, data: TaskData, split: Split) -> Split:
     found = []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        states = model.features(data.tokens(batch.inputs), batch.lengths).float()  # (B M, D)
+        states = model.features(data.tokens(batch.inputs))  # (B M, D)
         found.append(states.view(len(batch), data.shape.num_read, -1))
     return Split(inputs=torch.cat(found), labels=split.labels)

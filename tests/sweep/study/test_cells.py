@@ -81,7 +81,7 @@ def test_weights_are_for_the_models_with_a_cell_that_starts_from_them(tmp_path: 
         ("models: [gpt2], ", "", "7: models.recurrent: variant 'frozen-pretrained' needs `pretrained`"),
         ("{dropout: 0}", "{dropout: 2}", "12: cells[1].protocol.dropout: got 2, want less than 1"),
         ("{dropout: 0}", "{dropot: 0}", "12: cells[1].protocol.dropot: unknown key 'dropot'; did you mean 'dropout'?"),
-        ("{dropout: 0}", "{precision: bf16}", "12: cells[1].protocol.precision: holds for a whole study"),
+        ("{dropout: 0}", "{precision: tf32}", "12: cells[1].protocol.precision: holds for a whole study"),
         ("_every: 500", "_every: 3000", "13: cells[2].protocol.evaluate_every: tasks.bit-xor.num_steps = 4000 is no"),
         ("[3e-4, 1e-4]", "[]", "12: cells[1].learning_rates: want at least one entry"),
         ("[3e-4, 1e-4]", "[0.00100000001]", "10: cells: the cells' learning rates 0.001 and 0.00100000001 are alike"),

@@ -41,7 +41,6 @@ DECIDE = "decide: {min_difference: 1"
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
         ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
         ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
-        ("retries: 1", "engine: plain, compile: true", "13: resources.compile: got true with engine: plain"),
         ("seeds: 3\n", "", "1: seeds: missing"),
         ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
         ("seeds: 3", "3: seeds", "11: 3: keys must be text"),
@@ -49,7 +48,7 @@ DECIDE = "decide: {min_difference: 1"
         ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
         ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
         ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
-        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position' or"),
+        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position'"),
         ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
         ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
         (
