@@ -155,10 +155,7 @@ class Engine(Protocol[S]):
         """How long a gradient step and an evaluation of a run take here, lately."""
 
     def add(self, runs: Sequence[Any]) -> list[S]:
-        """Put runs at step 0 into slots, in any order; return those. Raises MemoryError or torch's if they do not fit.
-
-        An engine for one run at a time may refuse a second.
-        """
+        """Put runs at step 0 into slots, in any order; return those. Raises MemoryError or torch's."""
 
     def advance(self, *, for_s: float) -> list[tuple[S, Evaluation]]:
         """Train until a run reaches an evaluation or diverges, or for about `for_s` s; return what was reached."""

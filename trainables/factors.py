@@ -1,11 +1,8 @@
 """Factors of a run's learning rate by step and by width, and of its start by width. Plain numbers, no torch.
 
-The schedule multiplies the learning rate at each gradient step. muP (Yang et al. 2022, Tensor Programs V, table 8, for
-Adam) stands beside the standard parametrization. All its factors are 1 at the width of a base, `Protocol.base_width`,
-where both parametrizations are the same. With `m` = width over the base's: hidden matrices start with a deviation over
-sqrt(m) and have a learning rate over m, the output layer starts as the base's and reads states over m, and attention
-divides by the width of a head instead of its root. All other parameters start and learn as the base's. A decoupled
-weight decay of hidden matrices is multiplied by m, so that its product with their rate stays (Wang and Aitchison 2024).
+muP (Yang et al. 2022, Tensor Programs V, table 8, for Adam) is described in docs/protocol.md. With `m` = width over the
+base's, all its factors are 1 at m = 1. A decoupled weight decay of hidden matrices is multiplied by m, so that its
+product with their rate stays (Wang and Aitchison 2024).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The numbers that engines compute with: the precision of matrix products, and random numbers keyed by their use.
 
-Parameters, Adam, norms, softmax and losses are fp32 in any precision. Random numbers are a function of (seed, purpose,
-step) and depend on nothing else.
+Random numbers are a function of (seed, purpose, step) and depend on nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """BERT's encoder (Devlin et al. 2018; Lu et al. 2021, section 3.14): bidirectional, layer norms after each sum.
 
 The layers are those of the transformers library. Its embeddings are written out, because there is no word table.
-
 Shape legend: `B` batch, `T` tokens, `D` width.
 """
 

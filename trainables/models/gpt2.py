@@ -1,11 +1,9 @@
 """GPT-2's transformer body (Radford et al. 2019) with the parameter names and layouts of Hugging Face's `GPT2Model`.
 
 Written out rather than imported, because dropout must draw from a generator that is passed in: a run's masks are keyed
-by seed and step. There is no token table: tokens of other modalities enter as embeddings.
-
-`attend_in_blocks` attends with dropout in memory linear in the number of tokens: the backward pass computes the weights
-and masks of each block of queries again (Rabe and Staats 2021; Dao et al. 2022). A block's masks are a function of
-(seed, step, layer, block) alone. Runs follow one another, so that each has the bits that it has alone.
+by seed and step. `attend_in_blocks` attends with dropout in memory linear in the number of tokens: the backward pass
+computes the weights and masks of each block of queries again (Rabe and Staats 2021; Dao et al. 2022). A block's masks
+are a function of (seed, step, layer, block) alone. Runs follow one another, so that each has the bits it has alone.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `T` tokens, `D` width, `H` heads,
 `W` = D / H, `M` positions read, `Q` queries of a block, `P` keys that it sees: its own positions and those before.

@@ -1,7 +1,6 @@
 """Published models: their sizes, where their weights are, and what a `config.json` of weights must say. Needs no torch.
 
-A family's table has every field of the transformers library's configuration that changes hidden states of a body that
-gets embeddings and is trained in float32; tests of weights list the others.
+A family's table has every field of the library's configuration that changes hidden states; tests list the others.
 """
 
 from __future__ import annotations

@@ -109,11 +109,7 @@ def _prints(state: State) -> dict[str, str]:
 
 
 def check_import(run: OwnRun) -> None:
-    """Import a run's function as a worker does, in a process of its own.
-
-    Raises DataError if its data files are not here or not those of the run, and TrainingFunctionError, with the
-    reason, if it cannot be imported.
-    """
+    """Import a run's function in a process of its own; raises DataError as `unpacked`, or TrainingFunctionError."""
     with unpacked(run) as folder:
         ended = subprocess.run(
             (sys.executable, "-P", "-m", __name__),

@@ -1,7 +1,4 @@
-"""A run of a training function of the user's own: what can change its numbers, its files, and the function in them.
-
-Nothing here needs torch.
-"""
+"""A run of a training function of the user's own: what can change its numbers, its files, and the function in them."""
 
 from __future__ import annotations
 

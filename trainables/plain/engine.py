@@ -112,10 +112,7 @@ class Training:
         return loss.detach()
 
     def _batch(self, step: int) -> tuple[Tensor, Split]:
-        """Return the tokens a model reads at a step, and the examples they are of.
-
-        Every epoch is a fresh permutation of the training split; a last partial batch is left out.
-        """
+        """Return the tokens a model reads at a step, and the examples they are of; each epoch is a new permutation."""
         split, size = self.data.train, self.run.protocol.batch_size
         if self.data.draw is not None:
             batch = self.data.draw(size, keyed_generator(self.run.seed, "examples", step, device=self.device))

@@ -1,8 +1,5 @@
 """Losses of a batch, loss and accuracy over a whole split, and features computed once.
 
-Logits have the labels' shape and one dimension more, of classes: (B, C), or (B, Q, C) where an example has several
-answers. R runs that train together have (R, B, C) or (R, B, Q, C).
-
 Where only the output layer is trained (Lu et al. 2021, section 3.9, table 10) without dropout, augmentation and new
 examples at every step, what it reads of an example never changes. Such a run always reads these features in place of
 tokens: which path it takes depends on its content and its task alone.
@@ -92,10 +89,7 @@ _kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
 
 
 def to_features(run: Run, model: Classifier, data: TaskData) -> TaskData:
-    """Return the task with features (N, M, D) as its tokens, and have the model read them; its body is let go.
-
-    `model` and `data` are on the run's device.
-    """
+    """Return the task with features (N, M, D) as its tokens, and have the model read them; its body is let go."""
     content, device = replace(run, learning_rate=0.0).canonical_json(), data.train.labels.device
     if not any(kept[:2] == (content, device) and kept[2] is data for kept in _kept):
         _kept.clear()  # before memory is taken for others

@@ -1,8 +1,4 @@
-"""Optimizers by their names in `Protocol.optimizer`: torch's, and Lion; for the plain engine, and for a row of a stack.
-
-Both engines take the same operations of torch for Adam, AdamW and SGD, and `lion_` for Lion. Only the plain one has
-Muon.
-"""
+"""Optimizers by their names in `Protocol.optimizer`: torch's, and Lion; for the plain engine, or a row of a stack."""
 
 from __future__ import annotations
 

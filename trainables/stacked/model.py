@@ -4,8 +4,7 @@ The last block computes queries, projection and feedforward at the positions tha
 position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
 
 Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
-`M` positions read, `Q` answers an example, `C` classes; `J` examples that attend together, `S` = R B / J
-(`trainables.stacked.attention`).
+`M` positions read, `Q` answers an example, `C` classes; `J` and `S` as in `trainables.stacked.attention`.
 """
 
 from __future__ import annotations

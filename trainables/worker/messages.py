@@ -1,6 +1,6 @@
 """What a driver and its workers send each other: a cohort to train, then events of its runs.
 
-Ray carries both as they are. Nothing here needs torch.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
