@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument(
         "--cells", default="tiny-frozen,tiny-frozen-random,tiny-unfrozen", help="names in benchmarks/engine_cases.py"
     )
-    parser.add_argument("--precision", choices=("fp32", "tf32"), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--stacks", type=numbers, default="1,2,4,8,16,27", help="sizes of stacks, by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each turn")

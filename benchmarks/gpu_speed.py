@@ -1,7 +1,7 @@
 """The engines on a GPU, in under 9 minutes: `python -m benchmarks.gpu_speed`.
 
 Needs torch and this checkout alone. First the throughput of a whole machine (`benchmarks/machine_speed.py`), then the
-engines against each other (`benchmarks/engine_speed.py`), in TF32. It names what does not fit in the time.
+engines against each other (`benchmarks/engine_speed.py`), in TF32 and bf16. It names what does not fit in the time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lr_sweep.benchmarks.engine_cases import Case
 BUDGET_S = 500.0
 """After which nothing new is begun."""
 
-FROZEN = Case(cell="base-frozen", precision="tf32", plain_precision="tf32")
-UNFROZEN = Case(cell="base-unfrozen", precision="tf32", plain_precision="tf32")
+FROZEN = Case(cell="base-frozen", precision="bf16", plain_precision="bf16")
+UNFROZEN = Case(cell="base-unfrozen", precision="bf16", plain_precision="bf16")
 
 CASES = [(FROZEN, 16, 27), (UNFROZEN, 8, 8)]
 """Case, plain processes at once, and runs of a stack: all are in the GPU's memory at the same time."""
@@ -26,8 +26,10 @@ CASES = [(FROZEN, 16, 27), (UNFROZEN, 8, 8)]
 ENGINES = [
     FROZEN,
     UNFROZEN,
-    Case(cell="base-frozen-1024", precision="tf32", plain_precision="fp32"),
-    Case(cell="base-unfrozen-1024", precision="tf32", plain_precision="fp32"),
+    Case(cell="base-frozen", precision="tf32", plain_precision="tf32"),
+    Case(cell="base-unfrozen", precision="tf32", plain_precision="tf32"),
+    Case(cell="base-frozen-1024", precision="bf16", plain_precision="fp32"),
+    Case(cell="base-unfrozen-1024", precision="bf16", plain_precision="fp32"),
 ]
 
 PAIRS = [

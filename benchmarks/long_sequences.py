@@ -73,7 +73,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32")
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="fp32")
     parser.add_argument("--case", nargs=2, metavar=("ATTENTION", "TOKENS"), help="measure one here, and print JSON")
     chosen = parser.parse_args()
     if chosen.case:

@@ -1,6 +1,7 @@
 """The numbers that engines compute with: the precision of matrix products, and random numbers keyed by their use.
 
-Random numbers are a function of (seed, purpose, step) and depend on nothing else.
+Parameters, optimizers, norms, softmax and losses are fp32 in any precision. Random numbers are a function of
+(seed, purpose, step) and depend on nothing else.
 """
 
 from __future__ import annotations
@@ -10,16 +11,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from lr_sweep.trainables.run import Precision
 
 
-def set_products(precision: Precision, device: torch.device) -> None:
-    """Set what fp32 products are made of in this process. A CPU has no tf32."""
+def products_in(precision: Precision, device: torch.device) -> torch.autocast:
+    """Set what fp32 products are made of in this process; return the context of forward passes. A CPU has no tf32."""
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     elif precision == "tf32":
-        raise ValueError("precision tf32 needs a GPU; a CPU has fp32")
+        raise ValueError("precision tf32 needs a GPU; a CPU has fp32 and bf16")
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the type that products of x are computed in here."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def wide_dtype(x: Tensor) -> torch.dtype:
+    """Return the type of what is not to be rounded as products are: fp32 for numbers of fewer bits."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return bf16 numbers as fp32, others as they are."""
+    return x.to(wide_dtype(x))
 
 
 def keyed_generator(seed: int, purpose: str, step: int = 0, *, device: torch.device | None = None) -> torch.Generator:

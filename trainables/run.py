@@ -20,7 +20,7 @@ from lr_sweep.trainables.parts import PARTS, Initialisation, sorted_parts
 PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
 
-Precision = Literal["fp32", "tf32"]
+Precision = Literal["fp32", "tf32", "bf16"]
 OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
 Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
 EngineName = Literal["stacked", "plain", "own"]
@@ -32,7 +32,7 @@ QUERY_BLOCK = 128
 BLOCKED_FROM_TOKENS = 512
 """Tokens from which GPT-2's attention is blocked where a study leaves it open."""
 
-GONE_VALUES = (("readout", "last_token"), ("attention", "fused"), ("precision", "bf16"))
+GONE_VALUES = (("readout", "last_token"), ("attention", "fused"))
 """Values that options of `Protocol` had in earlier versions."""
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -101,7 +101,7 @@ class Protocol:
     test_evaluated: Literal["always", "best"] = "always"
     """When test data are evaluated; `best`: where validation is the best so far."""
     precision: Precision = "fp32"
-    """Number format of matrix products; `tf32` needs a GPU. All else is fp32."""
+    """Number format of matrix products; `tf32` needs a GPU, `bf16` is autocast's. All else is fp32."""
     optimizer: OptimizerName = "adam"
     """Optimizer of all trained parameters; `muon` trains the body's matrices, and AdamW the rest."""
     weight_decay: NotNegative = 0.0

@@ -26,7 +26,7 @@ GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "de
 
 Group = tuple[WantedRun, ...]
 """The runs of a cohort; all are of one cell, and have the same options."""
-WEIGHT_TRAFFIC: dict[Precision, int] = {"tf32": 1900, "fp32": 260}
+WEIGHT_TRAFFIC: dict[Precision, int] = {"bf16": 3600, "tf32": 1900, "fp32": 260}
 """Tokens whose products with a weight take a GPU as long as its step of Adam: memory is slow beside arithmetic. From
 floors computed for an H200; fp32 by the ratio of its peak to that of tf32, 67 to 494 TFLOP/s."""
 

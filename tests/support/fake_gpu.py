@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -75,6 +75,8 @@ def fake_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.de
     monkeypatch.setattr(torch, "Generator", _Generator)
     monkeypatch.setattr(nn.Module, "to", _moved)
     if kind == "meta":
+        monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+        monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
         adam = sys.modules["torch.optim.adam"]  # `torch.optim` hides it
         monkeypatch.setattr(adam, "_device_dtype_check_for_fused", lambda *_: None)
         yield torch.device("meta")

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from lr_sweep.trainables.factors import width_ratio
 from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout
 from lr_sweep.trainables.models.published import GPT2 as CONFIG
-from lr_sweep.trainables.numerics import rekey
+from lr_sweep.trainables.numerics import product_dtype, rekey, wide_dtype, widened
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize, Protocol
 
 
@@ -45,12 +45,12 @@ class AttentionNoise:
         """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device."""
         stop = min(start + QUERY_BLOCK, num_tokens)
         generator = rekey(torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK)
-        mask = torch.empty(*like.shape[:2], stop - start, stop, device=like.device, dtype=like.dtype)
+        mask = torch.empty(*like.shape[:2], stop - start, stop, device=like.device, dtype=wide_dtype(like))
         return mask.bernoulli_(1.0 - self.probability, generator=generator).div_(1.0 - self.probability)
 
     def last_rows(self, number: int, like: Tensor, num_tokens: int) -> Tensor:
         """Return the masks of the last M queries, (K, B, H, M, T), 0 for keys after their blocks; `like` as above."""
-        found = like.new_zeros(len(self.keys), *like.shape[:2], number, num_tokens)
+        found = like.new_zeros(len(self.keys), *like.shape[:2], number, num_tokens, dtype=wide_dtype(like))
         first = num_tokens - number
         for key, out in zip(self.keys, found, strict=True):
             for start in range(first - first % QUERY_BLOCK, num_tokens, QUERY_BLOCK):
@@ -68,30 +68,32 @@ def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> 
 class _Blocked(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+        q, k, v = (x.to(product_dtype(q)) for x in (q, k, v))
         ctx.noise = noise
         ctx.save_for_backward(q, k, v)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         for runs, start, mask in _blocks(noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
             weights = _weights(queries, keys, start)  # (B, H, Q, P)
-            out[runs, :, start : mask.shape[3]] = weights.mul_(mask) @ values
+            out[runs, :, start : mask.shape[3]] = weights.mul_(mask).to(q.dtype) @ values
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        of_q, of_k, of_v = (torch.zeros(q.shape, dtype=q.dtype, device=q.device) for _ in range(3))
+        of_q, of_k, of_v = (torch.zeros(q.shape, dtype=wide_dtype(q), device=q.device) for _ in range(3))
         for runs, start, mask in _blocks(ctx.noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
             stop = mask.shape[3]
             of_mixed = grad[runs, :, start:stop].clone(memory_format=torch.contiguous_format)  # (B, H, Q, W)
             weights = _weights(queries, keys, start)  # (B, H, Q, P)
-            of_v[runs, :, :stop] += (weights * mask).mT @ of_mixed
-            of_scores = (of_mixed @ values.mT).mul(mask).mul_(weights)  # of the weights, times the weights
+            of_v[runs, :, :stop] += (weights * mask).to(q.dtype).mT @ of_mixed
+            of_scores = widened(of_mixed @ values.mT).mul(mask).mul_(weights)  # of the weights, times the weights
             of_scores.addcmul_(weights, of_scores.sum(-1, keepdim=True), value=-1.0)
-            of_q[runs, :, start:stop] = (of_scores @ keys).div_(math.sqrt(q.shape[3]))
-            of_k[runs, :, :stop] += of_scores.mT @ queries
-        return of_q, of_k, of_v, None
+            low = of_scores.to(q.dtype)
+            of_q[runs, :, start:stop] = widened(low @ keys).div_(math.sqrt(q.shape[3]))
+            of_k[runs, :, :stop] += low.mT @ queries
+        return of_q.to(q.dtype), of_k.to(q.dtype), of_v.to(q.dtype), None
 
 
 def _blocks(noise: AttentionNoise, q: Tensor) -> Iterator[tuple[slice, int, Tensor]]:
@@ -113,10 +115,10 @@ def _operands(runs: slice, start: int, mask: Tensor, q: Tensor, k: Tensor, v: Te
 
 
 def _weights(queries: Tensor, keys: Tensor, start: int) -> Tensor:
-    """Return the softmax of products over what each query sees, (B, H, Q, P)."""
+    """Return the softmax of products over what each query sees, (B, H, Q, P); at least fp32."""
     shape = queries.shape[2], keys.shape[2]
     future = torch.ones(shape, dtype=torch.bool, device=keys.device).triu(start + 1)  # (Q, P)
-    return (queries @ keys.mT).masked_fill_(future, -torch.inf).softmax(-1)
+    return widened(queries @ keys.mT).masked_fill_(future, -torch.inf).softmax(-1)
 
 
 Size = ModelSize

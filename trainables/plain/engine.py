@@ -22,7 +22,7 @@ from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at
 from lr_sweep.trainables.models.classifier import build_classifier
-from lr_sweep.trainables.numerics import keyed_generator, rekey, set_products
+from lr_sweep.trainables.numerics import keyed_generator, products_in, rekey
 from lr_sweep.trainables.plain.evaluation import (
     can_cache,
     evaluate,
@@ -58,11 +58,12 @@ class Training:
             torch.set_num_threads(CPU_THREADS)
         self.run, self.data, self.device, self.wall_clock = run, data, device, wall_clock
         self.model = build_classifier(run, data.shape, weights).to(device)
-        set_products(run.protocol.precision, device)
+        self.products = products_in(run.protocol.precision, device)
         self.progress = Progress()
         if can_cache(run, data):
             began = time.monotonic()
-            self.data = to_features(run, self.model, data)
+            with self.products:
+                self.data = to_features(run, self.model, data)
             self.progress.elapsed_s = time.monotonic() - began
         self.trained = dict(self.model.trained_parameters())
         self.optimizers = optimizers_of(run.protocol, run.learning_rate, self.model)
@@ -99,7 +100,9 @@ class Training:
         """Take gradient step `step` (from 1); return the loss before it, a scalar on the device."""
         tokens, batch = self._batch(step)
         noise = rekey(self.noise, self.run.seed, "dropout", step)
-        loss = mean_loss(self.model(tokens, noise), batch.labels)
+        with self.products:
+            logits = self.model(tokens, noise)  # (B, C) or (B, Q, C)
+        loss = mean_loss(logits, batch.labels)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -132,7 +135,8 @@ class Training:
         scores: dict[str, tuple[float, float]] = {}
         for name, split in evaluated_splits(self.data, self.run.protocol).items():
             if name != "test" or wants_test(self.run.protocol, self.progress, scores):
-                scores[name] = evaluate(self.model, self.data, split)
+                with self.products:
+                    scores[name] = evaluate(self.model, self.data, split)
         return named_scores(scores)
 
     def _record(self, scores: dict[str, float]) -> Evaluation | None:

@@ -20,6 +20,7 @@ from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.trainables.engine import Progress
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.models.family import Body, Dropout
+from lr_sweep.trainables.numerics import widened
 from lr_sweep.trainables.run import Protocol, Run, reads_features
 
 TOKENS_A_BATCH = 2**14
@@ -52,12 +53,12 @@ def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy in nats over all answers, a scalar."""
-    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+    return F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten())
 
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """Return each example's mean cross-entropy in nats, (R, B); of labels (R, B) or (R, B, Q)."""
-    each = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
+    each = F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
     return each if labels.dim() == 2 else each.mean(-1)
 
 
@@ -67,7 +68,7 @@ def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, flo
     loss_sum = torch.zeros((), dtype=torch.float64, device=split.labels.device)
     num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        logits = model(data.tokens(batch.inputs))
+        logits = widened(model(data.tokens(batch.inputs)))
         loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()
     return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()
@@ -128,6 +129,6 @@ def _computed(model: Classifier, data: TaskData) -> TaskData:
 def _features(model: Classifier, data: TaskData, split: Split) -> Split:
     found = []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        states = model.features(data.tokens(batch.inputs))  # (B M, D)
+        states = widened(model.features(data.tokens(batch.inputs)))  # (B M, D)
         found.append(states.view(len(batch), data.shape.num_read, -1))
     return Split(inputs=torch.cat(found), labels=split.labels)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from lr_sweep.trainables.numerics import product_dtype
 from lr_sweep.trainables.stacked.layers import ALIGNED, aligned, product
 
 JOINED_TOKENS = 16
@@ -48,7 +49,8 @@ class _Product(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, num_runs: int) -> Tensor:
-        a, b, ctx.num_runs = a.contiguous(), b.contiguous(), num_runs
+        dtype = product_dtype(a)
+        a, b, ctx.num_runs = a.to(dtype).contiguous(), b.to(dtype).contiguous(), num_runs
         ctx.save_for_backward(a, b)
         return torch.ops.aten._unsafe_view(_flat_product(a, b, num_runs), (*a.shape[:3], b.shape[3]))
 

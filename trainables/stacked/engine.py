@@ -22,7 +22,7 @@ from torch import Tensor
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at, query_factor
-from lr_sweep.trainables.numerics import set_products
+from lr_sweep.trainables.numerics import products_in
 from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
 from lr_sweep.trainables.plain.evaluation import (
     evaluated_splits,
@@ -85,7 +85,6 @@ class StackedTraining:
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
-        set_products(runs[0].protocol.precision, self.device)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
         rows = Rows([slot.start for slot in added], runs[0].protocol)
         if self.slots:
@@ -174,7 +173,8 @@ class StackedTraining:
         protocol = self.slots[0].run.protocol
         batch, labels = self._batches.batch(number)
         masks = self._model.masks(batch, self._batches.generators("dropout", number))
-        losses = example_losses(self._model.logits(batch, masks), labels).mean(1)  # (R,)
+        with products_in(protocol.precision, self.device):
+            losses = example_losses(self._model.logits(batch, masks), labels).mean(1)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others
         with torch.no_grad():
             if protocol.gradient_clip_norm is not None:
@@ -205,7 +205,8 @@ class StackedTraining:
         if len(slots) < len(self.slots):
             chosen = torch.tensor([self.slots.index(slot) for slot in slots], device=self.device)
             model = self._model_of(slots, {name: p[chosen] for name, p in self._rows.parameters.items()})
-        return _evaluate_stacked(model, self.data, split)
+        with products_in(slots[0].run.protocol.precision, self.device):
+            return _evaluate_stacked(model, self.data, split)
 
     def _record(self, slot: StackedSlot, scores: dict[str, float]) -> Evaluation | None:
         """Append to the run's curve, and keep its row if it is the best; None: it has diverged."""

@@ -25,6 +25,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from lr_sweep.trainables.numerics import product_dtype
+
 LARGE_PRODUCT = 2**24
 """Multiplications of a run from which products of single runs are faster on a CPU than MKL's batched ones."""
 ONEDNN_FROM = 2**21
@@ -114,18 +116,20 @@ class _Linear(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
+        dtype = product_dtype(x)
+        x, low = x.to(dtype), weight.to(dtype)
+        ctx.save_for_backward(x, low)
         ctx.weight, ctx.bias = weight, bias
-        return _affine_product(x, weight, bias)
+        return _affine_product(x, low, bias.to(dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
-        (x,) = ctx.saved_tensors
+        x, low = ctx.saved_tensors
         grad = grad.contiguous()  # it is, but for a single run of few examples
         if ctx.weight.grad is not None:
             _weight_gradient(x, grad, ctx.weight.grad)
-            torch.sum(grad, 1, out=ctx.bias.grad)
-        return (_affine_product(grad, ctx.weight.mT, None) if ctx.needs_input_grad[0] else None), None, None
+            torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
+        return (_affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None), None, None
 
 
 def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -139,9 +143,11 @@ def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     if 1 in (x.shape[-1], grad.shape[-1]):
-        torch.sum(x * grad, 1, keepdim=True, out=out if x.shape[-1] == 1 else out.mT)
-    else:
+        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out if x.shape[-1] == 1 else out.mT)
+    elif grad.dtype == out.dtype:
         batched(x.mT, grad, out=out)  # (R, I, O)
+    else:
+        out.copy_(torch.bmm(x.mT, grad))
 
 
 class _SharedLinear(Function):
@@ -150,7 +156,7 @@ class _SharedLinear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
         ctx.shared = shared
-        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2])  # (R, N, O)
+        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2], dtype=product_dtype(x))  # (R, N, O)
         for layer in shared:
             _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
         return out
@@ -178,7 +184,8 @@ def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor)
         return
     if not on_cpu:  # one large product keeps a GPU busier than many small ones
         x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
-    batched(x, weight.expand(len(x), -1, -1), None if bias is None else bias.expand(len(x), -1, -1), out=out)
+    x, weight = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
+    batched(x, weight, None if bias is None else bias.to(out.dtype).expand(len(x), -1, -1), out=out)
 
 
 _GELU_CUBIC = 0.044715

@@ -55,7 +55,7 @@ class StackedDropout:
     masks: Iterator[Mask]
 
     def keep(self) -> Tensor:
-        """Return the next masks, (K, ...)."""
+        """Return the next masks, (K, ...), in fp32: bf16 would round what scales the rest up."""
         masks = next(self.masks)
         assert isinstance(masks, Tensor)
         return masks
@@ -72,7 +72,7 @@ class StackedDropout:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Drop entries of (R, B, T, D)."""
-        return x * self.keep_of_runs()
+        return (x * self.keep_of_runs()).to(x.dtype)
 
 
 class StackedModel:

@@ -118,6 +118,18 @@ def test_losses_are_those_of_written_attention_with_the_same_masks(monkeypatch: 
     assert_close(ours, plain(run).progress.curve, 1e-5)
 
 
+def test_bf16_products_are_close_to_those_of_fp32() -> None:
+    q, k, v = (drawn(name, 3, 1, 9, 4) for name in "qkv")
+    exact = attend_in_blocks(q, k, v, noise_of())
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = attend_in_blocks(q, k, v, noise_of())
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(exact, rounded.float(), rtol=0, atol=0.05)
+    pairs = (torch.autograd.grad(x.float().square().sum(), (q, k, v)) for x in (rounded, exact))
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0.2)
+
+
 @pytest.mark.parametrize(
     ("asked", "dropout", "num_tokens", "wanted"),
     [

@@ -259,3 +259,16 @@ def test_the_random_start_is_the_library_s(family: str) -> None:
         else:
             few = 5 / parameter.numel() ** 0.5 + 5 / wanted.numel() ** 0.5
             assert parameter.std().item() == pytest.approx(wanted.std().item(), rel=few), name
+
+
+@pytest.mark.parametrize("family", LIBRARY)
+def test_products_may_be_bf16(family: str) -> None:
+    body = new_body(SIZES[family])
+    with torch.no_grad():
+        body.draw(Protocol(), torch.Generator().manual_seed(0))
+    embeddings = embeddings_of(SIZES[family])
+    with torch.autocast("cpu", torch.bfloat16):
+        states = body(embeddings, Dropout(0.1, torch.Generator().manual_seed(0)))
+        states.square().sum().backward()
+    assert states.isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in body.parameters())

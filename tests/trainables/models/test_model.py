@@ -18,6 +18,7 @@ from lr_sweep.trainables.models.family import Dropout, parameters_of
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.parts import FROZEN_BODY, VARIANTS
 from lr_sweep.trainables.run import ModelSize, Protocol
+from lr_sweep.trainables.stacked.model import StackedBatch, StackedDropout
 from lr_sweep.trainables.worker.memory import part_sizes
 
 GPT2_BASE = ModelSize(layers=12, heads=12, width=768)
@@ -92,6 +93,17 @@ def test_variants_are_the_paper_s() -> None:
         "unfrozen-pretrained": ("pretrained", everything),
     }
     assert {name: (VARIANTS[name].initialisation, VARIANTS[name].trained) for name in papers} == papers
+
+
+def test_dropout_of_bf16_scales_as_in_fp32() -> None:
+    """131 / 128 / 0.9 is 1.1372, next to bf16's 1.140625; times bf16's 1.109375 it is 1.1354, next to 1.1328."""
+    x = torch.full((1, 100, 1, 1), 131 / 128, dtype=torch.bfloat16)
+    assert {value.item() for value in Dropout(0.1, torch.Generator().manual_seed(0))(x).flatten()} == {0.0, 1.140625}
+    batch = StackedBatch(tokens=torch.zeros(1, 100, 1), num_runs=1)
+    masks = torch.full((1, 100, 1, 1), 1 / 0.9)
+    stacked = StackedDropout(batch=batch, masks=iter([masks, masks]))
+    assert {value.item() for value in stacked(x).flatten()} == {1.140625}
+    assert stacked.keep().dtype == torch.float32  # for the weights of attention, which are fp32
 
 
 def test_dropout_keeps_the_mean_and_follows_its_generator() -> None:

@@ -190,6 +190,17 @@ def test_time_is_shared_out() -> None:
     assert times[0] > 0
 
 
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
+def test_in_bf16_both_engines_round_products_alike(variant: str) -> None:
+    runs = sweep_of(variant, precision="bf16")
+    slots = stacked(runs, 20)[1]
+    for run, slot in zip(runs[:2], slots[:2], strict=True):
+        oracle, fp32 = plain(run, 20), plain(run_of(variant, learning_rate=run.learning_rate, seed=run.seed), 20)
+        assert_close(slot.progress.curve, oracle.progress.curve, 2e-2)
+        assert oracle.progress.curve != fp32.progress.curve
+        assert all(p.dtype == torch.float32 for p in oracle.state()[0].values())
+
+
 def test_tf32_is_refused_on_a_cpu() -> None:
     with pytest.raises(ValueError, match="precision tf32 needs a GPU"):
         plain(run_of(precision="tf32"))
