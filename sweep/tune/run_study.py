@@ -38,7 +38,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.work import Options, Work
-from lr_sweep.trainables.own.probe import check_import
+from lr_sweep.trainables.own.probe import tried
 from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 
 MIRROR_PATIENCE_S = 60.0
@@ -134,7 +134,7 @@ def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work
     results.write_index()  # the last writer may have died before it did
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
     if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
-        _check_function(work)
+        _try_function(work, device.type, say)
     return work
 
 
@@ -148,18 +148,20 @@ def _check_disk_first(study: Study, options: Options) -> None:
         check_disk(state.expected().to_train, options.results, models)
 
 
-def _check_function(work: Work) -> None:
-    """Import the user's own function before Ray starts here; raises UserError if it cannot be imported."""
+def _try_function(work: Work, device: str, say: Callable[[str], None]) -> None:
+    """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
     study, run = work.state.study.study, work.state.reconciled.to_train[0].run
     if not isinstance(run, OwnRun):
         return
     try:
-        check_import(run)
+        found = tried(run, None if work.held_ids() else device)
     except TrainingFunctionError as error:
         raise UserError(
             f"{study}: {run.files.trainable} cannot be imported, so no run was started. Correct it, and run this "
             f"again:\n{error}"
         ) from error
+    if found:
+        say(f"{study}: {run.files.trainable} {found}")
 
 
 def _finish(

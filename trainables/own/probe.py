@@ -12,6 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout
@@ -108,33 +109,60 @@ def _prints(state: State) -> dict[str, str]:
     return prints | {"the reported numbers": json.dumps(curve)}
 
 
-def check_import(run: OwnRun) -> None:
-    """Import a run's function in a process of its own; raises DataError as `unpacked`, or TrainingFunctionError."""
+TRIED_S = 20.0
+FOUND = "found by the trial:"
+"""Begins what the trial found, as the last text of its process."""
+
+
+def tried(run: OwnRun, device: str | None) -> str:
+    """Import a run's function in a process of its own, and try it on a device (`probe`); None: do not try it.
+
+    Returns what the trial found, as a sentence without its subject; empty: nothing. Raises DataError as `unpacked`, and
+    TrainingFunctionError if the function cannot be imported.
+    """
     with unpacked(run) as folder:
         ended = subprocess.run(
             (sys.executable, "-P", "-m", __name__),
-            input=pickle.dumps((run, folder)),
+            input=pickle.dumps((run, folder, device)),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             check=False,
         )
+    printed = ended.stderr.decode(errors="replace")
     if ended.returncode:
-        _, marked, why = ended.stderr.decode(errors="replace").rpartition(FAILURE)
+        _, marked, why = printed.rpartition(FAILURE)
         code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
         raise TrainingFunctionError(f"{code}{why.strip()}".strip())
+    return printed.partition(FOUND)[2].strip()
 
 
-def _main(run: OwnRun, folder: Path) -> int:
+def _main(run: OwnRun, folder: Path, device: str | None) -> int:
     try:
         import_function(run.files.trainable, folder, run.files.code)
     except BaseException as error:
         why = f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
         print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
+    if device is not None:
+        found = [f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"]
+        trial = threading.Thread(target=lambda: found.append(_try(run, device)), daemon=True)
+        trial.start()
+        trial.join(TRIED_S)
+        print(FOUND, found[-1], file=sys.__stderr__)  # a trial under way has redirected the other
     return 0
+
+
+def _try(run: OwnRun, device: str) -> str:
+    try:
+        found = probe(run, device)
+    except BaseException as error:
+        why = str(error).removeprefix(FAILURE).strip() or repr(error)
+        return f"failed in a trial of {2 * HALF} steps:\n{why}"
+    return f"is {found.text()}" if found.random or found.lost else ""
 
 
 if __name__ == "__main__":
     result = _main(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from our own process
-    sys.stderr.flush()
+    assert sys.__stderr__ is not None
+    sys.__stderr__.flush()
     os._exit(result)  # threads that the module started would keep it alive

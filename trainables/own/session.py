@@ -123,6 +123,8 @@ class OwnSession:
             raise MisuseError(f"session.report was called in {at}, want it where session.due, every {every} steps")
         if self._rank:
             return
+        if self.reported is not None:
+            raise MisuseError(f"session.report was called twice in step {self.step + 1}, want one call")
         scores = {"validation": validation, "test": test, "train": train}
         scores |= {"validation_loss": validation_loss, "test_loss": test_loss, "train_loss": train_loss}
         self.reported = {name: self._number(name, value) for name, value in scores.items()}

@@ -113,6 +113,10 @@ def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
         ),
         ("session.report(validation=1, test=1)", "session.report was called in no step"),
         ("session.steps(model=3)\nnext(session.steps(model=3))", r"session.steps got model \(int\), want things with"),
+        (
+            "for step in session.steps():\n    while session.due:\n        session.report(validation=0, test=0)",
+            "session.report was called twice in step 5",
+        ),
         ("for s in session.steps():\n    session.due and session.report(validation='x', test=1)", "got validation='x'"),
         (
             "for s in session.steps():\n    session.due and session.report(validation=1.5, test=1)",
