@@ -41,7 +41,6 @@ from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
 from lr_sweep.trainables.factors import depends_on_budget
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
 
@@ -54,9 +53,7 @@ READ_WITH = {
     "lion_beta1": ("optimizer", ("lion",)),
     "lion_beta2": ("optimizer", ("lion",)),
     "muon_momentum": ("optimizer", ("muon",)),
-    "muon_rate_ratio": ("optimizer", ("muon",)),
     "base_width": ("parametrization", ("mup",)),
-    "base_heads": ("parametrization", ("mup",)),
     "decay_fraction": ("schedule", ("warmup-stable-decay",)),
 }
 MATRICES = {"attention", "feedforward", "last_attention"}
@@ -69,7 +66,7 @@ MAX_CHECKS = 20_000
 class BuiltInStudy(Study):
     """A study that trains models of this program on tasks of this program."""
 
-    unused_resources: ClassVar = {"processes_per_run": (1,), "rank_timeout_s": (RANK_TIMEOUT_S,)}
+    unused_resources: ClassVar = {"processes_per_run": (1,)}
     why_unused = "only a function of the user's own trains a run in several processes"
 
     protocol: Annotated[Protocol, PlainValidator(partial(read_record, Protocol))] = Protocol()
@@ -144,9 +141,7 @@ class BuiltInStudy(Study):
     @property
     def for_gpus(self) -> tuple[str, ...]:
         """The options that need a GPU."""
-        tf32 = ["precision: tf32"] if self.protocol.precision == "tf32" else []
-        fused = any(cell.protocol.attention == "fused" for cell in self.cell_list())
-        return (*tf32, *(["attention: fused"] if fused else []))
+        return ("precision: tf32",) if self.protocol.precision == "tf32" else ()
 
     def starts_from_weights(self, variant: str) -> bool:
         """Return whether a variant starts from pretrained weights, or from what they are like."""

@@ -198,7 +198,7 @@ NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_option
 class FunctionStudy(Study):
     """A study that calls a training function of the user's own for each run."""
 
-    unused_resources: ClassVar = {"engine": ("stacked",), "compile": (False,), "runs_per_trial": (None, 1)}
+    unused_resources: ClassVar = {"engine": ("stacked",), "runs_per_trial": (None, 1)}
     why_unused = "runs of the user's own function train one by one"
 
     protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]
@@ -236,7 +236,8 @@ class FunctionStudy(Study):
     @model_validator(mode="after")
     def _check_function(self) -> FunctionStudy:
         file, _, function = self.trainable.partition(":")
-        symbols = symtable.symtable(self.code.code[file], file, "exec").get_symbols()  # type: ignore[arg-type] - bytes may name their encoding
+        source = self.code.code[file].decode(errors="replace")
+        symbols = symtable.symtable(source, file, "exec").get_symbols()
         defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
         if function not in defined and b"import *" not in self.code.code[file]:
             raise mistake(f"{file} defines no {function!r}; it has {', '.join(defined) or 'no function'}", "trainable")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
 from pydantic import AfterValidator, Tag, ValidationInfo, field_validator
 
 from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.common.errors import unknown
-from lr_sweep.common.limits import Count, NotNegative, Positive
+from lr_sweep.common.limits import Count, NotNegative
 from lr_sweep.sweep.study.validation import Mistakes, Strict, or_list, shown, some_distinct
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 
 
 class StopEarly(Strict):
@@ -114,16 +114,15 @@ class Resources(Strict):
     """
     processes_per_run: Annotated[int, Interval(ge=1, le=64)] = 1
     """Processes of one node that train a run of your function."""
-    rank_timeout_s: Positive = RANK_TIMEOUT_S
-    """Most seconds of a process's start, or of a step with its evaluation."""
     engine: Literal["stacked", "plain"] = "stacked"
     """`stacked` trains the runs of a trial together; `plain`, the reference, one after the other."""
-    compile: bool = False
-    """`torch.compile` in the stacked engine: minutes for each cell, needs a C++ compiler."""
     runs_per_trial: Count | None = None
     """Most runs of a trial; null: what keeps all devices busy and fits into memory."""
     retries: Annotated[int, Interval(ge=0, le=1000)] = 2
     """Restarts of a trial after a crash."""
+
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"compile": False, "rank_timeout_s": 600.0})
+    """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
 
     @field_validator("processes_per_run")
     @classmethod

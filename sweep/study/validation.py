@@ -121,17 +121,24 @@ class Strict(BaseModel):
     @classmethod
     def _reword(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         with reworded(cls.model_fields):
-            return handler(value)
+            return handler(_without_gone(cls, value))
+
+
+def _without_gone(kind: type, value: Any) -> Any:
+    """Leave out options of earlier versions, which recorded studies have, where they changed nothing."""
+    gone = getattr(kind, "gone", {})
+    if not gone or not isinstance(value, Mapping):
+        return value
+    return {name: given for name, given in value.items() if name not in gone or given != gone[name]}
 
 
 def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
     """Build a dataclass from a mapping as strictly as `Strict` does; its fields' types have their limits.
 
     `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
-    its fields, for the message about an unknown key. Options that are `gone` are left out where they changed nothing.
+    its fields, for the message about an unknown key.
     """
-    if isinstance(value, Mapping) and (gone := getattr(kind, "gone", None)):
-        value = {name: given for name, given in value.items() if name not in gone or given != gone[name]}
+    value = _without_gone(kind, value)
     with reworded([*more_keys, *(field.name for field in fields(cast("Any", kind)))]):
         record: T = _reader(cast("Any", kind)).validate_python(value)
         return record

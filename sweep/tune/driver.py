@@ -30,7 +30,6 @@ from lr_sweep.sweep.tune.trials import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
-    WorkerReplaced,
     cohort_of,
     report_every_s,
 )
@@ -189,8 +188,6 @@ class Driver:
                 self._on_interruption(event)
             case Reported():
                 self._work.stopping.judge()
-            case WorkerReplaced():
-                self._display.note(event.reason)
             case StorageFailed():
                 raise UserError(
                     f"a worker cannot write checkpoints: {event.reason}. Free space there, or "

@@ -13,7 +13,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -92,15 +92,14 @@ def _prints(state: State) -> dict[str, str]:
 
 TRIED_S = 20.0
 FOUND = "found by the trial:"
-"""Begins what the trial found, as the last line of the process."""
+"""Begins what the trial found, as the last text of its process."""
 
 
-def look_at(run: OwnRun, device: str | None) -> str:
-    """Import a run's function as a worker does, then try it on a device (`probe`); None: do not try it.
+def tried(run: OwnRun, device: str | None) -> str:
+    """Import a run's function in a process of its own, and try it on a device (`probe`); None: do not try it.
 
-    Returns what differs between two trainings, or a training and a resumed one, as a sentence without its subject;
-    empty: nothing, or the trial failed, as the run then will, which reports it. Raises DataError if its data files are
-    not here or not those of the run, and TrainingFunctionError, with the reason, if it cannot be imported.
+    Returns what the trial found, as a sentence without its subject; empty: nothing. Raises DataError as `unpacked`, and
+    TrainingFunctionError if the function cannot be imported.
     """
     with unpacked(run) as folder:
         ended = subprocess.run(
@@ -115,7 +114,7 @@ def look_at(run: OwnRun, device: str | None) -> str:
         _, marked, why = printed.rpartition(FAILURE)
         code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
         raise TrainingFunctionError(f"{code}{why.strip()}".strip())
-    return printed.rpartition(FOUND)[2].strip() if FOUND in printed else ""
+    return printed.partition(FOUND)[2].strip()
 
 
 def _main(run: OwnRun, folder: Path, device: str | None) -> int:
@@ -126,20 +125,21 @@ def _main(run: OwnRun, folder: Path, device: str | None) -> int:
         print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
     if device is not None:
-        tried = threading.Thread(target=_try, args=(run, device), daemon=True)
-        tried.start()
-        tried.join(TRIED_S)
-        if tried.is_alive():
-            text = f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"
-            print(f"{FOUND} {text}", file=sys.__stderr__)  # the trial redirects the other
+        found = [f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"]
+        trial = threading.Thread(target=lambda: found.append(_try(run, device)), daemon=True)
+        trial.start()
+        trial.join(TRIED_S)
+        print(FOUND, found[-1], file=sys.__stderr__)  # a trial under way has redirected the other
     return 0
 
 
-def _try(run: OwnRun, device: str) -> None:
-    with suppress(BaseException):  # it fails in training, too, which is reported there
+def _try(run: OwnRun, device: str) -> str:
+    try:
         found = probe(run, device)
-        if found.random or found.lost:
-            print(f"{FOUND} is {found.text()}", file=sys.stderr)
+    except BaseException as error:
+        why = str(error).removeprefix(FAILURE).strip() or repr(error)
+        return f"failed in a trial of {2 * HALF} steps:\n{why}"
+    return f"is {found.text()}" if found.random or found.lost else ""
 
 
 if __name__ == "__main__":

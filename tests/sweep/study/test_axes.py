@@ -121,7 +121,7 @@ def test_a_run_with_a_decaying_schedule_is_of_its_step_budget(tmp_path: Path) ->
 
 
 def test_all_mistakes_in_axes_and_variants_are_reported_at_once(tmp_path: Path) -> None:
-    axes = "{batch_siz: [8], optimizer: [adam, sdg], dropout: 3, weight_decay: [0, 0], precision: [bf16], seed: [1]}"
+    axes = "{batch_siz: [8], optimizer: [adam, sdg], dropout: 3, weight_decay: [0, 0], precision: [tf32], seed: [1]}"
     found = mistakes(tmp_path, (AXES, axes), ("[unfrozen-random]", OWN.replace("0.5", "1.5")))
     assert [line.split("; ")[0] for line in found] == [
         "6: variants.mine.protocol.momentum: got 1.5, want less than 1",

@@ -42,7 +42,8 @@ DECIDE = "decide: {min_difference: 1"
         # types are not converted
         ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
         ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
-        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position' or"),
+        ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
+        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position'"),
         ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
         ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
         (
