@@ -13,6 +13,7 @@ from scipy.stats import nct, t
 from lr_sweep.analysis.report.tables import comparison_table
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.pairs import (
+    choice_luck,
     comparisons,
     further_seeds,
     is_paired,
@@ -20,6 +21,7 @@ from lr_sweep.analysis.statistics.comparisons.pairs import (
     seed_correlation,
     shaffer,
     superiority,
+    without_luck,
 )
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
@@ -65,6 +67,35 @@ def test_variants_are_compared_at_their_own_learning_rates(tmp_path: Path) -> No
         made.add(1e-3, seed, [(300, 0.9, 0.20)], variant="b")
     found = comparisons(summary_of(made.write()))
     assert found["difference"].tolist() == [pytest.approx(0.1)]
+
+
+def test_the_luck_of_the_choice_is_what_the_best_of_equal_rates_has() -> None:
+    """Standard errors 1; within 3 sqrt(2) = 4.24 of the best are one, two and three rates: 0, 0.59 and 0.87 of luck."""
+    behind = np.array([[0.0, 4.3, 9.0], [0.0, 4.2, math.nan], [0.0, 0.1, 4.2]])
+    luck = choice_luck(behind, Noise(np.full(3, 4.0), np.full(3, 6.0)), np.full(3, 4.0))
+    assert luck == pytest.approx([0.0, 0.5895, 0.8694], abs=1e-4)
+    first, second = np.array([0, 0, 1, 1]), np.array([1, 2, 2, 2])
+    lead = without_luck(np.array([1.0, -1.0, -0.1, 0.1]), luck, first, second)
+    # The first leads without luck; the second cell's lead is luck for 0.8694; the third pair's lead is all luck.
+    assert lead == pytest.approx([1.0, 1.0 - 0.8694, 0.0, 0.1], abs=1e-4)
+
+
+def test_a_noisy_variant_on_a_flat_top_has_to_lead_by_more(tmp_path: Path) -> None:
+    """The noisy variant's best of five equal rates is 3 points ahead: what five rates have by luck is too near."""
+    made = SyntheticRecord(tmp_path)
+    bent, rising = (0.01, -0.02, 0.01), (0.01, 0.0, -0.01)
+    for rate, noise, ahead in (
+        (1e-5, bent, 0),
+        (1e-4, rising, 0),
+        (1e-3, bent, 0.03),
+        (1e-2, rising, 0),
+        (0.1, bent, 0),
+    ):
+        for seed, value in enumerate(noise):
+            for variant, test in (("noisy", 0.8 + ahead + value), ("quiet", 0.8 + value / 100)):
+                made.add(rate, seed, [(300, test, test)], variant=variant)
+    (row,) = comparisons(summary_of(made.write())).to_dict("records")
+    assert row["p"] < 0.05 < row["corrected_p"]
 
 
 def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
