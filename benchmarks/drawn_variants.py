@@ -22,7 +22,8 @@ def _unequal(draw: Draw) -> Draw:
 
 
 def _lognormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return (np.exp(rng.standard_normal(shape)) - np.exp(0.5)) / np.sqrt((np.e - 1) * np.e)
+    """Draw noise of standard deviation 1 with a long tail of bad runs."""
+    return (np.exp(0.5) - np.exp(rng.standard_normal(shape))) / np.sqrt((np.e - 1) * np.e)
 
 
 DRAWS = NOISES | {"skewed, unequal": _unequal(NOISES["skewed"]), "lognormal, unequal": _unequal(_lognormal)}

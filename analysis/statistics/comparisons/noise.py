@@ -58,7 +58,8 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     - Where the seeds of the rates are correlated, as by a common initialisation, k rates with f degrees of freedom in
       all have f / (1 + (k - 1) r^2): the variance of the mean of k correlated sample variances. Seeds that are
       all in one of two modes at every rate show no noise: the variance is at least r^4 times the mean of all cells. The
-      fourth power leaves a small r, which is chance, without effect.
+      fourth power leaves a small r, which is chance, without effect. Two seeds are in one mode so often that the
+      variance is at least the mean of all cells.
 
     Args:
         values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
@@ -83,7 +84,7 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
         spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
         of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
-        floored = np.fmax(variance, weighted**4 * of_all)
+        floored = np.fmax(variance, np.where(dof[..., 0] == 1, 1.0, weighted**4) * of_all)
     return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), of_rates[..., 0])
 
 

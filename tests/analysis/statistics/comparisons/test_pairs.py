@@ -98,6 +98,18 @@ def test_a_noisy_variant_on_a_flat_top_has_to_lead_by_more(tmp_path: Path) -> No
     assert row["p"] < 0.05 < row["corrected_p"]
 
 
+def test_a_collapse_at_the_next_rate_does_not_widen_the_interval(tmp_path: Path) -> None:
+    """Standard deviations are 0.01 at 1e-3; at 1e-2 two of five runs lose 0.7."""
+    made = SyntheticRecord(tmp_path)
+    for variant, best in (("a", 0.9), ("b", 0.77)):
+        for seed, noise in enumerate((-0.01, -0.01, 0.0, 0.01, 0.01)):
+            for rate, value in ((1e-4, best - 0.4), (1e-3, best), (1e-2, best - 0.03 - 0.7 * (seed in (1, 4)))):
+                made.add(rate, seed, [(300, value + noise, value + noise)], variant=variant)
+    (row,) = comparisons(summary_of(made.write())).to_dict("records")
+    assert row["distinguishable"]
+    assert 0.1 < row["low"] < row["difference"] < row["high"] < 0.16
+
+
 def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
     tests: dict[tuple[str, str], Sequence[float | None]] = {
         ("mnist", "a"): [0.5, 0.6, 0.9],
