@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ PAIR = np.full(2, 3.0), np.array([0]), np.array([1])
 """Three seeds of each of two cells."""
 
 
-def noise_of(*windows: tuple[Floats, Floats, Floats]) -> list[tuple[float, float]]:
+def noise_of(*windows: Sequence[Sequence[float] | Floats]) -> list[tuple[float, float]]:
     found = cell_noise(np.array(windows))
     return list(zip(found.variance.tolist(), found.dof.tolist(), strict=True))
 
@@ -88,6 +89,12 @@ def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() ->
     first, second = noise_of((modes, modes, modes), (RISING / 100, BENT / 100, NOTHING))
     assert first[0] == pytest.approx(100 / 3)
     assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
+
+
+def test_with_two_seeds_a_cell_has_at_least_the_mean_noise() -> None:
+    """Variances 50, 2 and 2: the mean is 18."""
+    first, second, third = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 1.0, -1.0)))
+    assert [first, second, third] == [(50, 1), (18, 1), (18, 1)]
 
 
 def test_welch_by_hand() -> None:

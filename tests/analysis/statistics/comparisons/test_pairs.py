@@ -116,8 +116,8 @@ def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
         ("mnist", "b"): [0.4, 0.5, None],
         ("mnist", "c"): [0.4, None, None],
         ("mnist", "d"): [None, None, None],
-        ("cifar10", "e"): [0.5, 0.5],
-        ("cifar10", "f"): [0.4, 0.4],
+        ("cifar10", "e"): [0.5, 0.5, 0.5],
+        ("cifar10", "f"): [0.4, 0.4, 0.4],
     }
     found = comparisons(compared(tmp_path, tests)).set_index(["variant", "other"])
     assert found.loc[("a", "b"), "difference"] == pytest.approx(0.2166667)
