@@ -26,7 +26,7 @@ def check_claims(summary: StudySummary) -> Iterator[CheckFinding]:
         others = np.concatenate([second[sure & (first == cell)], first[sure & (second == cell)]])
         least = deviation[others].min()
         if found.counts[cell] == 2:
-            message = "two seeds: if a seed may change the result by far, up to 17% of studies have a false difference"
+            message = "two seeds: if a seed may change the result by far, up to 14% of studies have a false difference"
             yield finding_of(rows[cell], "two-seeds", "note", message, "add seeds")
         if deviation[cell] > UNEQUAL * least > 0:
             message = (
