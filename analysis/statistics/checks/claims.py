@@ -29,8 +29,6 @@ def check_claims(summary: StudySummary) -> Iterator[CheckFinding]:
             message = "two seeds: if a seed may change the result by far, up to 14% of studies have a false difference"
             yield finding_of(rows[cell], "two-seeds", "note", message, "add seeds")
         if deviation[cell] > UNEQUAL * least > 0:
-            message = (
-                f"runs are {deviation[cell] / least:.2g} times as noisy as a variant's that it differs from"
-            )
+            message = f"runs are {deviation[cell] / least:.2g} times as noisy as a variant's that it differs from"
             fix = "look at the runs: if a few are far worse than the others, more than 5% of such differences are false"
             yield finding_of(rows[cell], "unequal-noise", "note", message, fix)

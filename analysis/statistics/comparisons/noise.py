@@ -59,7 +59,7 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
       all have f / (1 + (k - 1) r^2): the variance of the mean of k correlated sample variances. Seeds that are
       all in one of two modes at every rate show no noise: the variance is at least r^4 times the mean of all cells. The
       fourth power leaves a small r, which is chance, without effect. Two seeds are in one mode so often that the
-      variance is at least the mean of all cells.
+      variance is at least the median of all cells, of two cells the smaller one.
 
     Args:
         values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
@@ -84,7 +84,9 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
         spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
         of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
-        floored = np.fmax(variance, np.where(dof[..., 0] == 1, 1.0, weighted**4) * of_all)
+        ordered = np.sort(np.where(spread, variance, np.nan), axis=-1)
+        median = np.take_along_axis(ordered, np.maximum(spread.sum(-1, keepdims=True) - 1, 0) // 2, -1)
+        floored = np.fmax(variance, np.fmax(weighted**4 * of_all, np.where(dof[..., 0] == 1, median, 0.0)))
     return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), of_rates[..., 0])
 
 

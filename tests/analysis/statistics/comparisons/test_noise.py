@@ -91,10 +91,12 @@ def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() ->
     assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
 
 
-def test_with_two_seeds_a_cell_has_at_least_the_mean_noise() -> None:
-    """Variances 50, 2 and 2: the mean is 18."""
-    first, second, third = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 1.0, -1.0)))
-    assert [first, second, third] == [(50, 1), (18, 1), (18, 1)]
+def test_with_two_seeds_a_cell_has_at_least_the_median_noise() -> None:
+    """Variances 50, 8 and 2; of two cells the smaller one counts."""
+    first, second, third = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 2.0, -1.0)))
+    assert [first, second, third] == [(50, 1), (8, 1), (8, 1)]
+    two = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 1.0)))
+    assert two == [(50, 1), (2, 1)]
 
 
 def test_welch_by_hand() -> None:
