@@ -28,10 +28,11 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     judge_pairs,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open, shaffer
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.analysis.statistics.selection.summary import GROUP
-from lr_sweep.benchmarks.verdict_simulation import seeds_used, windows_of
+from lr_sweep.benchmarks.drawn_variants import windows_of
+from lr_sweep.benchmarks.verdict_simulation import seeds_used
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 NUM_RATES, REFERENCE_SEEDS = 9, 5
@@ -170,14 +171,16 @@ def _compared(runs: Floats, chosen: np.ndarray, truth: Truth) -> np.ndarray:
     """Compare the variants as a report does."""
     windows, pairs = windows_of(runs, chosen), truth.pairs
     noise, counts = cell_noise(windows), (~np.isnan(windows[:, 0])).sum(-1).astype(float)
-    eligible = np.sort(np.where(np.isnan(runs).any(-1), -np.inf, runs.mean(-1)), axis=-1)
-    is_open = choice_is_open(eligible[:, -1] - eligible[:, -2], noise, counts)
+    eligible = runs.mean(-1)  # NaN: a rate that lacks seeds
+    behind = np.nanmax(eligible, -1, keepdims=True) - eligible
     means = windows[:, 0].mean(-1)
     difference = means[pairs.first] - means[pairs.second]
     sem, dof = welch(noise, counts, pairs.first, pairs.second)
-    factor = choice_factor(is_open, pairs.first, pairs.second)
-    differs = shaffer(factor * 2 * stdtr(dof, -np.abs(difference) / sem), ["study"] * len(difference)) < LEVEL
-    p_equal = factor * stdtr(dof, (np.abs(difference) - truth.within) / sem)
+    luck = choice_luck(behind, noise, counts)
+    lead = without_luck(difference, luck, pairs.first, pairs.second)
+    differs = shaffer(2 * stdtr(dof, -lead / sem), ["study"] * len(difference)) < LEVEL
+    most = np.abs(difference) + np.abs(luck[pairs.first] - luck[pairs.second])
+    p_equal = stdtr(dof, (most - truth.within) / sem)
     equal = (shaffer(p_equal, range(len(p_equal))) < LEVEL) & ~differs
     return np.where(differs, np.where(difference > 0, FIRST, SECOND), np.where(equal, EQUAL, UNDECIDED))
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons.decide import Settings
+from lr_sweep.benchmarks.drawn_variants import Setting, drawn
 from lr_sweep.benchmarks.gating import GATED, gating
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
     NOISES,
     TABLES,
-    Setting,
     claims,
     deciding,
-    drawn,
     false_claims,
     main,
     named_flips,
@@ -39,6 +40,23 @@ def test_equal_variants_are_seldom_told_apart(
     assert false_claims(Setting(noise=noise, num_variants=num_variants, num_tasks=num_tasks), NUMBER, rng) < ERROR
 
 
+def test_a_collapse_at_the_next_rate_neither_hides_a_lead_nor_makes_one(rng: np.random.Generator) -> None:
+    setting = Setting(num_variants=2, collapses=0.4)
+    assert power(replace(setting, ahead=5.0), NUMBER, rng) > 0.95
+    assert claims(setting, NUMBER, rng).any(-1).mean() < ERROR
+
+
+def test_a_noisier_variant_does_not_win_on_a_flat_top_of_many_rates(rng: np.random.Generator) -> None:
+    setting = Setting(num_variants=2, noise="unequal", curve="flat", num_rates=13)
+    assert claims(setting, NUMBER, rng).any(-1).mean() < ERROR
+
+
+@pytest.mark.parametrize("noise", [noise for noise in NOISES if "of the seed" not in noise])
+def test_two_seeds_of_many_variants_are_seldom_told_apart(noise: str, rng: np.random.Generator) -> None:
+    """Seeds in two modes at all rates alike are told apart: the check `two-seeds` says so."""
+    assert false_claims(Setting(noise=noise, num_variants=8, num_seeds=2), NUMBER, rng) < ERROR
+
+
 def test_quieter_rates_beside_the_chosen_one_are_seen(rng: np.random.Generator) -> None:
     assert claims(Setting(beside=0.7), NUMBER, rng).any(-1).mean() < ERROR
 
@@ -46,6 +64,7 @@ def test_quieter_rates_beside_the_chosen_one_are_seen(rng: np.random.Generator) 
 def test_the_noise_of_three_rates_doubles_the_power(rng: np.random.Generator) -> None:
     setting = Setting(ahead=3.0)
     assert power(setting, NUMBER, rng) > 0.5 > 0.3 > power(setting, NUMBER, rng, plain=True)
+    assert power(Setting(ahead=2.0, num_variants=2), NUMBER, rng) > 0.39
 
 
 @pytest.mark.parametrize(("ahead", "equal_at"), [(0.0, None), (5.0, 1)])
