@@ -28,7 +28,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.analysis.report.blocks import TEXT_WIDTH
 from lr_sweep.analysis.report.verdict import decided_texts
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings, noise_of
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
 from lr_sweep.analysis.statistics.comparisons.noise import RUN, WINDOW, CellValues, Noise, cell_noise, padded
 from lr_sweep.analysis.statistics.selection.best import Floats, best_learning_rates
@@ -38,12 +38,17 @@ from lr_sweep.common.text import counted, rate_text
 
 FALSE_ACCEPT = 0.05
 """Largest share of candidates without a gain that the gate accepts, over all looks."""
-GATE_ERROR = 0.07
+GATE_ERROR = 0.06
 """Error rate of the two-sided test. Half of it is each side's; the rest of `FALSE_ACCEPT` is for noise that is not
 normal, by simulation (docs/statistics.md)."""
+LOGNORMAL_ACCEPT = 0.09
+"""The same share where the noise of both sides is lognormal and that of one is a third (docs/statistics.md)."""
+UNEQUAL_FROM = 1.5
+"""Ratio of the two standard deviations from which the gate warns of it."""
 DECIDE_ERROR = 0.05
-FIRST_LOOK_ALONE = 4
-"""Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes."""
+FIRST_LOOK_ALONE = 8
+"""Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes, and
+show no skewness. Chosen by simulation."""
 NUM_ASKED = 4
 """Seeds that are asked for at once."""
 MAX_SEEDS = 20
@@ -141,7 +146,7 @@ def gate(
 
 def gate_settings(known: Noise, max_seeds: int) -> Settings:
     """Return the limits of the gate's test; `known`: what earlier runs say of the noise of each side, ... x 2."""
-    first_look = FIRST_LOOK if (known.dof > 0).all() else FIRST_LOOK_ALONE
+    first_look = FIRST_LOOK if (known.dof > 0).all() else min(FIRST_LOOK_ALONE, max_seeds)
     return Settings(max_seeds=max_seeds, error=GATE_ERROR, first_look=first_look)
 
 
@@ -234,7 +239,7 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         num_used=np.array([len(side.fresh) for side in sides]),
         pairs=Pairs.named([(1, 0)]),
         known=known,
-        known_means=np.full(len(sides), math.nan),
+        tuned=metric.sign * padded([side.window[0] for side in sides]),
         settings=gate_settings(known, max_seeds),
         metric=metric,
     )
@@ -250,6 +255,7 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         )
     if alone := [side.name for side in sides if not side.tuning]:
         about.append(f"{' and '.join(alone)}: one learning rate is there; its seeds must not have chosen it")
+    about += filter(None, [decision.failures() or _unequal_text(decision)])
     gain = f"more than {metric.amount_text(min_gain)}" if min_gain else "nothing"
     about.append(
         f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
@@ -286,6 +292,18 @@ def _gain_text(decision: Decision, min_gain: float) -> str:
     if math.isnan(low):
         return f"{said}; nothing is known of the noise"
     return f"{said} (95% interval {' to '.join(metric.ends_text(low, high))})"
+
+
+def _unequal_text(decision: Decision) -> str:
+    """Warn where one side is much noisier than the other: rare bad runs of it may be missing; empty: it is not."""
+    deviations = np.sqrt(noise_of(decision.values, decision.known).variance)
+    if not deviations.max() >= UNEQUAL_FROM * deviations.min() > 0:
+        return ""
+    ratio, noisier = deviations.max() / deviations.min(), SIDES[deviations.argmax()]
+    return (
+        f"the runs of the {noisier} are {ratio:.1f} times as noisy as the others: if rare ones are far off, as in "
+        f"lognormal noise, up to {LOGNORMAL_ACCEPT:.0%} of candidates without a gain are accepted"
+    )
 
 
 def _asked_text(seeds: Mapping[str, Sequence[int]]) -> str:
@@ -331,7 +349,8 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
     num_elsewhere = len(runs) - int(decision.num_used.sum())
     elsewhere = [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"] if num_elsewhere else []
     decided = [decision.progress(), *decided_texts(decision).values()]
-    said = {"decided": decided, "left out": elsewhere, "run next": next_}
+    failed = list(filter(None, [decision.failures()]))
+    said = {"decided": decided, "failed": failed, "left out": elsewhere, "run next": next_}
     return "\n".join(
         textwrap.fill(line, TEXT_WIDTH, initial_indent=f"{head:11}", subsequent_indent=" " * 11)
         for head, lines in said.items()
