@@ -41,8 +41,8 @@ FALSE_ACCEPT = 0.05
 GATE_ERROR = 0.06
 """Error rate of the two-sided test. Half of it is each side's; the rest of `FALSE_ACCEPT` is for noise that is not
 normal, by simulation (docs/statistics.md)."""
-LOGNORMAL_ACCEPT = 0.09
-"""The same share where the noise of both sides is lognormal and that of one is a third (docs/statistics.md)."""
+LOGNORMAL_ACCEPT = 0.1
+"""The same share where the noise of both sides is lognormal and unequal (docs/statistics.md)."""
 UNEQUAL_FROM = 1.5
 """Ratio of the two standard deviations from which the gate warns of it."""
 DECIDE_ERROR = 0.05
