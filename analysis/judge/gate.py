@@ -28,7 +28,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.analysis.report.blocks import TEXT_WIDTH
 from lr_sweep.analysis.report.verdict import decided_texts
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings, noise_of
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
 from lr_sweep.analysis.statistics.comparisons.noise import RUN, WINDOW, CellValues, Noise, cell_noise, padded
 from lr_sweep.analysis.statistics.selection.best import Floats, best_learning_rates
@@ -43,12 +43,9 @@ GATE_ERROR = 0.06
 normal, by simulation (docs/statistics.md)."""
 LOGNORMAL_ACCEPT = 0.1
 """The same share where the noise of both sides is lognormal and unequal (docs/statistics.md)."""
-UNEQUAL_FROM = 1.5
-"""Ratio of the two standard deviations from which the gate warns of it."""
 DECIDE_ERROR = 0.05
 FIRST_LOOK_ALONE = 8
-"""Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes, and
-show no skewness. Chosen by simulation."""
+"""Seeds of each at the first look where nothing else says how noisy they are. Chosen by simulation."""
 NUM_ASKED = 4
 """Seeds that are asked for at once."""
 MAX_SEEDS = 20
@@ -255,7 +252,11 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         )
     if alone := [side.name for side in sides if not side.tuning]:
         about.append(f"{' and '.join(alone)}: one learning rate is there; its seeds must not have chosen it")
-    about += filter(None, [decision.failures() or _unequal_text(decision)])
+    if failures := decision.failures():
+        about.append(failures)
+    elif unequal := decision.unequal():
+        rare = f"if rare ones are far off (lognormal noise), {LOGNORMAL_ACCEPT:.0%} of candidates without a gain"
+        about.append(f"{unequal}: {rare} may be accepted")
     gain = f"more than {metric.amount_text(min_gain)}" if min_gain else "nothing"
     about.append(
         f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
@@ -292,18 +293,6 @@ def _gain_text(decision: Decision, min_gain: float) -> str:
     if math.isnan(low):
         return f"{said}; nothing is known of the noise"
     return f"{said} (95% interval {' to '.join(metric.ends_text(low, high))})"
-
-
-def _unequal_text(decision: Decision) -> str:
-    """Warn where one side is much noisier than the other: rare bad runs of it may be missing; empty: it is not."""
-    deviations = np.sqrt(noise_of(decision.values, decision.known).variance)
-    if not deviations.max() >= UNEQUAL_FROM * deviations.min() > 0:
-        return ""
-    ratio, noisier = deviations.max() / deviations.min(), SIDES[deviations.argmax()]
-    return (
-        f"the runs of the {noisier} are {ratio:.1f} times as noisy as the others: if rare ones are far off, as in "
-        f"lognormal noise, up to {LOGNORMAL_ACCEPT:.0%} of candidates without a gain are accepted"
-    )
 
 
 def _asked_text(seeds: Mapping[str, Sequence[int]]) -> str:

@@ -35,6 +35,8 @@ UNEQUAL, SKEWED = 0.5, 1.5
 Chosen by simulation: docs/statistics.md."""
 FAILED = 8.0
 """Median absolute deviations below the median of its cell from which a run counts as failed."""
+LEAST_LOSS = 0.02
+"""What a failed run loses at least, in the metric's unit; of one that is no fraction, times the cell's median."""
 FEWEST_RUNS = 4
 """Runs of a cell that show which of them failed; fewer have no deviation to speak of."""
 NUM_NODES = 64
@@ -90,8 +92,6 @@ class Decided:
     low: Floats
     """95% interval of the difference, for this pair alone."""
     high: Floats
-    caution: Floats
-    """As of `_caution`."""
 
 
 def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) -> Decided:
@@ -128,7 +128,7 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
             level = nominal_levels(2 * settings.error / len(pairs.first), settings.first_look, settings.max_seeds)
             half = -stdtrit(dof, level[look - settings.first_look] / 2) * sem
             outcome[open_ & (outcome == UNDECIDED) & (np.abs(difference) + half < settings.min_difference)] = EQUAL
-    difference, sem, dof, caution = _compared(values, pairs, known)
+    difference, sem, dof, _ = _compared(values, pairs, known)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
     return Decided(
         outcome=outcome,
@@ -136,7 +136,6 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
         difference=difference,
         low=difference - half,
         high=difference + half,
-        caution=caution,
     )
 
 
@@ -180,10 +179,10 @@ def _caution(variance: Floats, skewness: Floats, difference: Floats, pairs: Pair
     return 1 + np.abs(unequal) * (UNEQUAL + SKEWED * np.maximum(skewed, 0.0))
 
 
-def num_failed(values: Floats) -> Ints:
+def num_failed(values: Floats, is_fraction: bool) -> Ints:
     """Count the runs of each cell that lie far below its others, as where training collapsed.
 
-    `values`: ... x cells x runs, more is better; NaN: none.
+    `values`: ... x cells x runs, more is better; NaN: none. `is_fraction`: of the metric.
     """
     if values.shape[-1] < FEWEST_RUNS:
         return np.zeros(values.shape[:-1], int)
@@ -191,7 +190,8 @@ def num_failed(values: Floats) -> Ints:
     middle = np.maximum(counts - 1, 0) // 2
     medians = np.take_along_axis(np.sort(values), middle, -1)  # NaN last
     deviations = np.take_along_axis(np.sort(np.abs(values - medians)), middle, -1)
-    return ((values < medians - FAILED * deviations) & (counts >= FEWEST_RUNS)).sum(-1)
+    loss = np.maximum(FAILED * deviations, LEAST_LOSS * (1.0 if is_fraction else np.abs(medians)))
+    return ((values < medians - loss) & (counts >= FEWEST_RUNS)).sum(-1)
 
 
 def noise_of(values: Floats, earlier: Noise) -> Noise:

@@ -37,6 +37,8 @@ OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undeci
 """What becomes of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
 """Outcome of a pair that is undecided and may get more seeds."""
+UNEQUAL_FROM = 1.5
+"""Ratio of two standard deviations from which it is worth a warning."""
 NUM_SIMULATED = 200
 """Futures that an expected number of runs is the mean of; its standard error is then below a tenth of its spread."""
 
@@ -75,7 +77,7 @@ class Decision:
     @property
     def num_failed(self) -> Ints:
         """Runs of each cell far below its others, among fresh ones and those that chose the rate."""
-        return num_failed(np.concatenate([self.tuned, self.values], -1))
+        return num_failed(np.concatenate([self.tuned, self.values], -1), self.metric.is_fraction)
 
     def failures(self) -> str:
         """Say how many runs failed in the cells of which some did, and what a comparison then means; empty: none."""
@@ -85,6 +87,14 @@ class Decision:
         each = zip(self.cells, self.num_failed.tolist(), counts.tolist(), strict=True)
         rates = ", ".join(f"{cell[-1]} {failed} of {count}" for cell, failed, count in each)
         return f"runs far below the others: {rates}; a lead may be one of the runs that worked alone"
+
+    def unequal(self) -> str:
+        """Say whose runs are much noisier than the least noisy ones; empty: none are, or it is not known."""
+        deviations = np.sqrt(noise_of(self.values, self.known).variance)
+        if not deviations.max() >= UNEQUAL_FROM * deviations.min() > 0:
+            return ""
+        ratio = deviations.max() / deviations.min()
+        return f"the runs of the {self.cells[deviations.argmax()][-1]} are {ratio:.1f} times as noisy as the others"
 
     @property
     def left(self) -> Mapping[Cell, int]:

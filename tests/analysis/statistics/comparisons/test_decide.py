@@ -21,6 +21,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     UNEQUAL,
     Pairs,
     Settings,
+    _compared,
     judge_pairs,
     nominal_levels,
     num_failed,
@@ -104,17 +105,18 @@ def test_how_many_seeds_a_decision_takes() -> None:
 )
 def test_unequal_and_skewed_noise_by_hand(noisy: list[float], caution: float) -> None:
     values = np.array([noisy, [0.0] * 4])
-    assert judge_pairs(values, TWO, Settings(), NOT_KNOWN).caution.tolist() == pytest.approx([caution])
-    assert judge_pairs(fresh(10.0, 0.0), TWO, Settings(), known(2)).caution.tolist() == pytest.approx([1.0])
+    assert _compared(values, TWO, NOT_KNOWN)[-1].tolist() == pytest.approx([caution])
+    assert _compared(fresh(10.0, 0.0), TWO, known(2))[-1].tolist() == pytest.approx([1.0])
 
 
 def test_failed_runs_by_hand() -> None:
     """Medians are 2, 2 and 10, median deviations 1, 1 and 0; three runs do not show which of them failed."""
     some = np.array(
-        [[1, 2, 3, 4, -6.1], [1, 2, 3, 4, -5.9], [10, 10, 10, 9, math.nan], [1, 2, -99, math.nan, math.nan]]
+        [[1, 2, 3, 4, -6.1], [1, 2, 3, 4, -5.9], [10, 10, 10, 9.9, math.nan], [1, 2, -99, math.nan, math.nan]]
     )
-    assert num_failed(some).tolist() == [1, 0, 1, 0]
-    assert num_failed(some[:, :3]).tolist() == [0, 0, 0, 0]
+    assert num_failed(some, True).tolist() == [1, 0, 1, 0]
+    assert num_failed(some, False).tolist() == [1, 0, 0, 0]  # 0.1 is less than 2% of 10
+    assert num_failed(some[:, :3], True).tolist() == [0, 0, 0, 0]
 
 
 def test_a_breakdown_beside_the_chosen_rate_costs_seeds_but_no_decision() -> None:
