@@ -27,7 +27,7 @@ from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_n
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, drawn, windows
-from lr_sweep.benchmarks.gating import NOISES, Rows, gate_table, percent
+from lr_sweep.benchmarks.gating import FAILING, GATED, NOISES, Rows, gate_table, percent
 
 
 def compared(found: Floats, noise: Noise, pairs: Pairs, behind: Floats | None = None) -> tuple[Floats, Floats]:
@@ -127,9 +127,9 @@ def deciding(
     num_cells = num_tasks * len(means)
     pairs = Pairs.all_of(np.repeat(np.arange(num_tasks), len(means)).tolist())
     shape = (number, num_tasks, len(means), WINDOW, 3)
-    earlier = NOISES[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
+    earlier = GATED[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
     known = cell_noise(earlier.reshape(number, num_cells, WINDOW, 3))
-    fresh = NOISES[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
+    fresh = GATED[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
     values = fresh + np.tile(means, num_tasks)[:, None]
     whole = judge_pairs(values, pairs, settings, known)
     used = seeds_used(whole, pairs, num_cells, settings.max_seeds)
@@ -247,6 +247,7 @@ DECIDED = {
     "one 2 ahead": (2.0, 0.0, 0.0, 0.0),
     "one 5 ahead": (5.0, 0.0, 0.0, 0.0),
     "two 1.5 ahead": (1.5, 1.5, 0.0, 0.0),
+    "2 equal": (0.0, 0.0),
     "of two one 1 ahead": (1.0, 0.0),
     "of two one 2 ahead": (2.0, 0.0),
 }
@@ -259,6 +260,7 @@ def _decide_table(number: int, rng: np.random.Generator) -> Rows:
     some, means = ("4 equal", "one 2 ahead"), {name: np.array(each) for name, each in DECIDED.items()}
     cases = [(name, "normal", tasks, 1.0) for name, tasks in product(DECIDED, (1, 4))]
     cases += [(name, noise, 1, 1.0) for name, noise in product(some, list(NOISES)[1:])]
+    cases += [(name, noise, 1, 1.0) for name, noise in product(("2 equal", "4 equal"), FAILING)]
     cases += [(name, "normal", 1, beside) for name, beside in product(some, (0.3, 10.0))]
     for name, noise, tasks, beside in cases:
         found = deciding(means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside)

@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.statistics.comparisons.decide import Settings
 from lr_sweep.benchmarks.drawn_variants import Setting, drawn
-from lr_sweep.benchmarks.gating import GATED, gating
+from lr_sweep.benchmarks.gating import FAILING, GATED, gating
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
     NOISES,
@@ -85,20 +85,28 @@ def test_decide_is_seldom_wrong_and_its_intervals_hold(
     assert 0.92 < found.coverage[0] < found.coverage[1] < 0.99  # 93.8 to 97.5%, and three standard errors
 
 
-@pytest.mark.parametrize("noise", [each for each in GATED if "alone" not in each])
+@pytest.mark.parametrize("num_variants", [2, 4])
+@pytest.mark.parametrize("noise", [each for each in FAILING if "quiet" not in each])
+def test_decide_is_seldom_wrong_where_runs_of_one_variant_fail(
+    noise: str, num_variants: int, rng: np.random.Generator
+) -> None:
+    assert deciding(np.zeros(num_variants), noise, Settings(), NUMBER, rng).wrong_difference < ERROR
+
+
+@pytest.mark.parametrize("noise", [each for each in GATED if "alone" not in each and "lognormal" not in each])
 @pytest.mark.parametrize("is_tuned", [True, False])
-@pytest.mark.parametrize("max_seeds", [4, 20])
+@pytest.mark.parametrize("max_seeds", [8, 20])
 def test_the_gate_seldom_accepts_without_a_gain(
     noise: str, is_tuned: bool, max_seeds: int, rng: np.random.Generator
 ) -> None:
     found = gating(noise, 0.0, max_seeds, is_tuned, 10 * NUMBER, rng)
-    assert found.accepted <= 0.05
+    assert found.accepted <= 0.05 + 2 * 0.0022  # two standard errors
 
 
 @pytest.mark.parametrize("is_tuned", [True, False])
 def test_the_gate_accepts_a_gain_of_two_deviations(is_tuned: bool, rng: np.random.Generator) -> None:
-    found = gating("normal", 2.0, 8, is_tuned, NUMBER, rng)
-    assert found.accepted > 0.9 > found.seeds / 8
+    found = gating("normal", 2.0, 20, is_tuned, NUMBER, rng)
+    assert found.accepted > 0.98 > 0.5 > found.seeds / 20
     assert found.worse == 0
 
 

@@ -25,6 +25,8 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Pairs,
     Settings,
     judge_pairs,
+    noise_of,
+    num_failed,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import Noise, at_chosen, padded
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, Floats, Ints
@@ -34,6 +36,8 @@ OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undeci
 """What becomes of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
 """Outcome of a pair that is undecided and may get more seeds."""
+UNEQUAL_FROM = 1.5
+"""Ratio of two standard deviations from which it is worth a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,8 @@ class Decision:
     pairs: Pairs
     known: Noise
     """What the runs that chose the rates say of each cell's noise."""
+    tuned: Floats
+    """Values at the chosen rates of the runs that chose them, a little optimistic: cells x seeds, more is better."""
     settings: Settings
     metric: Metric
     is_choosing: bool = False
@@ -64,6 +70,28 @@ class Decision:
     def num_values(self) -> Ints:
         """Fresh seeds of each cell with a value."""
         return (~np.isnan(self.values)).sum(-1)
+
+    @property
+    def num_failed(self) -> Ints:
+        """Runs of each cell far below its others, among fresh ones and those that chose the rate."""
+        return num_failed(np.concatenate([self.tuned, self.values], -1), self.metric.is_fraction)
+
+    def failures(self) -> str:
+        """Say how many runs failed in the cells of which some did, and what a comparison then means; empty: none."""
+        counts = (~np.isnan(self.tuned)).sum(-1) + self.num_values
+        if not self.num_failed.any():
+            return ""
+        each = zip(self.cells, self.num_failed.tolist(), counts.tolist(), strict=True)
+        rates = ", ".join(f"{cell[-1]} {failed} of {count}" for cell, failed, count in each)
+        return f"runs far below the others: {rates}; a lead may be one of the runs that worked alone"
+
+    def unequal(self) -> str:
+        """Say whose runs are much noisier than the least noisy ones; empty: none are, or it is not known."""
+        deviations = np.sqrt(noise_of(self.values, self.known).variance)
+        if not deviations.max() >= UNEQUAL_FROM * deviations.min() > 0:
+            return ""
+        ratio = deviations.max() / deviations.min()
+        return f"the runs of the {self.cells[deviations.argmax()][-1]} are {ratio:.1f} times as noisy as the others"
 
     @property
     def left(self) -> Mapping[Cell, int]:
@@ -101,8 +129,8 @@ class Decision:
 
         `task`, `model`, `variant`, `other`, `learning_rate`, `other_rate`; `outcome` (as of `outcomes`); `num_seeds`
         (of the deciding look, else of the last one), `num_fresh` and `num_other_fresh` (with a value), `num_lost` (of
-        both, without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric
-        itself).
+        both, without one); `num_failed` and `num_other_failed` (those far below the others, with those that chose the
+        rate); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric itself).
         """
         first, second, found, counts = self.pairs.first, self.pairs.second, self.found, self.num_values
         lost, rates = self.num_used - counts, np.array(self.rates)
@@ -117,6 +145,8 @@ class Decision:
             num_fresh=counts[first],
             num_other_fresh=counts[second],
             num_lost=lost[first] + lost[second],
+            num_failed=self.num_failed[first],
+            num_other_failed=self.num_failed[second],
             difference=self.metric.sign * found.difference,
             low=low,
             high=high,
@@ -183,6 +213,7 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
         num_used=np.array([len(each) for each in used], int),
         pairs=pairs,
         known=known,
+        tuned=metric.sign * sampled.values[chosen],
         settings=settings,
         metric=metric,
         is_choosing=bool(summary.runs["status"].eq("missing").any()),
