@@ -15,7 +15,7 @@ from operator import or_
 
 import numpy as np
 import pandas as pd
-from scipy.special import nctdtr, stdtr, stdtrit
+from scipy.special import comb, nctdtr, stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, Sampled, at_chosen, cell_noise, welch
 from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Bools, Floats, Ints
@@ -51,8 +51,9 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
           (fractions);
         - `effect_size`: the difference in standard deviations of a run; `superiority`: how often a run of `variant` is
           better than one of `other`;
-        - `p`: of Welch's t test, two-sided; `corrected_p`: over the family, all pairs of all tasks and models;
-          `distinguishable`: whether that is below `LEVEL`;
+        - `p`: of Welch's t test, two-sided; of Fisher's exact test where neither of two variants has any spread;
+          `corrected_p`: over the family, all pairs of all tasks and models; `distinguishable`: whether that is below
+          `LEVEL`;
         - `equal`: whether the difference is certainly within `StudySummary.equal_within`, by two one-sided tests over
           the same family;
         - `further_seeds`: of each of the two, that would make the difference certain (see `further_seeds`); NaN:
@@ -67,13 +68,16 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = (found.means[first] - found.means[second]) / np.sqrt((spread[first] + spread[second]) / 2)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
+    least = np.minimum(counts[first], counts[second])
+    sizes = np.maximum(found.noise.size[first], found.noise.size[second])
+    ranked = np.isnan(sem) & (least > 1) & (np.abs(difference) > NO_SPREAD * sizes)
+    p = np.where(ranked, 2 / _orders(counts[first], counts[second], is_paired(summary) & ~apart), p)
     margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
     choice = choice_factor(choice_is_open(margins, found.noise, counts), first, second)
     corrected, equal = shaffer(choice * p, of_pairs), np.zeros(len(p), bool)
     if (within := summary.equal_within) is not None:  # two one-sided tests (Schuirmann 1987), with Holm's correction
         equal = shaffer(choice * stdtr(dof, (np.abs(difference) - within) / sem), range(len(p))) < LEVEL
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
-    least = np.minimum(counts[first], counts[second])
     frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
     frame = frame.assign(
         other=cells["variant"].to_numpy()[second],
@@ -85,7 +89,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         further_seeds=math.nan,
         note=list(map(_note, least, difference, sem, apart)),
     )
-    open_ = ~(np.isnan(p) | (corrected < LEVEL) | equal)
+    open_ = ~(np.isnan(sem) | (corrected < LEVEL) | equal)
     if open_.any():
         steps = most_equal(tuple(Counter(compress(of_pairs, ~np.isnan(p))).values()))
         level = LEVEL / steps[(corrected < LEVEL).sum()] / choice[open_]  # of the next step of the family
@@ -154,13 +158,21 @@ def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats,
     return means, np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
 
 
+def _orders(first: Floats, second: Floats, by_seed: Bools) -> Floats:
+    """Return in how many ways the runs of two equal variants may be labelled, each as likely (Fisher 1935).
+
+    In one of these ways all runs of the first are above all of the second. By seed, the two labels of a seed change.
+    """
+    return np.where(by_seed, 2.0**first, comb(first + second, first))
+
+
 def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
     if num_seeds == 0:
         return "a variant without a value"
     if num_seeds == 1:
         return "one seed: no interval, no p"
     if math.isnan(sem):
-        return "no spread between seeds: no interval, no p"
+        return f"no spread between seeds: no interval, {'p by ranks' if difference else 'no p'}"
     few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
     noisy = "noise larger than the difference" if abs(difference) < sem else ""
     return "; ".join(filter(None, [few, noisy, "not by seed: some have no partner" if apart else ""]))
