@@ -72,6 +72,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     sizes = np.maximum(found.noise.size[first], found.noise.size[second])
     ranked = np.isnan(sem) & (least > 1) & (np.abs(difference) > NO_SPREAD * sizes)
     p = np.where(ranked, 2 / _orders(counts[first], counts[second], is_paired(summary) & ~apart), p)
+    effect[ranked] = math.nan
     margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
     choice = choice_factor(choice_is_open(margins, found.noise, counts), first, second)
     corrected, equal = shaffer(choice * p, of_pairs), np.zeros(len(p), bool)

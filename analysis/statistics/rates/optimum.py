@@ -118,11 +118,13 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     weights = 1 / (max(variance, TINY * max(1.0, float(np.ptp(y)) ** 2)) + (SHARE_OFF * y) ** 2)
     misfits = _misfits(x, y, weights, candidates, EXPONENTS)
     misfit, (low, high) = float(misfits.min()), _unimodal(curve, variance, dof)
-    limit = math.inf if is_lopsided(curve) else _limit(misfit, misfit_dof, dof) * (1 if few else CALIBRATED)
+    lopsided = is_lopsided(curve)
+    limit = math.inf if lopsided else _limit(misfit, misfit_dof, dof) * (1 if few else CALIBRATED)
     between = (candidates >= low) & (candidates <= high)
     held = math.isfinite(limit)
     likely = np.where(between, np.exp((misfit - misfits) / 2), 0.0)
-    at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(vertex(curve), low, high))
+    top = float(curve.log_rates[curve.best]) if lopsided else vertex(curve)
+    at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(top, low, high))
     inside = candidates[between & (misfits <= misfit + limit)]
     step = candidates[1] - candidates[0]  # none between two candidates is left out
     note = "too few rates to show that the fit holds" if few else ""
@@ -132,7 +134,7 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     low, high = max(low, first), min(high, last)
     is_cut_off = low <= curve.log_rates[0] or high >= curve.log_rates[-1]
     error = (CUT_ERROR_SHARE if is_cut_off else ERROR_SHARE) * max(high - at, at - low)
-    return Optimum(at, low, high, error, note)
+    return Optimum(at, low, high, max(error, _within_a_step(curve)) if lopsided else error, note)
 
 
 def _candidates(curve: Curve, kept: Ints) -> Floats:
