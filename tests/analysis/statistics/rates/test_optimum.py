@@ -100,7 +100,7 @@ def test_a_curve_is_lopsided(means: list[float], lopsided: bool) -> None:
 
 def test_beside_a_cliff_the_optimum_is_between_the_worse_rates() -> None:
     """1 decade to each side, as both neighbours are worse by more than the noise; it is anywhere within a step."""
-    found = optimum(curve(np.arange(-5.0, 1), np.array([60, 70, 76, 79, 80, 40])))
+    found = optimum(curve(np.arange(-5.0, 2), np.array([60, 70, 76, 79, 80, 40, 30])))
     assert (found.low, found.at, found.high) == (-2, -1, 0)
     assert found.error == pytest.approx(1 / math.sqrt(12))
     assert found.note == "the fit does not hold: between worse rates"
