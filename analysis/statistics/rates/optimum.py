@@ -223,9 +223,9 @@ def is_lopsided(curve: Curve) -> bool:
 
 
 def _fall(short: Floats, away: int) -> float:
-    """Return how far the rate so many steps away is behind; of a single rate, by a parabola; 0: all tie."""
+    """Return how far the rate so many steps away is behind, or the last one; of a single one by a line; 0: all tie."""
     if len(short) < 2:
-        return float(short.sum()) * away**2
+        return float(short.sum()) * away
     return float(short[min(away, len(short)) - 1])
 
 

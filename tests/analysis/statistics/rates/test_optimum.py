@@ -90,7 +90,7 @@ def test_of_three_and_four_rates_the_parabola_through_three(means: list[float], 
         ([10, 67, 80, 79, 76, 70, 60], True),  # the other way round
         ([60, 70, 76, 79, 80, NAN, NAN], True),
         ([NAN, 79, 80, NAN, NAN], False),  # the same on both sides
-        ([79, 80, 70], False),  # 10 is less than 3 times 4, which a parabola falls by in two steps
+        ([79, 80, 75], False),  # 5 is less than 3 times 2, which a line falls by in two steps
         ([80 - 0.01, 80, 80 - 0.02], False),  # all are within the noise
     ],
 )
