@@ -33,6 +33,8 @@ NUM_DRAWS, SEED = 20_000, 0
 """Drawn cells, and the seed, of the simulation that gives the level."""
 MOST_CELLS = 8
 """Cells of a drawn study at most: with more, the noise of the rates is known as well."""
+EXPLODED = 1e4
+"""Ratio of the variances of a rate and the chosen one from which on its runs explode, and say nothing of modes."""
 LEAST_NOISE = 0.1
 """Least variance of a rate, as a share of that of the three: values that are rounded may be equal by chance."""
 
@@ -129,23 +131,23 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
 def _widest(ordered: Floats) -> tuple[Floats, Floats, Ints]:
     """Return the widest gap over the spread beside it, the gap, and the index of its rate.
 
-    `ordered`: ... x cells x rates x seeds, rising along seeds, NaN last. Rates with fewer than three seeds have no
-    spread.
+    Rates with fewer than three seeds have no spread, and those where runs explode are left out.
+
+    `ordered`: ... x cells x rates x seeds, rising along seeds, NaN last; the chosen rate first.
     """
     num_seeds = (~np.isnan(ordered)).sum(-1)
-    counted = num_seeds > 2
-    gaps = np.where(counted[..., None], np.nan_to_num(np.diff(ordered), nan=0.0), 0.0)
-    split = gaps.argmax(-1)
-    upper = np.arange(ordered.shape[-1]) > split[..., None]
-    squares = np.where(counted, _squares(ordered, ~upper) + _squares(ordered, upper), 0.0)
-    dof = np.maximum(num_seeds - 2.0, 0.0)
+    gaps = np.nan_to_num(np.diff(ordered), nan=0.0)
+    upper = np.arange(ordered.shape[-1]) > gaps.argmax(-1)[..., None]
+    squares = _squares(ordered, ~upper) + _squares(ordered, upper)
+    counted = (num_seeds > 2) & ((squares <= EXPLODED * squares[..., :1]) | (squares[..., :1] == 0))
+    squares, dof, gap = (np.where(counted, each, 0.0) for each in (squares, num_seeds - 2.0, gaps.max(-1)))
     with np.errstate(invalid="ignore", divide="ignore"):
         share, equal = (np.nansum(each / each.sum(-1, keepdims=True), -2, keepdims=True) for each in (squares, dof))
         noise = np.maximum(np.nan_to_num(share / equal, nan=1.0), LEAST_NOISE)  # of each rate, with a mean near 1
         spread = np.sqrt(noise * (squares / noise).sum(-1, keepdims=True) / dof.sum(-1, keepdims=True))
-        ratio = np.nan_to_num(gaps.max(-1) / spread, nan=0.0, posinf=math.inf)
+        ratio = np.nan_to_num(gap / spread, nan=0.0, posinf=math.inf)
     at = ratio.argmax(-1)
-    return ratio.max(-1), np.take_along_axis(gaps.max(-1), at[..., None], -1)[..., 0], at
+    return ratio.max(-1), np.take_along_axis(gap, at[..., None], -1)[..., 0], at
 
 
 def _squares(values: Floats, chosen: Bools) -> Floats:
