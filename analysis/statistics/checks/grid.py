@@ -17,6 +17,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell, finding_of
 from lr_sweep.analysis.statistics.rates.further_rates import around, between, beyond, geometric_mean, three_digits
+from lr_sweep.analysis.statistics.rates.optimum import is_lopsided
 from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, fitted_gain
 from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell, comparable, inner_rate
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
@@ -173,7 +174,10 @@ def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
     at = [row["learning_rate"] for row in known].index(best)
     if not 0 < at < len(known) - 1:
         return
-    gain = fitted_gain(Curve.of(metric.sign, *(np.array([row[name] for row in known]) for name in MEASURED)), at)
+    curve = Curve.of(metric.sign, *(np.array([row[name] for row in known]) for name in MEASURED))
+    if is_lopsided(curve):  # a parabola is none of it
+        return
+    gain = fitted_gain(curve, at)
     room = metric.sign * (metric.perfect - mean)
     size, least = (min(room, limit) for limit in (gain.size, gain.lower(GAIN_CONFIDENCE)))
     if least <= LEAST_GAIN * cell.unit:
