@@ -21,7 +21,7 @@ NAMES = [
 ]
 COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]
 COMMANDS += ["figure attention", "figure deviations", "figure coordinates"]
-COMMANDS += ["cluster jobs", "cluster logs", "cluster stop"]
+COMMANDS += ["cluster check", "cluster jobs", "cluster logs", "cluster stop"]
 PANELS = ["A study", "Results", "Tables", "Clusters and data"]
 
 
@@ -102,7 +102,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["judge", "x", "--metric", "--strict"], "--metric: got no value before --strict"),
         (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
-        (["cluster", "halt"], "unknown command 'halt'; valid: jobs, logs, stop"),
+        (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations, coordinates"),
         (["export", "--csv"], "missing: TARGET"),
         (["gc", "--only", "x"], "--only: got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
