@@ -15,8 +15,8 @@ import numpy as np
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
-from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.benchmarks import simulated_studies as simulated

@@ -19,10 +19,10 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.statistics.checks.claims import check_claims
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.checks.significance import Modes, Rise, late_rises, two_modes
+from lr_sweep.analysis.statistics.checks.variants import check_claims
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, arrays_by_cell, comparable
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 from lr_sweep.common.text import rate_text

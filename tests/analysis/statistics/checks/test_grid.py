@@ -14,8 +14,8 @@ import pytest
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.study import SearchRange
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
-from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.sweep.study.file import load_study, shipped_studies
