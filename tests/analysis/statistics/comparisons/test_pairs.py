@@ -126,7 +126,7 @@ def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
     assert found.loc[("a", "c"), "difference"] == pytest.approx(0.2666667)
     assert found.loc[("a", "d"), "note"] == "a variant without a value"
     assert found.loc[("e", "f"), "note"] == "no spread between seeds: no interval, p by ranks"
-    assert found.loc[("e", "f"), "p"] == pytest.approx(2 / 6)
+    assert found.loc[("e", "f"), "p"] == pytest.approx(2 / 20)
     assert found.loc[("e", "f"), ["low", "high", "further_seeds"]].isna().all()
     lost = found.loc[[("a", "c"), ("a", "d")]]
     assert lost[["low", "high", "p", "corrected_p", "further_seeds"]].isna().all(axis=None)
