@@ -63,7 +63,7 @@ def test_only_runs_with_the_same_options_train_together(bench: Bench) -> None:
 
 def test_a_report_names_the_options_at_the_chosen_rate(bench: Bench) -> None:
     text = " ".join(bench.run(Landscape(), report=True).report.text.split())
-    assert "Each learning rate was tried with values of its own of batch_size, weight_decay, dropout." in text
+    assert "Each learning rate was tried with its own values of batch_size, weight_decay, dropout." in text
     folder = bench.results.root / "studies/tiny/report"
     table, cells = pd.read_csv(folder / "options.csv"), pd.read_csv(folder / "cells.csv")
     assert table["learning_rate"].tolist() == cells["learning_rate"].tolist()

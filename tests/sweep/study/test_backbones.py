@@ -31,7 +31,6 @@ from lr_sweep.tests.support.tiny_study import (
     SIZE,
     in_process,
     refused,
-    said,
     succeeds,
     swept,
     write_config,
@@ -275,17 +274,6 @@ def test_status_reports_a_pretraining(tmp_path: Path) -> None:
     seen: list[str] = []
     pretrain_model("tiny", study.bodies["tiny"], results.pretrained, results.pretraining_progress, CPU, seen.append)
     assert not results.pretraining_progress.exists()
-
-
-def test_a_disk_that_cannot_hold_it_is_reported_before_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = (recipe_study(tmp_path), "--results", tmp_path / "results")
-    monkeypatch.setattr("lr_sweep.trainables.pretraining.loop.pretrain", lambda *_: pytest.fail("has begun"))
-    monkeypatch.setattr(Results, "free_bytes", lambda self: 100_000)
-    # 4 bytes x (3,520 numbers of the body + 256 x 16 of the token table) x (1 + 3 checkpoints x 3 copies) = 0.3 MB
-    for command in (("data", "--pretrain"), ("run",)):
-        assert "has 0.1 MB free and the weights to pretrain and the runs" in refused(*command, *arguments)
-    code, printed = said("plan", *arguments)
-    assert (code, "for weights, checkpoints and record, 0.1 MB free: not enough" in printed) == (0, True)
 
 
 def test_checkpoints_of_a_pretraining_are_kept_until_it_ends(tmp_path: Path) -> None:
