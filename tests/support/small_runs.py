@@ -129,7 +129,7 @@ def plain_of(run: Run, data: TaskData | None = None) -> Training:
     return Training(run, data or TASKS["numbers"], weights_for(run), CPU, wall_clock=lambda: 1000.0)
 
 
-def plain(run: Run, num_steps: int = 50, data: TaskData | None = None) -> Training:
+def plain(run: Run, num_steps: int = 20, data: TaskData | None = None) -> Training:
     training = plain_of(run, data)
     while not training.progress.diverged and training.progress.step < num_steps:
         training.advance()
@@ -144,7 +144,7 @@ def stack_of(runs: Sequence[Run], data: TaskData | None = None) -> tuple[Stacked
 
 
 def stacked(
-    runs: Sequence[Run], num_steps: int = 50, data: TaskData | None = None
+    runs: Sequence[Run], num_steps: int = 20, data: TaskData | None = None
 ) -> tuple[StackedTraining, list[StackedSlot]]:
     stack, slots = stack_of(runs, data)
     go_on(stack, num_steps)
@@ -195,7 +195,7 @@ def numbers(curve: Sequence[Evaluation]) -> list[dict[str, object]]:
     return [dataclasses.asdict(evaluation) | {"elapsed_s": 0.0} for evaluation in curve]
 
 
-def alone_of(runs: Sequence[Run], data: TaskData | None = None, num_steps: int = 20) -> Alone:
+def alone_of(runs: Sequence[Run], data: TaskData | None = None, num_steps: int = 10) -> Alone:
     found = {}
     for run in runs:
         stack, (slot,) = stacked([run], num_steps, data)
@@ -203,7 +203,7 @@ def alone_of(runs: Sequence[Run], data: TaskData | None = None, num_steps: int =
     return found
 
 
-def assert_same_in(group: Sequence[Run], alone: Alone, data: TaskData | None = None, num_steps: int = 20) -> None:
+def assert_same_in(group: Sequence[Run], alone: Alone, data: TaskData | None = None, num_steps: int = 10) -> None:
     """Train a group of runs together; each has the bits that it has alone."""
     stack, slots = stacked(group, num_steps, data)
     for run, slot in zip(group, slots, strict=True):
