@@ -91,11 +91,6 @@ def test_length_distribution_is_exact(examples: Examples, longer_than: int, expe
     assert abs(got - exact) < 4 * standard_error(exact, NUM_EXAMPLES)
 
 
-def test_constant_guess(examples: Examples) -> None:
-    best = np.bincount(examples.labels).max() / NUM_EXAMPLES
-    assert abs(best - 0.17) < 4 * standard_error(0.17, NUM_EXAMPLES)
-
-
 def test_digits_and_operators_are_uniform(examples: Examples) -> None:
     counts = np.bincount(examples.inputs.reshape(-1), minlength=16)
     for tokens in (counts[1:11], counts[11:15]):

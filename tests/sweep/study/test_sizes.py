@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.study import cells, only
+from lr_sweep.sweep.study import cells
 from lr_sweep.sweep.study.file import study_of
 from lr_sweep.sweep.study.settings import StopEarly
-from lr_sweep.tests.support.study_example import mistakes
 from lr_sweep.tests.support.tiny_study import in_process, write_study
 
 TINY: dict[str, Any] = {
@@ -93,25 +92,6 @@ def test_the_first_hundred_mistakes_are_reported(number: int, lines: int) -> Non
     assert len(found) == lines
     assert found[99] == "learning_rates[99]: got -100.0, want greater than 0"
     assert found[100:] == ["there are more mistakes; these are the first 100"][: lines - 100]
-
-
-def test_a_message_lists_a_hundred_valid_names() -> None:
-    message = refusal(variants={f"v{number}": VARIANT for number in range(1000)}, cells=[{"variants": ["x"]}])
-    assert message.endswith(", and 900 more")
-
-
-def test_duplicate_keys_of_a_file_are_reported_to_a_hundred(tmp_path: Path) -> None:
-    lines = mistakes(tmp_path, "study: example\n" * 500)
-    assert len(lines) == 101
-    assert lines[-1] == " there are more mistakes; these are the first 100"
-
-
-def test_only_names_the_first_wrong_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seeds = ",".join(f"seed={number}" for number in range(10, 30))
-    assert in_process("plan", write_study(tmp_path), "--results", tmp_path / "none", "--only", seeds)[0] == 2
-    error = capsys.readouterr().err
-    assert error.count("unknown seed") == only.MOST_SHOWN
-    assert "; and 15 more" in error
 
 
 def test_rungs_of_a_long_budget_take_no_memory() -> None:
