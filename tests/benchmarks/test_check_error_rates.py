@@ -20,7 +20,7 @@ def test_a_sound_study_passes() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    assert share_found(*FAULTS[name], 2, np.random.default_rng(0))[1] == 1.0
+    assert share_found(*FAULTS[name], 1, np.random.default_rng(0))[1] == 1.0
 
 
 def test_the_sound_truth_by_hand() -> None:

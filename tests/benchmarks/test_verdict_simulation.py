@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,12 +29,18 @@ ERROR = 0.05 + 3 * 0.0069
 """Three standard errors of a share of 5% above it."""
 
 
+def some_slow(noises: Iterable[str]) -> list[Any]:
+    """All but two kinds of noise are of the slow tests."""
+    quick = ("normal", "two modes, 50%")
+    return [pytest.param(each, marks=[] if each in quick else pytest.mark.slow) for each in noises]
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(1)
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", some_slow(NOISES))
 @pytest.mark.parametrize(("num_variants", "num_tasks"), [(2, 1), (4, 2)])
 def test_equal_variants_are_seldom_told_apart(
     noise: str, num_variants: int, num_tasks: int, rng: np.random.Generator
@@ -66,7 +75,7 @@ def test_decide_is_seldom_wrong_and_its_intervals_hold(
     assert 0.92 < found.coverage[0] < found.coverage[1] < 0.99  # 93.8 to 97.5%, and three standard errors
 
 
-@pytest.mark.parametrize("noise", [each for each in GATED if "alone" not in each])
+@pytest.mark.parametrize("noise", some_slow(each for each in GATED if "alone" not in each))
 @pytest.mark.parametrize("is_tuned", [True, False])
 @pytest.mark.parametrize("max_seeds", [4, 20])
 def test_the_gate_seldom_accepts_without_a_gain(

@@ -196,6 +196,7 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
     assert status_text(results, "small", now).splitlines()[1].startswith("no sweep is running")
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
 def test_a_study_is_named_as_it_is_recorded(tmp_path: Path, ids: dict[str, str], command: str) -> None:
     """`small` is no shipped study; its file may lie elsewhere, or have mistakes by now."""

@@ -48,6 +48,7 @@ def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: 
         runs_page(tracking_uri(again))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_is_put_into_mlflow(results: Path) -> None:
     succeeds("report", "small", "--results", results)
     succeeds("export", "--mlflow", "--results", results)
