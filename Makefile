@@ -58,8 +58,7 @@ bench: env  ## how fast the engines are here, and what memory they take; start i
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.long_sequences
 	$(BIN)/python -m benchmarks.pretraining_speed
-	$(BIN)/python -m benchmarks.compile_start
-	$(BIN)/python -m benchmarks.sweep_speed --compiled
+	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.peer_speed
 	$(BIN)/python -m benchmarks.first_minute
 	$(BIN)/python -m benchmarks.trial_overhead

@@ -4,7 +4,8 @@ Prints the run-steps, right and false conclusions of policies, on studies of kno
 variants have nine rates around a peak that lies anywhere between the third and the seventh, and noise of one standard
 deviation. The recorded ones are drawn anew around the means of the reports' runs (docs/results), with the deviations
 over seeds that these have. A run's validation and test value are one. A conclusion on a pair is that it differs, or
-that it is equal within `Truth.within`.
+that it is equal within `Truth.within`. The variants of collapsing studies are equal and get better with the rate, but
+at the two largest rates runs fail.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +30,11 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     judge_pairs,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open, shaffer
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.analysis.statistics.selection.summary import GROUP
-from lr_sweep.benchmarks.verdict_simulation import seeds_used, windows_of
+from lr_sweep.benchmarks.drawn_variants import windows_of
+from lr_sweep.benchmarks.verdict_simulation import seeds_used
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 NUM_RATES, REFERENCE_SEEDS = 9, 5
@@ -47,6 +50,8 @@ TRUTHS = {
     "each 10 sd ahead of the next": (30.0, 20.0, 10.0, 0.0),
 }
 """Means of the variants at their best rates."""
+RISE, LOSS = 0.5, 5.0
+"""Gain from one rate to the next, and what a failed run loses, where variants tune themselves into collapse."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,8 @@ class Truth:
     """Of a run, variants x rates."""
     within: float
     """Variants that differ by less are equal."""
+    fails: Floats | float = 0.0
+    """Share of runs that lose `LOSS`, variants x rates; `means` are of the others."""
 
     @classmethod
     def drawn(cls, best: Floats, rng: np.random.Generator) -> Truth:
@@ -67,6 +74,19 @@ class Truth:
         means = best[:, None] - BEND * (np.arange(NUM_RATES) - peaks[:, None]) ** 2.0
         return cls(means=means, deviations=np.ones_like(means), within=1.5)
 
+    @classmethod
+    def collapsing(cls, num_variants: int, share: float) -> Truth:
+        """Return equal variants that get better up to the largest rate, but at the last two a share of runs fails."""
+        means = np.tile(RISE * np.arange(NUM_RATES), (num_variants, 1))
+        fails = np.tile(np.where(np.arange(NUM_RATES) < NUM_RATES - 2, 0.0, share), (num_variants, 1))
+        fails[:, -1] *= 2
+        return cls(means=means, deviations=np.full_like(means, 0.3), within=1.5, fails=fails)
+
+    @property
+    def expected(self) -> Floats:
+        """Means over all runs, variants x rates."""
+        return self.means - LOSS * self.fails
+
     @property
     def pairs(self) -> Pairs:
         """All of them."""
@@ -74,13 +94,13 @@ class Truth:
 
     def runs(self, seeds: int, rng: np.random.Generator) -> Floats:
         """Train every variant at every rate: variants x rates x seeds."""
-        return self.means[..., None] + self.deviations[..., None] * rng.standard_normal((*self.means.shape, seeds))
+        noise = rng.standard_normal((*self.means.shape, seeds))
+        lost = rng.random(noise.shape) < np.broadcast_to(self.fails, self.means.shape)[..., None]
+        return self.means[..., None] + self.deviations[..., None] * noise - LOSS * lost
 
     def fresh(self, chosen: np.ndarray, seeds: int, rng: np.random.Generator) -> Floats:
         """Train fresh seeds at the chosen rates: variants x seeds."""
-        each = np.arange(len(chosen))
-        noise = rng.standard_normal((len(chosen), seeds))
-        return self.means[each, chosen][:, None] + self.deviations[each, chosen][:, None] * noise
+        return self.runs(seeds, rng)[np.arange(len(chosen)), chosen]
 
 
 def recorded(runs: pd.DataFrame) -> Iterator[Truth]:
@@ -170,14 +190,16 @@ def _compared(runs: Floats, chosen: np.ndarray, truth: Truth) -> np.ndarray:
     """Compare the variants as a report does."""
     windows, pairs = windows_of(runs, chosen), truth.pairs
     noise, counts = cell_noise(windows), (~np.isnan(windows[:, 0])).sum(-1).astype(float)
-    eligible = np.sort(np.where(np.isnan(runs).any(-1), -np.inf, runs.mean(-1)), axis=-1)
-    is_open = choice_is_open(eligible[:, -1] - eligible[:, -2], noise, counts)
+    eligible = runs.mean(-1)  # NaN: a rate that lacks seeds
+    behind = np.nanmax(eligible, -1, keepdims=True) - eligible
     means = windows[:, 0].mean(-1)
     difference = means[pairs.first] - means[pairs.second]
     sem, dof = welch(noise, counts, pairs.first, pairs.second)
-    factor = choice_factor(is_open, pairs.first, pairs.second)
-    differs = shaffer(factor * 2 * stdtr(dof, -np.abs(difference) / sem), ["study"] * len(difference)) < LEVEL
-    p_equal = factor * stdtr(dof, (np.abs(difference) - truth.within) / sem)
+    luck = choice_luck(behind, noise, counts)
+    lead = without_luck(difference, luck, pairs.first, pairs.second)
+    differs = shaffer(2 * stdtr(dof, -lead / sem), ["study"] * len(difference)) < LEVEL
+    most = np.abs(difference) + np.abs(luck[pairs.first] - luck[pairs.second])
+    p_equal = stdtr(dof, (most - truth.within) / sem)
     equal = (shaffer(p_equal, range(len(p_equal))) < LEVEL) & ~differs
     return np.where(differs, np.where(difference > 0, FIRST, SECOND), np.where(equal, EQUAL, UNDECIDED))
 
@@ -192,8 +214,8 @@ def is_false(outcome: np.ndarray, means: Floats, truth: Truth) -> np.ndarray:
 def scores(truth: Truth, found: Sequence[Found]) -> dict[str, float]:
     """Return shares: of the runs of a grid of 5 seeds, of right pairs, of studies with a false one."""
     each = np.arange(len(truth.means))
-    here = np.array([is_false(one.outcome, truth.means[each, one.chosen], truth) for one in found])
-    at_best = np.array([is_false(one.outcome, truth.means.max(-1), truth) for one in found])
+    here = np.array([is_false(one.outcome, truth.expected[each, one.chosen], truth) for one in found])
+    at_best = np.array([is_false(one.outcome, truth.expected.max(-1), truth) for one in found])
     decided = np.array([one.outcome for one in found]) != UNDECIDED
     return {
         "runs": float(np.mean([one.runs for one in found])) / (REFERENCE_SEEDS * truth.means.size),
@@ -207,6 +229,9 @@ def studies(number: int, rng: np.random.Generator) -> Iterator[tuple[str, str, T
     """Yield kind, name, truth and number of draws: synthetic ones of many truths each, recorded ones."""
     for name, best in TRUTHS.items():
         yield from (("synthetic", name, Truth.drawn(np.array(best), rng), 1) for _ in range(number))
+    for variants, share in product((2, 4), (0.15, 0.3)):
+        name = f"{variants} variants, {share:.0%} fail"
+        yield from (("collapsing", name, Truth.collapsing(variants, share), 1) for _ in range(number))
     for path in sorted(RESULTS.glob("*/runs.csv")):
         if "test_accuracy" in (runs := pd.read_csv(path)):  # equal within a point says nothing of a loss
             yield from (("recorded", path.parent.name, truth, -(-number // 5)) for truth in recorded(runs))

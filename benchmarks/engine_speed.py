@@ -22,17 +22,14 @@ from lr_sweep.benchmarks.engine_cases import CELLS, Case, made_up_data, sweep_of
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
-COMPILING_S = 150.0
-"""What `torch.compile` may take: with less time left, it is not begun."""
-
-CONTENDERS = ("plain", "solo", "stack", "compiled")
-RATIOS = (("plain", "solo"), ("solo", "stack"), ("plain", "stack"), ("stack", "compiled"))
+CONTENDERS = ("plain", "solo", "stack")
+RATIOS = (("plain", "solo"), ("solo", "stack"), ("plain", "stack"))
 
 Steps = Callable[[int], None]
 """Takes so many steps."""
 
-Pair = tuple[Case, int, bool]
-"""What is measured, the runs of its stack, and whether the stack is also compiled."""
+Pair = tuple[Case, int]
+"""What is measured, and the runs of its stack."""
 
 
 def plain(case: Case, device: torch.device) -> Steps:
@@ -42,10 +39,10 @@ def plain(case: Case, device: torch.device) -> Steps:
     return Training(run, made_up_data(cell).to(device), weights_of(cell), device).train_chunk
 
 
-def stack(case: Case, number: int, device: torch.device, *, compiled: bool = False) -> Steps:
+def stack(case: Case, number: int, device: torch.device) -> Steps:
     """Return the fast engine with so many runs."""
     cell = CELLS[case.cell]
-    training = StackedTraining(made_up_data(cell).to(device), weights_of(cell), device, compiled=compiled)
+    training = StackedTraining(made_up_data(cell).to(device), weights_of(cell), device)
     training.add(sweep_of(cell, number, precision=case.precision))
     return training.train_chunk
 
@@ -62,29 +59,25 @@ def seconds_a_step(steps: Steps, number: int, device: torch.device) -> float:
     return (clock() - began) / number
 
 
-def compare(
-    case: Case, number: int, device: torch.device, rounds: int, seconds: float, *, compiled: bool = False
-) -> dict[str, list[float]]:
+def compare(case: Case, number: int, device: torch.device, rounds: int, seconds: float) -> dict[str, list[float]]:
     """Let the plain engine, the fast one alone and a stack take turns; return the seconds of a run-step by round."""
     contenders = {"plain": plain(case, device), "solo": stack(case, 1, device), "stack": stack(case, number, device)}
-    if compiled:
-        contenders["compiled"] = stack(case, number, device, compiled=True)
     counts = {}
     for name, steps in contenders.items():
-        seconds_a_step(steps, 3, device)  # warm up: compile, and record a graph
+        seconds_a_step(steps, 3, device)  # warm up
         counts[name] = max(1, min(50, int(seconds / seconds_a_step(steps, 1, device))))
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, steps in contenders.items():
-            runs = number if name in ("stack", "compiled") else 1
+            runs = number if name == "stack" else 1
             times[name].append(seconds_a_step(steps, counts[name], device) / runs)
     return times
 
 
 def line(case: Case, number: int, times: dict[str, list[float]]) -> str:
     """Return a line of the table."""
-    cells = [f"{1e3 * statistics.median(times[who]):.3f}" if who in times else "" for who in CONTENDERS]
-    cells += [ratio_text(times[over], times[under]) if under in times else "" for over, under in RATIOS]
+    cells = [f"{1e3 * statistics.median(times[who]):.3f}" for who in CONTENDERS]
+    cells += [ratio_text(times[over], times[under]) for over, under in RATIOS]
     return f"| {case} | {number} | {' | '.join(cells)} |"
 
 
@@ -118,15 +111,14 @@ def measure(
     """Measure and print, a line as soon as it is known; what has not begun within `budget_s` is said to be left out."""
     began = time.monotonic()
     print(f"{machine(device)}; milliseconds a run-step, {rounds} rounds", flush=True)
-    print("| cell | runs | plain | solo | stack | compiled | plain/solo | solo/stack | plain/stack | stack/compiled |")
-    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
-    for case, number, compiled in pairs:
-        left_s = budget_s - (time.monotonic() - began)
-        if left_s < (COMPILING_S if compiled else 0.0):
+    print("| cell | runs | plain | solo | stack | plain/solo | solo/stack | plain/stack |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    for case, number in pairs:
+        if time.monotonic() - began > budget_s:
             print(f"| {case} | {number} | left out: no time |", flush=True)
             continue
         try:
-            times = compare(case, number, device, rounds, seconds, compiled=compiled)
+            times = compare(case, number, device, rounds, seconds)
         except (MemoryError, torch.OutOfMemoryError):
             print(f"| {case} | {number} | out of memory |", flush=True)
             continue
@@ -147,7 +139,6 @@ def main() -> None:
     )
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--stacks", type=numbers, default="1,2,4,8,16,27", help="sizes of stacks, by commas")
-    parser.add_argument("--compiled", type=numbers, default="", help="which of them are compiled, too, by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each turn")
     chosen = parser.parse_args()
@@ -155,7 +146,7 @@ def main() -> None:
         Case(cell=cell, precision=chosen.precision, plain_precision=chosen.precision)
         for cell in chosen.cells.split(",")
     ]
-    pairs = [(case, number, number in chosen.compiled) for case in cases for number in chosen.stacks]
+    pairs = [(case, number) for case in cases for number in chosen.stacks]
     measure(pairs, torch.device(chosen.device), chosen.rounds, chosen.seconds)
 
 

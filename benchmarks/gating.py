@@ -48,23 +48,47 @@ def ratios(num_variants: int) -> Floats:
     return np.geomspace(0.1, 1.0, num_variants)
 
 
-def _candidate_fails(share: float) -> Draw:
-    """Return noise of a normal first variant, and of a second one with two modes and the same mean."""
+def _second_fails(share: float, others: float = 1.0) -> Draw:
+    """Return noise of variants of some deviation, but of a second one with two modes and the same mean."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        found = rng.standard_normal(shape)
+        found = others * rng.standard_normal(shape)
         found[:, :, 1] = two_modes(share)(rng, shape)[:, :, 1] + 5.0 * share
         return found
 
     return draw
 
 
-GATED = NOISES | {
-    "unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1],
-    "candidate alone fails in 10%": _candidate_fails(0.1),
-    "candidate alone fails in 30%": _candidate_fails(0.3),
+SKEWED: dict[str, Draw] = {
+    "exponential": NOISES["skewed"],
+    "gamma(2)": lambda rng, shape: (2 - rng.gamma(2, 1, shape)) / np.sqrt(2),
+    "lognormal": lambda rng, shape: (np.sqrt(np.e) - rng.lognormal(0, 1, shape)) / np.sqrt(np.e * (np.e - 1)),
 }
-"""Noise of a baseline and a candidate."""
+"""Noise with rare bad values, of deviation 1; their skewness is -2, -1.4 and -6.2."""
+
+
+def _baseline_quieter(draw: Draw, ratio: float) -> Draw:
+    """Return noise of a candidate, and that of a baseline with a share of its deviation."""
+    return lambda rng, shape: draw(rng, shape) * np.array([ratio, 1.0])[:, None, None]
+
+
+FAILING = {
+    f"second alone fails in {share:.0%}{', the first is quiet' if others < 1 else ''}": _second_fails(share, others)
+    for others, share in product((1.0, 0.3), (0.15, 0.3))
+}
+GATED = (
+    NOISES
+    | {"unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1]}
+    | FAILING
+    | {
+        f"{name}, baseline {ratio:g} of it": _baseline_quieter(draw, ratio)
+        for (name, draw), ratio in product(SKEWED.items(), (1.0, 0.5, 0.3, 0.1))
+    }
+)
+"""Noise of a baseline and a candidate, or of variants.
+
+Rare good values of a baseline that is noisier than the candidate are the last ones with signs changed.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

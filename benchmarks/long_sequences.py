@@ -1,7 +1,7 @@
 """Peak memory and time of a step of one run of long sequences with dropout, by each kind of attention.
 
 On a CPU: written out and in blocks, with a GPT-2 of reduced width; memory beside what `trainables.worker.memory`
-predicts. On a GPU: fused as well, with GPT-2 base. Each case has a process of its own, and rounds alternate:
+predicts. On a GPU: with GPT-2 base. Each case has a process of its own, and rounds alternate:
 `python -m benchmarks.long_sequences --rounds 3`.
 """
 
@@ -82,7 +82,7 @@ def main() -> None:
     on_gpu = torch.cuda.is_available()
     print(machine(torch.device("cuda" if on_gpu else "cpu")))
     print("| attention | tokens | measured MB | predicted MB | ratio | ms a step |\n|---|---|---|---|---|---|")
-    attentions: tuple[Attention, ...] = ("written", "blocked", "fused") if on_gpu else ("written", "blocked")
+    attentions: tuple[Attention, ...] = ("written", "blocked")
     for num_tokens in NUM_TOKENS:
         rounds = [[measured(each, num_tokens, chosen.precision) for each in attentions] for _ in range(chosen.rounds)]
         for attention, cases in zip(attentions, zip(*rounds, strict=True), strict=True):

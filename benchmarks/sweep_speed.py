@@ -1,8 +1,7 @@
 """A whole sweep by the plain engine, one run a trial, against the default: the quickstart's grid, through Ray.
 
 Runs 4 variants x 5 learning rates x 3 seeds by either engine in turn, each time into a new directory; pretraining comes
-before the first run and is not timed. Start it on an idle machine: `python -m benchmarks.sweep_speed --rounds 3`; with
-`--compiled` by compiled steps as well, after a sweep that is not timed and fills the cache of compiled code.
+before the first run and is not timed. Start it on an idle machine: `python -m benchmarks.sweep_speed --rounds 3`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ protocol: {{evaluate_every: 100}}
 resources: {resources}
 """
 NUM_RUNS = 60
-ENGINES = {"plain": "{engine: plain}", "stacked": "{engine: stacked}", "compiled": "{engine: stacked, compile: true}"}
+ENGINES = {"plain": "{engine: plain}", "stacked": "{engine: stacked}"}
 """What a study's `resources` say."""
 
 
@@ -88,19 +87,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
-    parser.add_argument("--compiled", action="store_true", help="compiled steps, too")
     chosen = parser.parse_args()
     print(machine(torch.device("cpu")))
-    engines = list(ENGINES) if chosen.compiled else ["plain", "stacked"]
-    if chosen.compiled:
-        measured("cache", "compiled", chosen.num_steps)
     rounds = [
-        {engine: measured(f"round {number}", engine, chosen.num_steps) for engine in engines}
+        {engine: measured(f"round {number}", engine, chosen.num_steps) for engine in ENGINES}
         for number in range(1, chosen.rounds + 1)
     ]
-    for engine in engines[1:]:
-        ratios = ratio_text([seconds["plain"] for seconds in rounds], [seconds[engine] for seconds in rounds])
-        print(f"plain / {engine}: median {ratios}")
+    ratios = ratio_text([seconds["plain"] for seconds in rounds], [seconds["stacked"] for seconds in rounds])
+    print(f"plain / stacked: median {ratios}")
 
 
 if __name__ == "__main__":

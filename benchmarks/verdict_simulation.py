@@ -1,8 +1,7 @@
 """How often verdicts are wrong, and how often they find what is there: `python -m benchmarks.verdict_simulation`.
 
-Studies are drawn with known truth, as arrays, and judged by the report's own functions. A study has tasks x variants x
-five learning rates x seeds. A run's validation and test value share its noise, so the rate is chosen by luck, too. The
-unit is the standard deviation of a run. Prints the tables of docs/statistics.md; numbers depend on `--seed` alone.
+Studies are drawn with known truth (`benchmarks.drawn_variants`), and judged by the report's own functions. Prints the
+tables of docs/statistics.md; numbers depend on `--seed` alone.
 """
 
 from __future__ import annotations
@@ -25,97 +24,21 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     judge_pairs,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_factor, choice_is_open, shaffer
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
-from lr_sweep.benchmarks.gating import NOISES, Rows, gate_table, percent, ratios
-
-NUM_RATES = 5
-SPLIT = 0.3
-"""Standard deviation of a split's examples, in each of validation and test, times the variant's noise."""
-CURVES = {"flat": np.zeros(NUM_RATES), "peak": np.array([-30.0, -30.0, 0.0, -30.0, -30.0])}
-"""Mean at each rate; on a flat curve the chosen rate is the luckiest, on a peak always the middle one."""
+from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, drawn, windows
+from lr_sweep.benchmarks.gating import FAILING, GATED, NOISES, Rows, gate_table, percent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What the simulated studies are like."""
-
-    num_tasks: int = 1
-    num_variants: int = 4
-    num_seeds: int = 3
-    noise: str = "normal"
-    curve: str = "peak"
-    ahead: float = 0.0
-    """By how much the first variant is better than the others at its best rate, and wherever they are not equal."""
-    equal_at: int | None = None
-    """Index of a rate at which all variants are equal, whatever they are elsewhere."""
-    beside: float = 1.0
-    """Noise at the rates beside the middle one, as a share of that there."""
-    shared: float = 0.0
-    """Share of the variance that is of the seed, and so equal at all rates of a cell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Studies:
-    """Drawn studies, studies x tasks x variants."""
-
-    tests: Floats
-    """x rates x seeds."""
-    chosen: np.ndarray
-    """Index of the chosen rate."""
-    margin: Floats
-    """Of the chosen rate's validation mean to the second best."""
-
-
-def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
-    """Draw studies, and choose each cell's rate on validation values."""
-    shape = (number, setting.num_tasks, setting.num_variants, NUM_RATES, setting.num_seeds)
-    draw = NOISES[setting.noise]
-    noise = np.sqrt(1 - setting.shared) * draw(rng, shape)
-    if setting.shared:
-        noise = noise + np.sqrt(setting.shared) * draw(rng, (*shape[:3], 1, setting.num_seeds))
-    scale = np.full(NUM_RATES, setting.beside)
-    scale[NUM_RATES // 2] = 1.0
-    mean = np.zeros((setting.num_variants, NUM_RATES)) + CURVES[setting.curve]
-    mean[0] += setting.ahead
-    if setting.equal_at is not None:
-        mean[:, setting.equal_at] = CURVES[setting.curve][setting.equal_at]
-    runs = mean[..., None] + noise * scale[:, None]
-    splits = SPLIT * (ratios(setting.num_variants) if setting.noise == "unequal" else np.ones(setting.num_variants))
-    validation, tests = (runs + splits[:, None, None] * rng.standard_normal(shape) for _ in range(2))
-    means = validation.mean(-1)
-    second, best = np.moveaxis(np.sort(means, axis=-1)[..., -2:], -1, 0)
-    return Studies(tests=tests, chosen=means.argmax(-1), margin=best - second)
-
-
-def windows_of(runs: Floats, at: np.ndarray) -> Floats:
-    """Return the values of runs, ... x rates x seeds, at a rate and at those beside it: ... x `WINDOW` x seeds."""
-    beyond = np.full_like(runs[..., :1, :], np.nan)
-    padded = np.concatenate([beyond, runs, beyond], axis=-2)
-    found: Floats = np.take_along_axis(padded, (at[..., None] + np.array([1, 0, 2]))[..., None], -2)
-    assert found.shape[-2] == WINDOW
-    return found
-
-
-def windows(studies: Studies, at: np.ndarray) -> Floats:
-    """Return the windows of each cell, studies x cells x `WINDOW` x seeds."""
-    found = windows_of(studies.tests, at)
-    return found.reshape(len(found), -1, *found.shape[-2:])
-
-
-def open_choices(studies: Studies, pairs: Pairs) -> Floats:
-    """Return what the p of each pair is multiplied with for the choice of its rates."""
-    found = windows(studies, studies.chosen)
-    counts = np.full(found.shape[1], found.shape[-1], float)
-    is_open = choice_is_open(studies.margin.reshape(len(found), -1), cell_noise(found), counts)
-    return choice_factor(is_open, pairs.first, pairs.second)
-
-
-def compared(found: Floats, noise: Noise, pairs: Pairs) -> tuple[Floats, Floats]:
-    """Return t and its degrees of freedom, studies x pairs, from windows."""
+def compared(found: Floats, noise: Noise, pairs: Pairs, behind: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return t and its degrees of freedom, studies x pairs, from windows; `behind`: take the luck of the choice off."""
     means, counts = found[:, :, 0].mean(-1), np.full(found.shape[1], found.shape[-1], float)
     sem, dof = welch(noise, counts, pairs.first, pairs.second)
-    return (means[:, pairs.first] - means[:, pairs.second]) / sem, dof
+    difference = means[:, pairs.first] - means[:, pairs.second]
+    if behind is not None:
+        luck = choice_luck(behind.reshape(*found.shape[:2], -1), noise, counts)
+        difference = np.sign(difference) * without_luck(difference, luck, pairs.first, pairs.second)
+    return difference / sem, dof
 
 
 def pairs_of_study(setting: Setting) -> Pairs:
@@ -137,11 +60,9 @@ def claims(setting: Setting, number: int, rng: np.random.Generator, plain: bool 
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
     found = windows(studies, studies.chosen)
     noise = Noise(found[:, :, 0].var(-1, ddof=1), np.full(found.shape[:2], found.shape[-1] - 1.0))
-    t, dof = compared(found, noise if plain else cell_noise(found), pairs)
-    p = 2 * stdtr(dof, -np.abs(t))
-    if plain:
-        return distinguished(p, replace(pairs, most_equal=np.arange(p.shape[-1], 0, -1)))
-    return distinguished(p * open_choices(studies, pairs), pairs)
+    t, dof = compared(found, noise, pairs) if plain else compared(found, cell_noise(found), pairs, studies.behind)
+    steps = np.arange(t.shape[-1], 0, -1) if plain else pairs.most_equal
+    return distinguished(2 * stdtr(dof, -np.abs(t)), replace(pairs, most_equal=steps))
 
 
 def false_claims(setting: Setting, number: int, rng: np.random.Generator) -> float:
@@ -158,10 +79,10 @@ def named_flips(setting: Setting, number: int, rng: np.random.Generator) -> floa
     """Return the share of studies with a false flip: at `equal_at`, or without it at any rate."""
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
     at_chosen = windows(studies, studies.chosen)
-    t, dof = compared(at_chosen, cell_noise(at_chosen), pairs)
-    sure, sign = distinguished(2 * stdtr(dof, -np.abs(t)) * open_choices(studies, pairs), pairs), np.sign(t)
-    one_sided = np.full((number, NUM_RATES, sure.shape[-1]), np.nan)
-    for rate in range(NUM_RATES):
+    t, dof = compared(at_chosen, cell_noise(at_chosen), pairs, studies.behind)
+    sure, sign = distinguished(2 * stdtr(dof, -np.abs(t)), pairs), np.sign(t)
+    one_sided = np.full((number, setting.num_rates, sure.shape[-1]), np.nan)
+    for rate in range(setting.num_rates):
         found = windows(studies, np.full_like(studies.chosen, rate))
         t, dof = compared(found, cell_noise(found), pairs)
         one_sided[:, rate] = np.where(sure, stdtr(dof, t * sign), np.nan)
@@ -206,9 +127,9 @@ def deciding(
     num_cells = num_tasks * len(means)
     pairs = Pairs.all_of(np.repeat(np.arange(num_tasks), len(means)).tolist())
     shape = (number, num_tasks, len(means), WINDOW, 3)
-    earlier = NOISES[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
+    earlier = GATED[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
     known = cell_noise(earlier.reshape(number, num_cells, WINDOW, 3))
-    fresh = NOISES[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
+    fresh = GATED[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
     values = fresh + np.tile(means, num_tasks)[:, None]
     whole = judge_pairs(values, pairs, settings, known)
     used = seeds_used(whole, pairs, num_cells, settings.max_seeds)
@@ -253,7 +174,7 @@ def _at_once(values: Floats, known: Noise, pairs: Pairs, settings: Settings) -> 
     return different | (p_equal < settings.error / len(pairs.first))
 
 
-NUM_TASKS, NUM_SEEDS, NUM_VARIANTS = (1, 2, 4, 6), (3, 5, 10), (2, 4, 8)
+NUM_TASKS, NUM_SEEDS, NUM_VARIANTS = (1, 2, 4, 6), (2, 3, 5, 10), (2, 4, 8)
 
 
 def _claims_table(number: int, rng: np.random.Generator) -> Rows:
@@ -266,11 +187,32 @@ def _claims_table(number: int, rng: np.random.Generator) -> Rows:
 
 def _power_table(number: int, rng: np.random.Generator) -> Rows:
     aheads = (1, 2, 3, 5)
-    yield ["power, %: test", "seeds", *(f"{ahead} sd" for ahead in aheads)]
-    for plain, seeds in product((True, False), NUM_SEEDS):
-        found = [power(Setting(ahead=ahead, num_seeds=seeds), number, rng, plain) for ahead in aheads]
-        yield ["Welch, Holm" if plain else "noise of three rates, Shaffer", str(seeds), *map(percent, found)]
+    yield ["power, %: test", "variants", "seeds", *(f"{ahead} sd" for ahead in aheads)]
+    for plain, variants, seeds in product((True, False), (2, 4), NUM_SEEDS):
+        settings = (Setting(ahead=ahead, num_variants=variants, num_seeds=seeds) for ahead in aheads)
+        found = [percent(power(setting, number, rng, plain)) for setting in settings]
+        yield ["Welch, Holm" if plain else "noise of three rates, Shaffer", str(variants), str(seeds), *found]
 
+
+def _collapses_table(number: int, rng: np.random.Generator) -> Rows:
+    yield ["40% collapse at the next rate, %", "variants", "by, sd", *(f"{seeds} seeds" for seeds in NUM_SEEDS)]
+    for variants, depth in product((2, 4), (10.0, 30.0, 100.0)):
+        settings = [Setting(num_variants=variants, num_seeds=s, collapses=0.4, depth=depth) for s in NUM_SEEDS]
+        labels, ahead = [str(variants), f"{depth:g}"], (replace(each, ahead=5.0) for each in settings)
+        yield ["false claims", *labels, *(percent(claims(each, number, rng).any(-1).mean()) for each in settings)]
+        yield ["5 sd found", *labels, *(percent(power(each, number, rng)) for each in ahead)]
+
+
+def _flat_table(number: int, rng: np.random.Generator) -> Rows:
+    yield ["flat tops, false claims, %: noise", "variants", "seeds", *(f"{rates} rates" for rates in (3, *MANY_RATES))]
+    for noise, variants, seeds in product(ON_FLAT_TOPS, (2, 4), (3, 5)):
+        same = Setting(noise=noise, num_variants=variants, num_seeds=seeds, curve="flat")
+        settings = (replace(same, num_rates=rates) for rates in (3, *MANY_RATES))
+        yield [noise, str(variants), str(seeds), *(percent(claims(s, number, rng).any(-1).mean()) for s in settings)]
+
+
+MANY_RATES = (5, 7, 9, 13)
+ON_FLAT_TOPS = ("normal", "unequal", "skewed, unequal", "lognormal, unequal")
 
 WEAK = {
     "the rates beside 30% quieter": {"beside": 0.7},
@@ -305,6 +247,7 @@ DECIDED = {
     "one 2 ahead": (2.0, 0.0, 0.0, 0.0),
     "one 5 ahead": (5.0, 0.0, 0.0, 0.0),
     "two 1.5 ahead": (1.5, 1.5, 0.0, 0.0),
+    "2 equal": (0.0, 0.0),
     "of two one 1 ahead": (1.0, 0.0),
     "of two one 2 ahead": (2.0, 0.0),
 }
@@ -317,6 +260,7 @@ def _decide_table(number: int, rng: np.random.Generator) -> Rows:
     some, means = ("4 equal", "one 2 ahead"), {name: np.array(each) for name, each in DECIDED.items()}
     cases = [(name, "normal", tasks, 1.0) for name, tasks in product(DECIDED, (1, 4))]
     cases += [(name, noise, 1, 1.0) for name, noise in product(some, list(NOISES)[1:])]
+    cases += [(name, noise, 1, 1.0) for name, noise in product(("2 equal", "4 equal"), FAILING)]
     cases += [(name, "normal", 1, beside) for name, beside in product(some, (0.3, 10.0))]
     for name, noise, tasks, beside in cases:
         found = deciding(means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside)
@@ -329,6 +273,8 @@ def _decide_table(number: int, rng: np.random.Generator) -> Rows:
 TABLES = {
     "claims": _claims_table,
     "power": _power_table,
+    "collapses": _collapses_table,
+    "flat": _flat_table,
     "weak": _weak_table,
     "flips": _flips_table,
     "decide": _decide_table,

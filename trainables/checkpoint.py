@@ -1,8 +1,7 @@
 """A run's checkpoints: whole files, named by step and checksum, the newest two kept; on disk and in an object store.
 
-From a store, runs resume on other machines, and this machine's disk holds copies. Object stores show an object once it
-is whole, so what is found is intact or noticed. A thread uploads the newest checkpoint alone: training never waits for
-one but at a run's end.
+From a store, runs resume on other machines, and this machine's disk holds copies. A thread uploads the newest
+checkpoint alone: training never waits for one but at a run's end.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ log = logging.getLogger(__name__)
 def save_checkpoint(
     folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any], history: History | None = None
 ) -> Path:
-    """Write `step-<step>-<sha256 prefix>.safetensors` atomically; `progress` has plain JSON values.
-
-    Raises:
-        OSError: the disk is full or not writable; earlier checkpoints are untouched.
-    """
+    """Write `step-<step>-<sha256 prefix>.safetensors` atomically; raises OSError if the disk refuses it."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,8 +91,7 @@ def load_newest_checkpoint(
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return tensors (on the CPU) and progress of the newest intact checkpoint; None where there is none.
 
-    A file whose checksum is not the one in its name is passed over. It is renamed, so that it is not counted among the
-    newest when old ones are removed, and left for inspection; `on_damaged` is called with its new path.
+    A damaged file is renamed, so that it is not counted among the newest; `on_damaged` is called with its new path.
     """
     for path in checkpoints(folder):
         try:
@@ -110,10 +104,7 @@ def load_newest_checkpoint(
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return tensors (on the CPU) and progress; None: it is damaged, its checksum is not the one in its name.
-
-    A folder in its place, or a link that leads nowhere, is damage, too. Raises FileNotFoundError if nothing is there.
-    """
+    """Return tensors (on the CPU) and progress; None: it is damaged. Raises FileNotFoundError if nothing is there."""
     is_none = not path.is_file() and os.path.lexists(path)
     if is_none or hash_file(path)[:16] != path.stem.split("-")[2]:
         return None

@@ -1,17 +1,13 @@
 """What trains runs: the interface between a `Session` and the engines, the curve of a run, and the pace of engines.
 
-`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three. `plain.engine` trains
-one run in eager PyTorch and defines what is computed. `stacked.engine` computes the same for many runs as one program.
-`own.engine` calls a training function of the user's own.
-
-For another, write a class with the members of `Engine` and have `worker.session.Session` make it. What it must keep:
+`plain.engine` trains one run in eager PyTorch and defines what is computed. `stacked.engine` computes the same for many
+runs as one program. `own.engine` calls a training function of the user's own. What another engine must keep:
 
 - A run's numbers depend on the run alone: randomness is keyed by seed, purpose and step (`trainables.numerics`).
 - `load_state(state())` of a run, in any process, resumes with the same numbers; on a CPU with the same bits.
 - A run whose loss or evaluation is not finite has diverged (`Progress.diverged_at_step`) and takes no further step.
 
-An engine for one run at a time may refuse to `add` a second: cohorts of the engine `plain` have one slot. The driver
-reads curves, so nothing here imports torch.
+The driver reads curves, so nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -84,10 +80,7 @@ class Progress:
         return all(validation_accuracy > earlier.validation_accuracy for earlier in self.curve)
 
     def record(self, scores: dict[str, float], evaluate_every: int, unix_s: float) -> Evaluation | None:
-        """Append the evaluation of this step to the curve and return it; None: a score is not finite, so it diverged.
-
-        `scores` are by the names of `Evaluation`'s fields, without the train loss, and without test if not evaluated.
-        """
+        """Append the evaluation of this step to the curve and return it; None: a score is not finite: it diverged."""
         if not all(math.isfinite(score) for score in scores.values()):
             self.diverged_at_step = self.step  # the last step's update went wrong, after its loss was taken
             return None
@@ -107,8 +100,6 @@ class Progress:
 
 HALF_LIFE_S = 60.0
 """Seconds of work after which what was measured before counts half."""
-FORWARD_SHARE = 1 / 3
-"""The forward pass's share of a gradient step, about. An evaluation is forward passes alone."""
 
 
 @dataclass
@@ -134,35 +125,23 @@ class RecentMean:
 class Pace:
     """Seconds of the device that a run takes here; runs that train together share them out."""
 
-    steps_per_evaluation: float = 0.0
-    """Gradient steps that read as many examples as an evaluation does: all that is known of one that was not timed."""
     steps: RecentMean = field(default_factory=RecentMean)
     """Gradient steps of one run."""
     evaluations: RecentMean = field(default_factory=RecentMean)
     """Evaluations of one run, all splits."""
 
-    def overhead(self, seconds: float, *, of_evaluation: bool) -> None:
-        """Count time that a checkpoint took, after an evaluation or between two."""
-        (self.evaluations if of_evaluation else self.steps).add(seconds, 0)
-
     def as_event(self) -> dict[str, float | None]:
-        """Return `step_s` and `evaluation_s`; the second is predicted from the first until one was timed."""
-        step_s, evaluation_s = self.steps.value, self.evaluations.value
-        if evaluation_s is None and step_s is not None:
-            evaluation_s = step_s * self.steps_per_evaluation * FORWARD_SHARE
-        return {"step_s": step_s, "evaluation_s": evaluation_s}
+        """Return `step_s` and `evaluation_s`."""
+        return {"step_s": self.steps.value, "evaluation_s": self.evaluations.value}
 
 
 class Slot(Protocol):
     """A run in an engine."""
 
     @property
-    def run(self) -> AnyRun:
-        """The run that is trained."""
-
+    def run(self) -> AnyRun: ...  # noqa: D102
     @property
-    def progress(self) -> Progress:
-        """How far the run has been trained."""
+    def progress(self) -> Progress: ...  # noqa: D102
 
 
 S = TypeVar("S", bound=Slot)
@@ -176,18 +155,10 @@ class Engine(Protocol[S]):
         """How long a gradient step and an evaluation of a run take here, lately."""
 
     def add(self, runs: Sequence[Any]) -> list[S]:
-        """Put runs at step 0 into slots, in any order; return those slots.
-
-        Raises:
-            MemoryError, torch.OutOfMemoryError: they do not fit.
-        """
+        """Put runs at step 0 into slots, in any order; return those. Raises MemoryError or torch's."""
 
     def advance(self, *, for_s: float) -> list[tuple[S, Evaluation]]:
-        """Train all runs until one reaches an evaluation or diverges, or for about `for_s` seconds.
-
-        Returns:
-            The runs that reached an evaluation, which is the last of their curve.
-        """
+        """Train until a run reaches an evaluation or diverges, or for about `for_s` s; return what was reached."""
 
     def remove(self, slots: Sequence[S]) -> None:
         """Let runs go, which makes room for others."""

@@ -1,18 +1,15 @@
 """Factors of a run's learning rate by step and by width, and of its start by width. Plain numbers, no torch.
 
-The schedule multiplies the learning rate at each gradient step. muP (Yang et al. 2022, Tensor Programs V, table 8, for
-Adam) stands beside the standard parametrization. All its factors are 1 at the width of a base, `Protocol.base_width`,
-where both parametrizations are the same. With `m` = width over the base's: hidden matrices start with a deviation over
-sqrt(m) and have a learning rate over m, the output layer starts as the base's and reads states over m, and attention
-divides by the width of a head instead of its root. All other parameters start and learn as the base's. A decoupled
-weight decay of hidden matrices is multiplied by m, so that its product with their rate stays (Wang and Aitchison 2024).
+muP (Yang et al. 2022, Tensor Programs V, table 8, for Adam) is described in docs/protocol.md. With `m` = width over the
+base's, all its factors are 1 at m = 1. A decoupled weight decay of hidden matrices is multiplied by m, so that its
+product with their rate stays (Wang and Aitchison 2024).
 """
 
 from __future__ import annotations
 
 import math
 
-from lr_sweep.trainables.run import Protocol, Run, gpt2_size
+from lr_sweep.trainables.run import Protocol, Run
 
 
 def depends_on_budget(protocol: Protocol) -> bool:
@@ -28,9 +25,8 @@ def learning_rate_at(run: Run, step: int) -> float:
 def rate_factor(protocol: Protocol, step: int, num_steps: int | None) -> float:
     """Return the factor, from 0 to 1, that step `step` of `num_steps` multiplies the learning rate by.
 
-    The factor rises by 1/warmup_steps a step to 1. Then it stays at 1 (`constant`), falls as half a cosine (`cosine`,
-    Loshchilov and Hutter 2017), or stays at 1 and falls linearly in the last steps (`warmup-stable-decay`, Hu et
-    al. 2024). It would be 0 one step after the last. `num_steps` is None where the schedule is `constant`.
+    It rises by 1/warmup_steps a step to 1. Then it stays (`constant`), falls as half a cosine (`cosine`, Loshchilov and
+    Hutter 2017), or stays and falls linearly at the end (`warmup-stable-decay`, Hu et al. 2024), to 0 after the last.
     """
     if step <= protocol.warmup_steps:
         return step / protocol.warmup_steps
@@ -50,7 +46,7 @@ def width_ratio(protocol: Protocol, width: int) -> float:
 
 def matrix_rate_factor(protocol: Protocol, width: int) -> float:
     """Return the learning rate of the trained matrices of attention and feedforward, over that of all else."""
-    return protocol.muon_rate_ratio if protocol.optimizer == "muon" else 1.0 / width_ratio(protocol, width)
+    return 1.0 / width_ratio(protocol, width)
 
 
 def query_factor(run: Run) -> float:
@@ -60,6 +56,4 @@ def query_factor(run: Run) -> float:
     """
     if run.protocol.parametrization == "standard" or run.initialisation != "random":
         return 1.0
-    size = gpt2_size(run)
-    heads = run.protocol.base_heads or size.heads
-    return math.sqrt(run.protocol.base_width / heads * size.heads / size.width)
+    return math.sqrt(run.protocol.base_width / run.model.width)

@@ -1,7 +1,7 @@
 """The numbers that engines compute with: the precision of matrix products, and random numbers keyed by their use.
 
-Parameters, Adam, norms, softmax and losses are fp32 in any precision. Random numbers are a function of (seed, purpose,
-step) and depend on nothing else.
+Parameters, optimizers, norms, softmax and losses are fp32 in any precision. Random numbers are a function of
+(seed, purpose, step) and depend on nothing else.
 """
 
 from __future__ import annotations
@@ -32,20 +32,17 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def wide_dtype(x: Tensor) -> torch.dtype:
-    """Return the type of numbers that are not to be rounded as products are: fp32 for one of fewer bits."""
+    """Return the type of what is not to be rounded as products are: fp32 for numbers of fewer bits."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def widened(logits: Tensor) -> Tensor:
-    """Return bf16 logits as fp32, others as they are: losses are not to be rounded."""
-    return logits.to(wide_dtype(logits))
+def widened(x: Tensor) -> Tensor:
+    """Return bf16 numbers as fp32, others as they are."""
+    return x.to(wide_dtype(x))
 
 
 def keyed_generator(seed: int, purpose: str, step: int = 0, *, device: torch.device | None = None) -> torch.Generator:
-    """Return a generator whose stream is a function of its key alone.
-
-    Restarts, worker counts and other runs in the process cannot shift it: nothing is drawn from a shared stream.
-    """
+    """Return a generator whose stream is a function of its key alone."""
     return rekey(torch.Generator(device or "cpu"), seed, purpose, step)
 
 
@@ -59,8 +56,7 @@ def rekey(generator: torch.Generator, seed: int, purpose: str, step: int) -> tor
 def global_generator_keyed(seed: int, purpose: str, device: torch.device) -> Iterator[None]:
     """Key torch's global generator of a device, for code that takes no generator, and put its state back afterwards.
 
-    What is drawn is a function of seed and purpose. The purpose keeps it apart from what a generator with this very
-    seed draws.
+    The purpose keeps it apart from what a generator with this very seed draws.
     """
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng([device] if on_gpu else []):

@@ -24,11 +24,7 @@ PARTS: dict[str, str] = {
 
 
 def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
-    """Return names of trained parts in the order that run ids are hashed in.
-
-    Raises:
-        ValueError: there is none, one is named twice, or one is not in `PARTS`.
-    """
+    """Return names of trained parts in the order that run ids are hashed in; raises ValueError for what is none."""
     if isinstance(trained, str):
         raise ValueError(f"trained: got the text {trained!r}, want a tuple of parts: ({trained!r},)")
     names = tuple(sorted(trained))

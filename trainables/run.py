@@ -24,22 +24,23 @@ Precision = Literal["fp32", "tf32", "bf16"]
 OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
 Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
 EngineName = Literal["stacked", "plain", "own"]
-Attention = Literal["written", "blocked", "fused"]
+Attention = Literal["written", "blocked"]
 Parametrization = Literal["standard", "mup"]
 
-OWN_MASKS: tuple[Attention | None, ...] = ("blocked", "fused")
-"""Kinds of attention that draw dropout's masks themselves, by (seed, step, layer)."""
 QUERY_BLOCK = 128
 """Queries of a block of `trainables.models.gpt2`; its masks depend on it."""
 BLOCKED_FROM_TOKENS = 512
 """Tokens from which GPT-2's attention is blocked where a study leaves it open."""
+
+GONE_VALUES = (("readout", "last_token"), ("attention", "fused"))
+"""Values that options of `Protocol` had in earlier versions."""
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BodySize:
-    """A backbone by its size; each family of backbones (`trainables.models`) has a subclass with its options."""
+    """A backbone by its size; each family of `trainables.models` has a subclass with its options."""
 
     family: ClassVar[str]
     """Its name in `trainables.models.FAMILIES`."""
@@ -87,16 +88,16 @@ class Protocol:
     """`reference-2021`: every weight N(0, 0.02); `library`: newer transformers, `c_proj` scaled by 1/sqrt(2 layers)."""
     position_std: NotNegative = 0.02
     """Standard deviation of position rows beyond the model's own (ListOps: 2000 > 1024). The papers don't say."""
-    readout: Literal["final_position", "last_token"] = "final_position"
-    """Where the output layer reads: the last position, even padding, or the last real token."""
+    readout: Literal["final_position"] = "final_position"
+    """Where the output layer reads: the last position, even padding. Run ids have it; there is no other."""
     evaluate_every: Steps = 2000
     """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
     train_examples_evaluated: Count = 2000
     """First training examples on which train accuracy is measured."""
     attention: Attention | None = None
     """GPT-2's attention with dropout; null: by the number of tokens T in a study (`attention_for`). `written`
-    keeps T x T weights and masks; `blocked` has other masks and computes both again, going back; `fused`, for GPUs,
-    leaves both to torch's kernels. Null in a run: `written`, so that its id stays."""
+    keeps T x T weights and masks; `blocked` has other masks and computes both again, going back. Null in a run:
+    `written`, so that its id stays."""
     test_evaluated: Literal["always", "best"] = "always"
     """When test data are evaluated; `best`: where validation is the best so far."""
     precision: Precision = "fp32"
@@ -113,14 +114,10 @@ class Protocol:
     """Lion's decay of the momentum (Chen et al. 2023, section 4.1)."""
     muon_momentum: Fraction = 0.95
     """Muon's momentum; torch's default (Jordan et al. 2024)."""
-    muon_rate_ratio: Positive = 1.0
-    """Muon's learning rate over that of the AdamW beside it; a run's learning rate is AdamW's."""
     parametrization: Parametrization = "standard"
     """`mup`: starts and learning rates follow the width (Yang et al. 2022); GPT-2 with adam, adamw or lion."""
     base_width: Dimension = 64
     """Width at which `mup` is the same as `standard`."""
-    base_heads: Dimension | None = None
-    """Heads at that width; null: the model's."""
     schedule: Schedule = "constant"
     """Learning rate after the warm-up (`trainables.factors.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
@@ -128,12 +125,14 @@ class Protocol:
     decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
     """Last share of the steps, in which `warmup-stable-decay` decays (Hägele et al. 2024, section 3)."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"lora_rank": 8, "lora_alpha": 8.0})
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"lora_rank": 8, "lora_alpha": 8.0, "muon_rate_ratio": 1.0, "base_heads": None}
+    )
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
     later: ClassVar[tuple[str, ...]] = (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
         *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
-        *("muon_rate_ratio", "parametrization", "base_width", "base_heads"),
+        *("parametrization", "base_width"),
     )
     """Options that came after runs were recorded; their defaults held before (`options_content`)."""
 
@@ -143,9 +142,7 @@ class AnyRun(ABC):
 
     task: str
     data_checksum: str
-    """Identifies the examples."""
     weights_checksum: str | None
-    """sha256 of pretrained weights; None: the run starts from none that this program knows."""
     learning_rate: float
     seed: int
 
@@ -172,10 +169,7 @@ class AnyRun(ABC):
         """Return the run that differs in learning rate and seed alone."""
 
     def sibling_ids(self) -> Callable[[float, int], str]:
-        """Return the ids of runs that differ in learning rate and seed alone, as a function of both.
-
-        A grid has many runs of each cell: for a sibling, writing out the rest again is most of the work of `run_id`.
-        """
+        """Return the ids of siblings as a function of rate and seed; writing out the rest again is most of the work."""
         parts = {name: _CANONICAL.encode(value) for name, value in sorted(self.content().items())}
 
         def run_id(learning_rate: float, seed: int) -> str:
@@ -189,16 +183,14 @@ class AnyRun(ABC):
 class Run(AnyRun):
     """One (task, model, variant, learning rate, seed) with every option that can change its numbers.
 
-    Not in it, because they change no number: resources, names of studies, models and variants; and the step budget,
-    unless the learning rate's schedule depends on it.
+    Not in it, because they change no number: resources, names, and the step budget of a constant schedule.
     """
 
     task: str
-    """A name in `datasets.TASKS`."""
     task_options: dict[str, Any]
     """Every option of the task, defaults filled in."""
     data_checksum: str
-    """Identifies the task's examples (`Task.checksum`)."""
+    """Checksum of the task's examples (`Task.checksum`)."""
     model: BodySize
     initialisation: Initialisation
     weights_checksum: str | None
@@ -206,7 +198,7 @@ class Run(AnyRun):
     trained: tuple[str, ...]
     """Names of trained parts; see `trainables.parts.PARTS`. Sorted here: their order changes no number."""
     learning_rate: float
-    """Of the optimizer, at the schedule's highest."""
+    """Learning rate at the schedule's highest."""
     seed: int
     """Keys every random choice together with a purpose and a step."""
     schedule_steps: int | None = None
@@ -217,10 +209,7 @@ class Run(AnyRun):
         object.__setattr__(self, "trained", sorted_parts(self.trained))
 
     def content(self) -> dict[str, Any]:
-        """Return the run as plain JSON values; `Run.from_content` is the inverse.
-
-        A field that came later is left out where it says what was so before it came, so that ids stay.
-        """
+        """Return the run as plain JSON values. Fields that came later are left out at their defaults: ids stay."""
         before = self.model.later
         model = {name: value for name, value in vars(self.model).items() if (name, value) not in before.items()}
         content = dict(vars(self)) | {
@@ -241,6 +230,7 @@ class Run(AnyRun):
         version, protocol = given.pop("protocol_version"), given["protocol"]
         assert version == PROTOCOL_VERSION, f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
         known = {*(each.name for each in fields(cls)), *vars(Protocol()), *PARTS}
+        known -= {name for name, value in protocol.items() if (name, value) in GONE_VALUES}
         refuse_gone(given | dict.fromkeys(given["trained"], "trained") | protocol, known)
         return cls(**given | {"model": model, "protocol": Protocol(**protocol)})  # sorts `trained`
 
@@ -269,7 +259,7 @@ def engine_for(model: BodySize, wanted: EngineName) -> EngineName:
 
 
 def engine_of(run: AnyRun, wanted: EngineName) -> EngineName:
-    """Return the engine that trains a run: that of its model, or `plain` where `needs_plain`."""
+    """Return the engine that trains a run; only the plain one reads features and has Muon."""
     if not isinstance(run, Run):
         return "own"
     return "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)

@@ -41,12 +41,14 @@ from lr_sweep.common.text import counted, rate_text
 
 FALSE_ACCEPT = 0.05
 """Largest share of candidates without a gain that the gate accepts, over all looks."""
-GATE_ERROR = 0.07
+GATE_ERROR = 0.06
 """Error rate of the two-sided test. Half of it is each side's; the rest of `FALSE_ACCEPT` is for noise that is not
 normal, by simulation (docs/statistics.md)."""
+LOGNORMAL_ACCEPT = 0.1
+"""The same share where the noise of both sides is lognormal and unequal (docs/statistics.md)."""
 DECIDE_ERROR = 0.05
-FIRST_LOOK_ALONE = 4
-"""Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes."""
+FIRST_LOOK_ALONE = 8
+"""Seeds of each at the first look where nothing else says how noisy they are. Chosen by simulation."""
 NUM_ASKED = 4
 """Seeds that are asked for at once."""
 MAX_SEEDS = 20
@@ -149,7 +151,7 @@ def gate(
 
 def gate_settings(known: Noise, max_seeds: int) -> Settings:
     """Return the limits of the gate's test; `known`: what earlier runs say of the noise of each side, ... x 2."""
-    first_look = FIRST_LOOK if (known.dof > 0).all() else FIRST_LOOK_ALONE
+    first_look = FIRST_LOOK if (known.dof > 0).all() else min(FIRST_LOOK_ALONE, max_seeds)
     return Settings(max_seeds=max_seeds, error=GATE_ERROR, first_look=first_look)
 
 
@@ -250,7 +252,7 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         num_used=np.array([len(side.fresh) for side in sides]),
         pairs=Pairs.named([(1, 0)]),
         known=known,
-        known_means=np.full(len(sides), math.nan),
+        tuned=metric.sign * padded([side.window[0] for side in sides]),
         settings=gate_settings(known, max_seeds),
         metric=metric,
     )
@@ -271,6 +273,11 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         )
     if alone := [side.name for side in sides if not side.tuning]:
         about.append(f"{' and '.join(alone)}: one learning rate is there; its seeds must not have chosen it")
+    if failures := decision.failures():
+        about.append(failures)
+    elif unequal := decision.unequal():
+        rare = f"if rare ones are far off (lognormal noise), {LOGNORMAL_ACCEPT:.0%} of candidates without a gain"
+        about.append(f"{unequal}: {rare} may be accepted")
     gain = f"more than {metric.amount_text(min_gain)}" if min_gain else "nothing"
     about.append(
         f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
@@ -352,7 +359,8 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
     num_elsewhere = len(runs) - int(decision.num_used.sum())
     elsewhere = [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"] if num_elsewhere else []
     decided = [decision.progress(), *decided_texts(decision).values()]
-    said = {"decided": decided, "left out": elsewhere, "run next": next_}
+    failed = list(filter(None, [decision.failures()]))
+    said = {"decided": decided, "failed": failed, "left out": elsewhere, "run next": next_}
     return "\n".join(
         textwrap.fill(line, TEXT_WIDTH, initial_indent=f"{head:11}", subsequent_indent=" " * 11)
         for head, lines in said.items()

@@ -16,7 +16,6 @@ from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
     from lr_sweep.analysis.study_report import Report
-    from lr_sweep.sweep.plan.plan import Plan
 
 STARTERS = Path(__file__).parents[1] / "starters"
 
@@ -95,55 +94,37 @@ def plan(
     runs_per_trial: opt.RunsPerTrial = None,
     cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine.")] = None,
     gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
-    price: Annotated[
-        float | None,
-        opt.number("Print what the runs cost if an hour of a device has this price.", least=0.0, metavar="PER_HOUR"),
-    ] = None,
     only: opt.Only = None,
-    measure: Annotated[bool, opt.flag("Time a few steps of each cell here first, and keep the timings.")] = False,
-    ids: Annotated[bool, opt.flag("List every run with its id and state.")] = False,
-    suggest: Annotated[bool, opt.flag("Print a grid for each cell, by the laws of recorded studies.")] = False,
+    measure: Annotated[bool, opt.flag("Train each cell without a timing for a few steps here first.")] = False,
     json: opt.Json = False,
 ) -> None:
     """Show what `run` would train, what it needs and what it costs; start nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
-    from lr_sweep.sweep.plan.plan import Plan, cost_on, id_lines, plan_json, plan_on
+    from lr_sweep.sweep.plan.plan import Plan, cost_on, plan_json, plan_on
+    from lr_sweep.sweep.plan.timings import read_measured
 
-    opt.not_with("json", json, measure=measure, ids=ids, suggest=suggest)
-    plans = []
+    plans, say = [], partial(print, file=sys.stderr, flush=True)  # beside the plan, which may be JSON
     recorded = opt.open_results(results, weights=True)
     recorded.check()
+    try:
+        read_measured(recorded)
+    except ValueError as error:
+        say(f"note: {error}")
     for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {})
         count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
         machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
-            _measure(planned, placement.trials_at_once([machine]))
-        if json:
-            plans.append(plan_json(planned, cost_on(planned, machine, price)))
-            continue
-        print(plan_on(planned, machine, price))
-        if suggest:
-            from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
+            from lr_sweep.sweep.tune.measure import measure_cells  # with torch, for which no other plan waits
 
-            print("\n".join(["", *suggestion_lines(planned)]))
-        if ids:
-            print("\n".join(id_lines(planned)))
+            measure_cells(planned, cost_on(planned, machine), say)
+        if json:
+            plans.append(plan_json(planned, cost_on(planned, machine)))
+        else:
+            print(plan_on(planned, machine))
     if json:
         opt.print_json({"studies": plans})
-
-
-def _measure(plan: Plan, at_once: int) -> None:
-    from lr_sweep.sweep.plan.measure import measure_cells
-    from lr_sweep.sweep.plan.placement import check_beforehand, cohorts
-    from lr_sweep.sweep.results.directory import storage_problems
-
-    check_beforehand(plan.placement, plan.study.for_gpus)
-    plan.results.prepare()
-    with storage_problems(plan.results.root), plan.results.writing(plan.study.study):
-        groups = cohorts(plan.reconciled.to_train, plan.placement.resources, at_once)
-        measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
 @command("report quickstart --strict")

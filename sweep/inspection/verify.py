@@ -16,7 +16,6 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.common.text import counted
-from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
 from lr_sweep.sweep.results.validation import (
@@ -42,7 +41,6 @@ class Verification:
     def problems(self) -> Iterator[str]:
         """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
         yield from self._closed_folders()
-        yield from self._others()
         yield from self._studies()
         for run_id in recorded_ids(self.results):
             num_evaluations, found = self._run(run_id)
@@ -61,12 +59,6 @@ class Verification:
         for top in (self.results.all_checkpoints, self.results.pretrained):
             folders = [top, *sorted(top.glob("[!.]*"))]
             yield from (text for folder in folders if (text := closed_folder(folder)))
-
-    def _others(self) -> Iterator[str]:
-        try:
-            read_measured(self.results)
-        except UserError as error:
-            yield str(error)
 
     def _studies(self) -> Iterator[str]:
         for folder in self.results.study_folders():
@@ -172,7 +164,7 @@ def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int
     Raises UserError for a study that has no training function of the user's own, or whose device is not here.
     """
     from lr_sweep.sweep.plan.placement import Placement, check_beforehand
-    from lr_sweep.sweep.study.runs import by_cell, expected_runs
+    from lr_sweep.sweep.study.runs import one_of_each
     from lr_sweep.trainables.own.probe import probe
     from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
@@ -180,7 +172,7 @@ def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int
         raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
     placement, num_problems = Placement(resources=study.resources), 0
     check_beforehand(placement, study.for_gpus)
-    for cell, (first, *_) in by_cell(expected_runs(study, {}, data_dir, {})).items():
+    for cell, first in one_of_each(study, {}, data_dir).items():
         try:
             found = probe(own_run(first.run), placement.device)
             sound, text = not found.random and not found.lost, found.text()

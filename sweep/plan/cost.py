@@ -1,16 +1,16 @@
-"""What the runs to train cost: device time and wall time with a range, and disk."""
+"""What the runs to train cost: device time, wall time and disk."""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import aligned, counted, duration, gigabytes
+from lr_sweep.common.text import counted, duration, gigabytes
 from lr_sweep.sweep.plan.placement import Placement, cohorts
-from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing
+from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
 from lr_sweep.sweep.search.state import Reconciled
@@ -38,40 +38,32 @@ class Cost:
     num_trials: int
     at_once: int
     device: str
-    timings: dict[Cell, Timing]
-    device_s: dict[str, Span]
-    """By run id, of the runs whose cells are timed."""
-    wall_s: Span
+    device_s: float
+    """Device seconds of the runs whose cells are timed."""
+    wall_s: float
     """From the start of the first trial to the end of the last, for the same runs; starting Ray is not in it."""
-    price: float | None = None
-    """What an hour of a device costs, in any currency."""
-
-    def of(self, runs: Iterable[WantedRun]) -> Span:
-        """Return the device seconds of those of the runs that are timed."""
-        return sum((self.device_s[run.run_id] for run in runs if run.run_id in self.device_s), NO_TIME)
+    not_timed: Sequence[Cell]
 
 
-def estimate_cost(
-    reconciled: Reconciled, timings: dict[Cell, Timing], placement: Placement, at_once: int, results: Results
-) -> Cost:
+def estimate_cost(reconciled: Reconciled, placement: Placement, at_once: int, results: Results) -> Cost:
     """Estimate what the runs to train take; steps before a run's newest checkpoint cost nothing."""
-    run_s = {}
-    for run in reconciled.to_train:
-        if run.cell in timings:
-            started = reconciled.states[run.run_id] is not State.WAITING
-            steps = run.num_steps - ((checkpoint_step(results, run.run_id) or 0) if started else 0)
-            run_s[run.run_id] = timings[run.cell].step_s * max(0, steps)
+    timings = find_timings(reconciled, results, placement)
+
+    def run_s(run: WantedRun) -> float:
+        started = reconciled.states[run.run_id] is not State.WAITING
+        done = (checkpoint_step(results, run.run_id) or 0) if started else 0
+        return timings.get(run.cell, 0.0) * max(0, run.num_steps - done)
+
     groups = cohorts(reconciled.to_train, placement.resources, at_once)
-    trials = [sum((run_s.get(run.run_id, NO_TIME) for run in group), NO_TIME) for group in groups]
-    ends = [wall_time(bounds, at_once) for bounds in zip(*trials, strict=True)] or NO_TIME
+    trials_s = [sum(map(run_s, group)) for group in groups]
     return Cost(
         to_train=reconciled.to_train,
         num_trials=len(groups),
         at_once=min(at_once, max(1, len(groups))),
         device=placement.device,
-        timings=timings,
-        device_s={run_id: span * placement.devices_per_trial for run_id, span in run_s.items()},
-        wall_s=Span(*ends),
+        device_s=sum(trials_s) * placement.devices_per_trial,
+        wall_s=wall_time(trials_s, at_once),
+        not_timed=[cell for cell in by_cell(reconciled.to_train) if cell not in timings],
     )
 
 
@@ -83,59 +75,19 @@ def wall_time(trials_s: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-def cost_lines(cost: Cost) -> list[str]:
-    """Return the cost for the terminal."""
+def cost_text(cost: Cost) -> str:
+    """Return the cost for the terminal, and the cells whose cost is unknown."""
     if not cost.to_train:
-        return ["cost       nothing: everything is trained"]
-    cells = by_cell(cost.to_train)
-    missing = len(cells.keys() - cost.timings.keys())
-    untimed = f"{counted(missing, 'cell')} not timed yet; `plan --measure` times a few steps of each on this machine"
+        return "cost       nothing: everything is trained"
     if not cost.device_s:
-        return [f"cost       not known: {untimed}"]
-    unit = "GPU-hours" if cost.device == "cuda" else "core-hours"
-    total, wall_s, at_least = cost.of(cost.to_train), cost.wall_s, "at least " if missing else ""
-    rows = [("", "task", "model", "variant", "to train", unit, "range", "timed by")]
-    for cell, runs in cells.items():
-        device_s, timing = cost.of(runs), cost.timings.get(cell)
-        known = (_hours(device_s.middle), _range(device_s), timing.source) if timing else ("unknown", "", "")
-        rows.append(("", *cell, str(len(runs)), *known))
-    lines = [
-        f"cost       {at_least}{_hours(total.middle)} {unit} ({_range(total)}) for what is left, if no run diverges",
-        *aligned(rows, right=(4, 5)),
-        *([f"           {untimed}"] if missing else []),
-        f"wall time  {at_least}{duration(wall_s.middle)} ({duration(wall_s.low)} to {duration(wall_s.high)}) with "
-        f"{counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
-    ]
-    if cost.price is not None:
-        low, middle, high = (_three_digits(cost.price * seconds / 3600) for seconds in total)
-        lines.append(f"price      {middle} ({low} to {high}) at {cost.price:g} for each of the {unit}")
-    return [*lines, *_range_lines(cost)]
-
-
-def fresh_lines(cost: Cost, expected: float) -> list[str]:
-    """Return what fresh seeds cost at most; `expected`: how many runs these are likely to be, NaN: not known."""
-    fresh = [run for run in cost.to_train if run.fresh]
-    if not (most_s := cost.of(fresh).middle):
-        return []
-    unit = "GPU-hours" if cost.device == "cuda" else "core-hours"
-    likely = "" if math.isnan(expected) else f"; expected are {_hours(most_s * expected / len(fresh))}"
-    return [f"decide     {_hours(most_s)} {unit} of that are fresh seeds, at most{likely}"]
-
-
-def _range_lines(cost: Cost) -> list[str]:
-    timed = sorted({timing.device for timing in cost.timings.values()})
-    lines = [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
-    if any(timing.is_measured for timing in cost.timings.values()):
-        lines.append("measured alone on this machine; beside other trials and Ray, runs are slower")
-    return [f"{'' if index else 'range':11}{line}" for index, line in enumerate(lines)]
-
-
-def _range(device_s: Span) -> str:
-    return f"{_hours(device_s.low)} to {_hours(device_s.high)}"
-
-
-def _hours(seconds: float) -> str:
-    return _three_digits(seconds / 3600)
+        return "cost       unknown: no cell is timed yet; `plan --measure` times a few steps of each on this machine"
+    unit, hours = "GPU-hours" if cost.device == "cuda" else "core-hours", cost.device_s / 3600
+    line = (
+        f"cost       {'at least' if cost.not_timed else 'about'} {_three_digits(hours)} {unit}, "
+        f"{duration(cost.wall_s)} with {counted(cost.at_once, 'trial')} at once"
+        f"{'; `plan --measure` times the other cells' if cost.not_timed else ''}"
+    )
+    return "\n".join([line, *(f"unknown    {' '.join(cell)}" for cell in cost.not_timed)])
 
 
 def _three_digits(number: float) -> str:

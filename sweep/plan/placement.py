@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import rate_text
-from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
+from lr_sweep.sweep.study.runs import WantedRun, alike
 from lr_sweep.sweep.study.settings import Resources
-from lr_sweep.trainables.run import Precision, Run, engine_of
+from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.worker.memory import part_sizes
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
@@ -26,10 +24,6 @@ GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "de
 
 Group = tuple[WantedRun, ...]
 """The runs of a cohort; all are of one cell, and have the same options."""
-WEIGHT_TRAFFIC: dict[Precision, int] = {"bf16": 3600, "tf32": 1900, "fp32": 260}
-"""Tokens whose products with a weight take a GPU as long as its step of Adam: memory is slow beside arithmetic. From
-floors computed for an H200; fp32 by the ratio of its peak to that of tf32, 67 to 494 TFLOP/s."""
-
 Nodes = Sequence[dict[str, float]]
 """Each node's resources by Ray's names."""
 
@@ -179,10 +173,9 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
     if size is not None:
         groups = [group for runs in cells for group in _chunks(runs, 1 if _is_alone(runs, resources) else size)]
         return sorted(groups, key=lambda group: order[group[0].run_id])
-    on_gpu = resources.gpus_per_trial > 0
-    groups = _even_groups([runs for runs in cells if not _is_alone(runs, resources)], at_once, on_gpu=on_gpu)
+    groups = _even_groups([runs for runs in cells if not _is_alone(runs, resources)], at_once)
     groups += [group for runs in cells if _is_alone(runs, resources) for group in _chunks(runs, 1)]
-    return sorted(groups, key=lambda group: (-_total_work(group, on_gpu=on_gpu), order[group[0].run_id]))
+    return sorted(groups, key=lambda group: (-_work(group), order[group[0].run_id]))
 
 
 def _is_alone(runs: Sequence[WantedRun], resources: Resources) -> bool:
@@ -193,44 +186,30 @@ def _chunks(runs: Sequence[WantedRun], size: int) -> list[Group]:
     return [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
 
 
-def _even_groups(cells: Sequence[Sequence[WantedRun]], at_once: int, *, on_gpu: bool) -> list[Group]:
+def _even_groups(cells: Sequence[Sequence[WantedRun]], at_once: int) -> list[Group]:
     """Divide cells so that the group with the most work has as little as possible."""
-    work, numbers = [_total_work(runs, on_gpu=on_gpu) for runs in cells], [1] * len(cells)
+    work, numbers = [_work(runs) for runs in cells], [1] * len(cells)
     for _ in range(at_once - len(cells)):
-        divisible = [index for index, runs in enumerate(cells) if numbers[index] < len(runs)]
-        if not divisible:
-            break
-        numbers[max(divisible, key=lambda index: work[index] / numbers[index])] += 1
-    groups = []
-    for runs, number in zip(cells, numbers, strict=True):
-        bounds = [len(runs) * part // number for part in range(number + 1)]
-        groups += [tuple(runs[start:end]) for start, end in pairwise(bounds)]
-    return groups
+        if divisible := [index for index, runs in enumerate(cells) if numbers[index] < len(runs)]:
+            numbers[max(divisible, key=lambda index: work[index] / numbers[index])] += 1
+    return [
+        tuple(runs[len(runs) * part // number : len(runs) * (part + 1) // number])
+        for runs, number in zip(cells, numbers, strict=True)
+        for part in range(number)
+    ]
 
 
-def _total_work(runs: Iterable[WantedRun], *, on_gpu: bool) -> float:
-    """Return the multiplications of runs, without evaluations; the steps of a function of the user's own."""
-    return sum(run.num_steps * _step_work(run, on_gpu=on_gpu) for run in runs)
+def _work(runs: Sequence[WantedRun]) -> float:
+    """Return about how much runs of one cell calculate: the products of the body's weights, forward and back.
 
-
-def _step_work(wanted: WantedRun, *, on_gpu: bool) -> float:
-    run = wanted.run
-    return multiplications(run, wanted.shape, on_gpu=on_gpu) if isinstance(run, Run) and wanted.shape else 1.0
-
-
-def multiplications(run: Run, task: TaskShape, *, on_gpu: bool) -> float:
-    """Return the multiplications of a gradient step: the body's matrix products, forward and back.
-
-    Exact enough to divide runs among devices. On a GPU a trained weight's memory traffic counts, too; on a CPU
-    arithmetic outweighs it.
+    Good enough to divide runs among devices. Of a function of the user's own the steps alone are known.
     """
-    sizes, tokens = part_sizes(run.model, task), run.protocol.batch_size * task.num_tokens
-    traffic = WEIGHT_TRAFFIC[run.protocol.precision]
-    work = 3 * 2 * tokens * run.model.layers * task.num_tokens * run.model.width  # scores and values; 2 of 3 are back
-    for part in ("attention", "feedforward"):
-        trained = part in run.trained
-        work += sizes[part] * (tokens * (3 if trained else 2) + (traffic if trained and on_gpu else 0))
-    return float(work)
+    steps, run, shape = sum(run.num_steps for run in runs), runs[0].run, runs[0].shape
+    if not isinstance(run, Run) or shape is None:
+        return steps
+    sizes, tokens = part_sizes(run.model, shape), run.protocol.batch_size * shape.num_tokens
+    passes = {part: 3 if part in run.trained else 2 for part in ("attention", "feedforward")}
+    return float(steps * tokens * sum(sizes[part] * number for part, number in passes.items()))
 
 
 class CohortSizes:
@@ -268,11 +247,6 @@ def is_out_of_memory(reason: str) -> bool:
     """Return whether a trial itself ran out of memory: our words, or torch's; not where `KILLED` by Ray."""
     signs = ("outofmemory", "out of memory", "memoryerror", "can't allocate memory")
     return KILLED not in reason and any(sign in reason.lower() for sign in signs)
-
-
-def largest_groups(groups: Iterable[Group]) -> dict[Cell, Group]:
-    """Return the largest group of each cell."""
-    return {group[0].cell: group for group in sorted(groups, key=len)}
 
 
 def trial_name(group: Sequence[WantedRun]) -> str:

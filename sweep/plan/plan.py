@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
-from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost, fresh_lines
+from lr_sweep.sweep.plan.cost import Cost, cost_text, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
-from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.changes import change_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
-from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.runs import NOT_PROPOSED, by_cell, fresh_allowed, grids_of
+from lr_sweep.sweep.study.runs import by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.settings import Decide
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
@@ -42,7 +37,6 @@ class Plan:
         self.state = StudyState(study, self.backbones, results, data_dir, only=only)
         self.decision = self._decision()
         most = dict.fromkeys(self.decision.left, self.decision.settings.max_seeds) if self.decision else None
-        self.expected = self.decision.expected(np.random.default_rng(0)) if self.decision and most else math.nan
         self.reconciled = self.state.expected(most)
         self.wanted = self.reconciled.wanted
 
@@ -58,12 +52,9 @@ class Plan:
         return None if decision.is_choosing else decision
 
 
-def plan_on(plan: Plan, machine: dict[str, float], price: float | None = None) -> str:
-    """Return the plan for a machine (`devices_here`), with its cost by what was timed so far.
-
-    `price`: of an hour of a device.
-    """
-    text = plan_text(plan, cost_on(plan, machine, price))
+def plan_on(plan: Plan, machine: dict[str, float]) -> str:
+    """Return the plan for a machine (`devices_here`), with its cost by what was recorded and measured."""
+    text = plan_text(plan, cost_on(plan, machine))
     if not plan.reconciled.to_train or fits(plan.placement, [machine]):
         return text
     return (
@@ -73,17 +64,14 @@ def plan_on(plan: Plan, machine: dict[str, float], price: float | None = None) -
     )
 
 
-def cost_on(plan: Plan, machine: dict[str, float], price: float | None = None) -> Cost:
-    """Return what a plan costs on a machine; arguments as of `plan_on`."""
-    reconciled, placement, results = plan.reconciled, plan.placement, plan.results
-    at_once = placement.trials_at_once([machine])
-    timings = find_timings(reconciled, results, placement)
-    return replace(estimate_cost(reconciled, timings, placement, at_once, results), price=price)
+def cost_on(plan: Plan, machine: dict[str, float]) -> Cost:
+    """Return what a plan costs on a machine."""
+    return estimate_cost(plan.reconciled, plan.placement, plan.placement.trials_at_once([machine]), plan.results)
 
 
 def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
     """Return a plan as content for JSON."""
-    to_train, is_timed = plan.reconciled.to_train, bool(cost.device_s)
+    to_train = plan.reconciled.to_train
     return {
         "study": plan.study.study,
         "title": plan.study.title,
@@ -94,9 +82,9 @@ def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
         "num_steps": sum(run.num_steps for run in to_train),
         "cells": _cells_json(plan),
         "device": cost.device,
-        "device_s": cost.of(to_train)._asdict() if is_timed else None,
-        "wall_s": cost.wall_s._asdict() if is_timed else None,
-        "not_timed": [list(cell) for cell in by_cell(to_train) if cell not in cost.timings],
+        "device_s": cost.device_s or None,
+        "wall_s": cost.wall_s or None,
+        "not_timed": [list(cell) for cell in cost.not_timed],
     }
 
 
@@ -116,7 +104,7 @@ def plan_text(plan: Plan, cost: Cost) -> str:
     ]
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
     lines += [_disk_line(plan, cost), f"data       {plan.data_dir}", f"results    {plan.results.location}"]
-    return "\n".join([*lines, "", *cost_lines(cost), *fresh_lines(cost, plan.expected)])
+    return "\n".join([*lines, "", cost_text(cost)])
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:
@@ -169,13 +157,7 @@ def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
         f"decide     {counted(pairs, 'pair')} of variants, to {decide.min_difference:g}{plan.study.measured.points}, "
         f"with {of_cell} {counted(len(cells), 'cell')}: at most {sum(cells.values())} runs",
     ]
-    if plan.decision is None:
-        return [*lines, "           how many are expected is known once the rates are chosen; all are counted below"]
-    lines.append(f"           {plan.decision.progress()}")
-    if not math.isnan(plan.expected):
-        more = f"expected: {plan.expected:.0f} more, if means and noise are as in the runs that chose the rates"
-        lines.append(f"           {more}; the most is counted below")
-    return lines
+    return [*lines, f"           {plan.decision.progress()}"] if plan.decision else lines
 
 
 def _cells_json(plan: Plan) -> list[dict[str, Any]]:
@@ -199,10 +181,7 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
     lines = []
     for name, backbone in backbones.items():
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
-        where = "their text is missing" if backbone.missing_text else where
         lines.append(f"weights    {name}: {backbone.description} ({where})")
-        if backbone.missing_text:
-            lines.append(f"           no file {backbone.missing_text}, which `run` needs. {GIVE_TEXT}")
         if is_unknown(backbone.checksum):
             lines.append("           the ids of its pretrained runs depend on these weights: not known yet")
     return lines
@@ -238,15 +217,3 @@ def state_counts(counts: Counter[State]) -> str:
 
 def _word(state: State) -> str:
     return "new" if state is State.WAITING else state.value
-
-
-def id_lines(plan: Plan) -> list[str]:
-    """Return a line for each run with its id and state, for `--ids`; runs whose weights are not here have no id yet."""
-    lines = []
-    for run in plan.wanted:
-        proposed = not run.run_id.startswith(NOT_PROPOSED)
-        run_id = "(no-weights-yet)" if is_unknown(run.run.weights_checksum) else run.run_id
-        rate = rate_text(run.run.learning_rate) if proposed else "-"
-        state = _word(plan.reconciled.states[run.run_id])
-        lines.append(" ".join((run_id if proposed else f"({NOT_PROPOSED})", *run.cell, rate, str(run.run.seed), state)))
-    return lines

@@ -220,7 +220,7 @@ class StudyState:
 
     def expected(self, most_fresh: Mapping[tuple[str, str, str], int] | None = None) -> Reconciled:
         """Return the wanted runs and stand-ins for those that are not proposed yet (`stand_in_runs`)."""
-        found = stand_in_runs(self.study, self.backbones, self.data_dir, self.proposed, self.wanted, most_fresh)
+        found = stand_in_runs(self.study, self.backbones, self.data_dir, self.wanted, most_fresh)
         return self.reconciled.with_new(found)
 
     def with_proposals(self, new: Iterable[Proposal]) -> StudyState:

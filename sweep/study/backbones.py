@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,14 +34,8 @@ if TYPE_CHECKING:
 UNKNOWN_WEIGHTS = "not known yet"
 """Checksum of weights that are not here; ids of runs that start from them are provisional."""
 
-SAY_EVERY_S = 10.0
-STATUS_EVERY_S = 2.0
-"""Seconds between writes of the file that `status` reads."""
-
-GIVE_TEXT = (
-    "Put a text file there, or name yours in a copy of the study (`text: [FILE]`); other text gives other weights, and "
-    "so other runs"
-)
+REPORT_EVERY_S = 10.0
+"""Seconds between two reports of a pretraining, to the terminal and for `status`."""
 
 Say = Callable[[str], None]
 
@@ -56,8 +49,6 @@ class Backbone:
     """sha256 of the weights; `UNKNOWN_WEIGHTS` and where from, if they are not here and the study names none."""
     description: str
     here: bool = False
-    missing_text: Path | None = None
-    """The first file of text that is missing here, to pretrain the weights on; their folder is not known without it."""
 
 
 def is_unknown(checksum: str | None) -> bool:
@@ -93,14 +84,6 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
     assert model.pretrained is not None
     if isinstance(model.pretrained, PretrainedHere):
         recipe, size = model.pretrained.pretrain, _gpt2_size(model)
-        texts = recipe.files(data_dir or default_data_dir())
-        if missing := next((path for path in texts if not os.path.lexists(path)), None):
-            return Backbone(
-                source=WeightsSource(folder=f"a folder that is named after the text {missing}"),
-                checksum=f"{UNKNOWN_WEIGHTS}: pretrained on {missing}, which is missing",
-                description=recipe.description(size),
-                missing_text=missing,
-            )
         folder = recipe.folder(root, size, _corpus_of(recipe, data_dir))
         source, description = WeightsSource(folder=str(folder)), recipe.description(size)
         if here := (folder / WEIGHTS).is_file():
@@ -217,7 +200,7 @@ class Reporter:
         self.model, self.num_steps, self.path, self.say, self.clock, self.per = model, num_steps, path, say, clock, per
         self.first: tuple[int, float] | None = None
         """The first step of this process, and when it ended."""
-        self.said_at = self.written_at = clock()
+        self.reported_at = clock()
 
     def __call__(self, step: int, loss: float) -> None:
         """Report the step that just ended, and its training loss."""
@@ -227,15 +210,15 @@ class Reporter:
             if step > 1:
                 self.say(f"  resumes after step {step - 1} of {self.num_steps}")
         first, began = self.first
-        left_s = (now - began) / (step - first) * (self.num_steps - step) if step > first else None
-        if now - self.said_at >= SAY_EVERY_S:
-            self.said_at = now
-            left = "" if left_s is None else f", {duration(left_s)} left"
-            self.say(f"  step {step} of {self.num_steps}, training loss {loss:.2f} nats per {self.per}{left}")
-        if now - self.written_at >= STATUS_EVERY_S:
-            self.written_at = now
-            progress = {"model": self.model, "step": step, "num_steps": self.num_steps, "time_left_s": left_s}
-            write_json(self.path, progress | {"updated_at": time.time()})
+        if step == first or now - self.reported_at < REPORT_EVERY_S:
+            return
+        self.reported_at = now
+        left_s = (now - began) / (step - first) * (self.num_steps - step)
+        self.say(
+            f"  step {step} of {self.num_steps}, training loss {loss:.2f} nats per {self.per}, {duration(left_s)} left"
+        )
+        progress = {"model": self.model, "step": step, "num_steps": self.num_steps, "time_left_s": left_s}
+        write_json(self.path, progress | {"updated_at": time.time()})
 
 
 def _corpus_of(recipe: Recipe, data_dir: Path | None) -> bytes:
@@ -245,8 +228,10 @@ def _corpus_of(recipe: Recipe, data_dir: Path | None) -> bytes:
     try:
         corpus = read_corpus(recipe.files(data_dir or default_data_dir()))
     except OSError as error:
-        fix = f". {GIVE_TEXT}" if isinstance(error, FileNotFoundError) else ""
-        raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}{fix}") from error
+        raise UserError(
+            f"cannot read the text to pretrain on: {error.filename}: {error.strerror}. Put a text file there, or name "
+            f"yours in a copy of the study (`text: [FILE]`); other text gives other weights, and so other runs"
+        ) from error
     fewest = fewest_bytes(recipe.num_tokens)
     if len(corpus) < fewest:
         raise UserError(

@@ -24,7 +24,7 @@ from pydantic import (
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS, data_checksum
-from lr_sweep.datasets.task import TaskShape, missing_names, options_content
+from lr_sweep.datasets.task import missing_names, options_content
 from lr_sweep.sweep.study.cells import (
     MAX_CELLS,
     Cells,
@@ -41,14 +41,8 @@ from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
 from lr_sweep.trainables.factors import depends_on_budget
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
-from lr_sweep.trainables.worker.memory import part_sizes
-
-ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
-"""Which parts a model has does not depend on the task."""
-
 
 _ADAM = ("adam", "adamw", "muon")
 READ_WITH = {
@@ -59,24 +53,20 @@ READ_WITH = {
     "lion_beta1": ("optimizer", ("lion",)),
     "lion_beta2": ("optimizer", ("lion",)),
     "muon_momentum": ("optimizer", ("muon",)),
-    "muon_rate_ratio": ("optimizer", ("muon",)),
     "base_width": ("parametrization", ("mup",)),
-    "base_heads": ("parametrization", ("mup",)),
     "decay_fraction": ("schedule", ("warmup-stable-decay",)),
 }
 MATRICES = {"attention", "feedforward", "last_attention"}
 NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
-MAX_COMBINATIONS = 500
-"""Most combinations of a space's values; each is checked."""
 MAX_CHECKS = 20_000
-"""Most combinations of these with a study's tasks and variants."""
+"""Most combinations of a space's values with a study's tasks and variants; each is checked."""
 
 
 class BuiltInStudy(Study):
     """A study that trains models of this program on tasks of this program."""
 
-    unused_resources: ClassVar = {"processes_per_run": (1,), "rank_timeout_s": (RANK_TIMEOUT_S,)}
+    unused_resources: ClassVar = {"processes_per_run": (1,)}
     why_unused = "only a function of the user's own trains a run in several processes"
 
     protocol: Annotated[Protocol, PlainValidator(partial(read_record, Protocol))] = Protocol()
@@ -123,17 +113,6 @@ class BuiltInStudy(Study):
     # --- what goes together
 
     @model_validator(mode="after")
-    def _check_parts(self) -> BuiltInStudy:
-        with Mistakes() as mistakes:
-            for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
-                size, trained = self.models[model].body_size, self.variants[variant].trained
-                sizes = part_sizes(size, ANY_TASK)
-                if not any(sizes[part] for part in trained):
-                    lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
-                    mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
-        return self
-
-    @model_validator(mode="after")
     def _check_protocols(self) -> BuiltInStudy:
         cells = list(self.cell_list())
         _check_options(self, cells)
@@ -162,9 +141,7 @@ class BuiltInStudy(Study):
     @property
     def for_gpus(self) -> tuple[str, ...]:
         """The options that need a GPU."""
-        tf32 = ["precision: tf32"] if self.protocol.precision == "tf32" else []
-        fused = any(cell.protocol.attention == "fused" for cell in self.cell_list())
-        return (*tf32, *(["attention: fused"] if fused else []))
+        return ("precision: tf32",) if self.protocol.precision == "tf32" else ()
 
     def starts_from_weights(self, variant: str) -> bool:
         """Return whether a variant starts from pretrained weights, or from what they are like."""
@@ -312,13 +289,11 @@ def _ends(axis: Axis) -> Sequence[Any]:
 def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
     """Yield what is wrong with the combinations of the axes' values, or ends; raise ValidationError for too many."""
     ends = [_ends(axis) for axis in space.values()]
-    if (number := prod(map(len, ends))) > MAX_COMBINATIONS:
-        raise mistake(f"these are {number} combinations, want at most {MAX_COMBINATIONS}", "search", "space")
     # Of models the family alone makes a difference, and learning rates make none.
     of_family = {study.models[name].size.family: name for name in reversed(study.models)}
     first = {name: of_family[model.size.family] for name, model in study.models.items()}
     cells = list(dict.fromkeys(c._replace(model=first[c.model], learning_rates=()) for c in study.cell_list()))
-    if number * len(cells) > MAX_CHECKS:
+    if (number := prod(map(len, ends))) * len(cells) > MAX_CHECKS:
         counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
         raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")
     for values in product(*ends):

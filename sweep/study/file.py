@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, unknown
@@ -19,14 +17,10 @@ from lr_sweep.common.files import as_version_1_2, read_plain
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.study.validation import MAX_MISTAKES, MORE, Loc, shown
+from lr_sweep.sweep.study.validation import Loc, shown
 
 MAX_BYTES = 1_500_000
 """Largest study file; 100 to 200 kB are read in a second, and `MAX_CELLS` variants, written out, take 1.3 MB."""
-MAX_LEVELS = 20
-"""Deepest nesting that a study file may have; a real study has six levels."""
-SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half a character, which YAML's escapes can write and no encoding can."""
 STUDIES = Path(__file__).parent.parent / "studies"
 """Folder of the shipped studies, `NAME.yaml`; those of Lu et al. 2021 are in a folder of their own."""
 
@@ -93,24 +87,12 @@ def read_yaml(text: str) -> Any:
     """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
     reader, text = _Reader(), as_version_1_2(text)
     try:
-        if _too_deep(text):  # first: the reader takes long for a thousand levels
-            raise UserError(f"nested deeper than {MAX_LEVELS} levels")
         value = reader.read_text(text)
     except YAMLError as error:
         reader.mistakes.append(_yaml_mistake(error, text))
     if reader.mistakes:
         raise UserError("; ".join(f"line {line}: {message}" for line, message in sorted(reader.mistakes)))
     return value
-
-
-def _too_deep(text: str) -> int | None:
-    """Return the first line that is nested deeper than `MAX_LEVELS`; None: there is none."""
-    level = 0
-    for event in YAML(typ="safe", pure=True).parse(text):
-        level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if level > MAX_LEVELS:
-            return int(event.start_mark.line) + 1
-    return None
 
 
 def load_built_in_study(name_or_path: str | Path) -> Study:
@@ -155,9 +137,7 @@ def _parse(text: str, path: Path) -> Study:
                 reader.note(detail["loc"], detail["msg"])
     if not reader.mistakes:
         return study
-    lines = [f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes)]
-    more = [f"{path}: {MORE}"] if len(lines) > MAX_MISTAKES and not lines[0].endswith(MORE) else []
-    raise UserError("\n".join([*lines[:MAX_MISTAKES], *more]))
+    raise UserError("\n".join(f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes)))
 
 
 def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
@@ -193,7 +173,7 @@ class _Reader:
                 return self._skip((), "the file is empty, want a mapping of keys to values")
             return self._read(root, ())
         except RecursionError:
-            return self._skip((), f"nested deeper than {MAX_LEVELS} levels", _too_deep(text))
+            return self._skip((), "nested too deep")
 
     def note(self, loc: Loc, message: str, line: int | None = None) -> None:
         """Note a mistake, by default in the line of its key or of the closest key around it."""
@@ -201,9 +181,9 @@ class _Reader:
             line = next(self.lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in self.lines)
         self.mistakes.append((line, f"{_dotted(loc)}: {message}" if loc else message))
 
-    def _skip(self, loc: Loc, message: str, line: int | None = None) -> None:
+    def _skip(self, loc: Loc, message: str) -> None:
         self.unreadable.add(loc)
-        self.note(loc, message, line)
+        self.note(loc, message)
 
     def _read(self, node: Node, loc: Loc) -> Any:
         if id(node) in self._seen:
@@ -214,8 +194,6 @@ class _Reader:
         if isinstance(node, SequenceNode):
             self.lines |= {(*loc, index): each.start_mark.line + 1 for index, each in enumerate(node.value)}
             return tuple(self._read(each, (*loc, index)) for index, each in enumerate(node.value))
-        if SURROGATE.search(node.value):
-            return self._skip(loc, "half a character (a lone surrogate, such as \\ud800) is no text")
         try:
             return self._yaml.constructor.construct_object(node)
         except YAMLError:
@@ -229,8 +207,6 @@ class _Reader:
             key, line = key_node.value, key_node.start_mark.line + 1
             if not isinstance(key_node, ScalarNode):
                 self.note(loc, "a list or a mapping is no key; keys must be text", line)
-            elif SURROGATE.search(key):
-                self.note(loc, "half a character (a lone surrogate, such as \\ud800) is no key", line)
             elif not str(key_node.tag).endswith(":str"):
                 self.note((*loc, key), "keys must be text; put quotes around it", line)
             elif key in mapping:

@@ -52,9 +52,7 @@ def _study_path(value: Any, info: ValidationInfo) -> Any:
             path.stat()
     except FileNotFoundError as error:
         raise ValueError(f"nothing is at {path}; paths start from the study file's folder") from error
-    except OSError as error:
-        raise ValueError(f"got {shown(value)}: {error.strerror}") from error
-    except (RuntimeError, ValueError) as error:  # no such user's home, a circle of links; a path with a null byte
+    except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"got {shown(value)}: {error}") from error
     return path
 

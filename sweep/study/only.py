@@ -12,8 +12,6 @@ from lr_sweep.common.text import rate_text
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.runs import WantedRun
 
-MOST_SHOWN = 5
-"""Wrong values of an axis that a message names: each is compared with all valid ones."""
 AXES = ("task", "model", "variant", "learning_rate", "seed")
 
 Only = Mapping[str, frozenset[str]]
@@ -44,8 +42,7 @@ def select(runs: Sequence[WantedRun], only: Only) -> list[WantedRun]:
     for axis, wanted in only.items():
         valid = list(dict.fromkeys(each[axis] for each in values.values()))
         wrong = sorted(wanted - set(valid))
-        mistakes += [unknown(axis.replace("_", " "), value, valid, valid) for value in wrong[:MOST_SHOWN]]
-        mistakes += [f"and {len(wrong) - MOST_SHOWN} more"] if len(wrong) > MOST_SHOWN else []
+        mistakes += [unknown(axis.replace("_", " "), value, valid, valid) for value in wrong]
     found = [run for run in runs if all(values[run.run_id][axis] in wanted for axis, wanted in only.items())]
     if mistakes or not found:
         raise UserError(f"--only {only_text(only)}: {'; '.join(mistakes) or 'no run of the study has all of these'}")

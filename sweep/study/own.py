@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.files import hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
@@ -60,10 +60,6 @@ class OwnProtocol:
 
     evaluate_every: Steps
     """Gradient steps between evaluations; step budgets are multiples of it."""
-
-
-def _metric(value: Any) -> Metric:
-    return Metric(**dict(StudyMetric.model_validate(value)))
 
 
 def _plain(value: Any) -> Any:
@@ -166,8 +162,7 @@ def _below(folder: Path, name: str) -> Path:
 
 
 def _check_modules(files: OwnFiles, folder: Path) -> None:
-    """Raise mistakes in what the code defines and imports, as far as its text shows them."""
-    main, _, function = files.trainable.partition(":")
+    """Raise mistakes in what the code imports, as far as its text shows them."""
     with Mistakes() as mistakes:
         for name, text in files.code.items():
             if not name.endswith(".py"):
@@ -181,10 +176,6 @@ def _check_modules(files: OwnFiles, folder: Path) -> None:
                 continue
             for module in sorted({*_imported_beside(tree, name, folder)} - files.code.keys()):
                 mistakes.add(f"{name} imports {module}, which is not listed; add it")
-            symbols = symtable.symtable(ast.unparse(tree), name, "exec").get_symbols()
-            defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
-            if name == main and function not in defined:
-                mistakes.add(f"{main} defines no {function!r}; it has {', '.join(defined) or 'no function'}")
 
 
 def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]:
@@ -207,7 +198,7 @@ NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_option
 class FunctionStudy(Study):
     """A study that calls a training function of the user's own for each run."""
 
-    unused_resources: ClassVar = {"engine": ("stacked",), "compile": (False,), "runs_per_trial": (None, 1)}
+    unused_resources: ClassVar = {"engine": ("stacked",), "runs_per_trial": (None, 1)}
     why_unused = "runs of the user's own function train one by one"
 
     protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]
@@ -224,7 +215,7 @@ class FunctionStudy(Study):
     """Files that the function's numbers come from, or patterns; default: the trainable's."""
     data: Annotated[dict[str, str], PlainValidator(_data_files)] = Field(default_factory=dict)
     """Data files, or patterns; a recorded study has their sha256."""
-    metric: Annotated[Metric, PlainValidator(_metric)] = ACCURACY
+    metric: StudyMetric = StudyMetric(name="accuracy", higher_is_better=True, is_fraction=True)
     """What the function reports of each split; default: an accuracy."""
 
     @field_validator("axes")
@@ -243,6 +234,16 @@ class FunctionStudy(Study):
         return _options(task, given)
 
     @model_validator(mode="after")
+    def _check_function(self) -> FunctionStudy:
+        file, _, function = self.trainable.partition(":")
+        source = self.code.code[file].decode(errors="replace")
+        symbols = symtable.symtable(source, file, "exec").get_symbols()
+        defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+        if function not in defined and b"import *" not in self.code.code[file]:
+            raise mistake(f"{file} defines no {function!r}; it has {', '.join(defined) or 'no function'}", "trainable")
+        return self
+
+    @model_validator(mode="after")
     def _check_options(self) -> FunctionStudy:
         axes = {"tasks": {name: task.options for name, task in self.tasks.items()}}
         axes |= {"models": self.models, "variants": self.variants}
@@ -259,7 +260,7 @@ class FunctionStudy(Study):
     @property
     def measured(self) -> Metric:
         """What is measured on validation and test data."""
-        return self.metric
+        return Metric(**dict(self.metric))
 
     @property
     def files(self) -> OwnFiles:
@@ -285,7 +286,7 @@ class FunctionStudy(Study):
             learning_rate=0.0,
             seed=0,
             evaluate_every=cell.protocol.evaluate_every,
-            metric=self.metric.as_json(),
+            metric=self.measured.as_json(),
             processes=self.resources.processes_per_run,
         )
 
@@ -296,11 +297,11 @@ class FunctionStudy(Study):
 
     def facts(self) -> dict[str, Any]:
         """Return what reports read of it, as JSON values."""
-        return super().facts() | {"metric": self.metric.as_json()}
+        return super().facts() | {"metric": dict(self.metric)}
 
     def plain(self) -> dict[str, Any]:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
-        content = super().plain() | {"code": list(self.code.code), "metric": dict(self.metric.as_json())}
+        content = super().plain() | {"code": list(self.code.code)}
         if self.cells is None:
             del content["cells"]
         return {name: content[name] for name in _RECORDED if name in content}

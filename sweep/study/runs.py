@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby, islice
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import read_stopped
 from lr_sweep.analysis.record.study import NOTHING_STOPPED, StoppedRates
-from lr_sweep.analysis.statistics.rates.further_rates import stand_ins
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.cells import StudyCell
@@ -22,7 +22,7 @@ from lr_sweep.trainables.pretraining.weights import WeightsSource
 from lr_sweep.trainables.run import AnyRun, Run
 from lr_sweep.trainables.worker.memory import trained_parameters
 
-NOT_PROPOSED = "not-proposed-yet"
+MADE_UP_RATE = 1e-3
 
 
 class Cell(NamedTuple):
@@ -137,37 +137,36 @@ def grids_of(study: Study) -> dict[Cell, tuple[float, ...]]:
     return {Cell(*cell[:3]): cell.learning_rates for cell in study.cell_list()}
 
 
-def expected_runs(
-    study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals = NOTHING_PROPOSED
-) -> list[WantedRun]:
-    """Return the wanted runs, and stand-ins for those that are not proposed yet."""
-    wanted = wanted_runs(study, backbones, data_dir, proposed)
-    return wanted + stand_in_runs(study, backbones, data_dir, proposed, wanted)
+def one_of_each(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> dict[Cell, WantedRun]:
+    """Return a run of each cell, which the study need not want: without its grid, a search has a made-up rate."""
+    made_up = {cell: NOTHING if grid else Proposed(rates=(MADE_UP_RATE,)) for cell, grid in grids_of(study).items()}
+    return {cell: runs[0] for cell, runs in by_cell(wanted_runs(study, backbones, data_dir, made_up)).items()}
 
 
 def stand_in_runs(
     study: Study,
     backbones: Mapping[str, Backbone],
     data_dir: Path,
-    proposed: Proposals,
     wanted: Sequence[WantedRun],
     most_fresh: Mapping[tuple[str, str, str], int] | None = None,
 ) -> list[WantedRun]:
-    """Return stand-ins for runs that are not proposed yet, for what a plan counts.
+    """Return a copy of a cell's run for each run that is not proposed yet, for what a plan counts.
 
-    Their rates are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`. `most_fresh`: how many
-    fresh seeds each cell gets at most; None: all that `decide` allows.
+    Their ids are no ids of runs. `most_fresh`: how many fresh seeds each cell gets at most; None: all that `decide`
+    allows.
     """
-    if not num_proposals(study) and study.winners is None and study.decide is None:
+    proposals, num_seeds = num_proposals(study), len(study.seed_list())
+    if not (proposals or study.winners or study.decide):
         return []
-    most = fresh_allowed(study) if most_fresh is None else most_fresh
-    guesses = {
-        cell: _guesses(study, grid, proposed.get(cell, NOTHING), most.get(cell, 0))
-        for cell, grid in grids_of(study).items()
-    }
-    known = {run.run_id for run in wanted}
-    guessed = [run for run in wanted_runs(study, backbones, data_dir, guesses) if run.run_id not in known]
-    return [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
+    most, known = fresh_allowed(study) if most_fresh is None else most_fresh, Counter(run.cell for run in wanted)
+    found, grids = list[WantedRun](), grids_of(study)
+    for cell, run in one_of_each(study, backbones, data_dir).items():
+        num_rates = len(grids[cell]) + proposals
+        firsts = num_rates if study.winners else 0  # the first seed of each rate; all seeds of the winners
+        chosen = (num_seeds - 1) * study.winners if study.winners else num_seeds * num_rates
+        left = firsts + chosen + most.get(cell, 0) - known[cell]
+        found += [replace(run, run_id=f"not-proposed-yet-{len(found) + index}") for index in range(left)]
+    return found
 
 
 def fresh_allowed(study: Study) -> dict[Cell, int]:
@@ -188,19 +187,6 @@ def further_seeds(study: Study, known: Collection[int], number: int) -> list[int
     """Return the next fresh seeds of a cell that has some."""
     above = (seed for seed in count(first_fresh_seed(study)) if seed not in known)
     return list(islice(above, number))
-
-
-def _guesses(study: Study, grid: Sequence[float], proposed: Proposed, most_fresh: int) -> Proposed:
-    known, left = {*grid, *proposed.rates}, num_proposals(study) - len(proposed.rates)
-    rates = study.search.stand_ins(proposed.rates) if study.search is not None else stand_ins(known, left)
-    rate, seeds = next(iter(proposed.fresh.items()), (min({*known, *rates}, default=0.0), ()))
-    fresh = {rate: further_seeds(study, seeds, max(0, most_fresh - len(seeds)))}
-    if study.winners is None:
-        return Proposed(rates=tuple(sorted({*rates, *proposed.rates})), options=proposed.options, fresh=fresh)
-    winners, chosen = proposed.winners or frozenset(), bool(proposed.winners) and not rates
-    guesses = () if chosen else sorted({*known, *rates} - winners)[: study.winners - len(winners)]
-    tried = {*rates, *guesses, *proposed.fresh}
-    return Proposed(rates=tuple(tried), options=proposed.options, winners=frozenset(guesses), fresh=fresh)
 
 
 class _Place(NamedTuple):

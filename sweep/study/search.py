@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -25,18 +25,10 @@ from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_disti
 Options = Mapping[str, Any]
 NO_OPTIONS: Options = MappingProxyType({})
 """All options are the study's."""
-SMALLEST = 1e-20
-"""Far below any learning rate that changes a float32 weight; near the smallest float, 5e-324, steps would be equal."""
 NUM_FIRST = 4
 """Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
 ADAPTIVE = ("tpe", "gp")
 ADAPTIVE_AT_ONCE = 2
-
-
-def _large_enough(rate: float) -> float:
-    if rate < SMALLEST:
-        raise ValueError(f"got {rate_text(rate)}, want at least {rate_text(SMALLEST)}: smaller ones change no weight")
-    return rate
 
 
 def _of_three_digits(value: float) -> float:
@@ -46,15 +38,14 @@ def _of_three_digits(value: float) -> float:
 
 
 ThreeDigits = AfterValidator(_of_three_digits)
-Rate = Annotated[LearningRate, AfterValidator(_large_enough)]
 
 
 class LearningRateGrid(Strict):
     """Learning rates that are evenly spaced on a logarithmic scale, both ends included."""
 
-    low: Annotated[Rate, ThreeDigits]
+    low: Annotated[LearningRate, ThreeDigits]
     """Smallest, at most 3 significant digits."""
-    high: Rate
+    high: LearningRate
     """Largest, whole grid steps above `low`."""
     per_decade: Annotated[int, Interval(ge=1, le=100)] = 2
     """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, ..."""
@@ -91,23 +82,9 @@ class LearningRateGrid(Strict):
         return three_digits(10 ** (start + num_steps / self.per_decade))
 
 
-def alike(rates: Iterable[float]) -> str:
-    """Return what is wrong with learning rates of which two are written alike, in tables and by `--only`; else ''."""
-    texts: dict[str, float] = {}
-    for rate in rates:
-        if (other := texts.setdefault(rate_text(rate), rate)) != rate:
-            return f"{other!r} and {rate!r} are alike to six digits, {rate_text(rate)}: leave one out"
-    return ""
-
-
-def _distinct(rates: tuple[float, ...]) -> tuple[float, ...]:
-    if wrong := alike(some_distinct(rates)):
-        raise mistake(wrong)
-    return rates
-
-
 LearningRates = Annotated[
-    Annotated[LearningRateGrid, Tag("(one)")] | Annotated[tuple[Rate, ...], AfterValidator(_distinct), Tag("(list)")],
+    Annotated[LearningRateGrid, Tag("(one)")]
+    | Annotated[tuple[LearningRate, ...], AfterValidator(some_distinct), Tag("(list)")],
     or_list((dict, LearningRateGrid), "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
 ]
 
@@ -171,9 +148,9 @@ class Search(Strict):
 
     sampler: Literal["tpe", "gp", "quasi-random", "random"] = "tpe"
     """`tpe` and `gp` are Optuna's samplers; `quasi-random` is a scrambled Sobol sequence."""
-    low: Annotated[Rate, ThreeDigits]
+    low: Annotated[LearningRate, ThreeDigits]
     """Smallest, at most 3 significant digits."""
-    high: Annotated[Rate, ThreeDigits]
+    high: Annotated[LearningRate, ThreeDigits]
     """Largest, at most 3 significant digits; at least twice `low`."""
     rates: Annotated[int, Interval(ge=2, le=100)]
     """Learning rates of each cell, in all."""
@@ -231,14 +208,6 @@ class Search(Strict):
         while below in tried and above in tried:
             below, above = max(self.low, _neighbour(below, -1)), min(self.high, _neighbour(above, 1))
         return above if below in tried else below
-
-    def stand_ins(self, tried: Collection[float]) -> tuple[float, ...]:
-        """Return distinct rates in place of those that are not proposed yet, for what a plan counts."""
-        found: list[float] = []
-        number = max(0, self.rates - len(tried))
-        for index in range(number):
-            found.append(self.untried(self.rate_at((index + 0.5) / number), {*tried, *found}))
-        return tuple(found)
 
 
 def _neighbour(rate: float, direction: int) -> float:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
 from pydantic import AfterValidator, Tag, ValidationInfo, field_validator
 
 from lr_sweep.analysis.record.study import Deciding
 from lr_sweep.common.errors import unknown
-from lr_sweep.common.limits import Count, NotNegative, Positive
+from lr_sweep.common.limits import Count, NotNegative
 from lr_sweep.sweep.study.validation import Mistakes, Strict, or_list, shown, some_distinct
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 
 
 class StopEarly(Strict):
@@ -99,8 +99,6 @@ class Decide(Strict):
                 mistakes.add("no task and model has both variants of a pair: nothing to decide", "decide")
             if len(seeds) < 2:  # without it the first two fresh seeds may seem to have no noise
                 mistakes.add("got 1, want at least 2 with `decide`: they say how noisy each variant is", "seeds")
-            if max(seeds) + self.max_seeds >= 2**63:
-                mistakes.add("want smaller ones: the fresh seeds of `decide` are numbered above them", "seeds")
             if space:
                 text = "rates beside the chosen one have other options, and say nothing of its noise"
                 mistakes.add(f"does not go with `search.space`: {text}; fix the options, or leave this out", "decide")
@@ -116,23 +114,15 @@ class Resources(Strict):
     """
     processes_per_run: Annotated[int, Interval(ge=1, le=64)] = 1
     """Processes of one node that train a run of your function."""
-    rank_timeout_s: Positive = RANK_TIMEOUT_S
-    """Most seconds of a process's start, or of a step with its evaluation."""
     engine: Literal["stacked", "plain"] = "stacked"
     """`stacked` trains the runs of a trial together; `plain`, the reference, one after the other."""
-    compile: bool = False
-    """`torch.compile` in the stacked engine: minutes for each cell, needs a C++ compiler."""
     runs_per_trial: Count | None = None
     """Most runs of a trial; null: what keeps all devices busy and fits into memory."""
     retries: Annotated[int, Interval(ge=0, le=1000)] = 2
     """Restarts of a trial after a crash."""
 
-    @field_validator("gpus_per_trial")
-    @classmethod
-    def _check_share(cls, gpus: float) -> float:
-        if 0 < gpus < 0.001:  # a trial takes hundreds of megabytes, and Ray counts in steps of 0.0001
-            raise ValueError(f"got {gpus:g}, want 0, or from 0.001 to 1")
-        return gpus
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"compile": False, "rank_timeout_s": 600.0})
+    """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
 
     @field_validator("processes_per_run")
     @classmethod
@@ -141,10 +131,3 @@ class Resources(Strict):
             gpus = info.data["gpus_per_trial"]
             raise ValueError(f"got {processes} with gpus_per_trial: {gpus:g}, want gpus_per_trial: 1, or 0")
         return processes
-
-    @field_validator("compile")
-    @classmethod
-    def _check_compile(cls, compiled: bool, info: ValidationInfo) -> bool:
-        if compiled and info.data.get("engine") == "plain":
-            raise ValueError("got true with engine: plain, which is never compiled; want engine: stacked")
-        return compiled

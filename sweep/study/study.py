@@ -31,7 +31,7 @@ from lr_sweep.sweep.study.cells import (
     own_protocol,
 )
 from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike
+from lr_sweep.sweep.study.search import RatesOrSearch, Search
 from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
 from lr_sweep.sweep.study.validation import (
     Mistakes,
@@ -235,8 +235,6 @@ class Study(Strict):
                     mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
         if self.cells is not None:
             check_cells(self.cells, self.axes_by_name(), self.protocol)
-            if wrong := alike(self.learning_rate_grid()):
-                raise mistake(f"the cells' learning rates {wrong}", "cells")
         return self
 
     @model_validator(mode="after")

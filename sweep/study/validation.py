@@ -33,8 +33,7 @@ from lr_sweep.common.errors import unknown
 STRICT = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 MISTAKE = "mistake"
 MAX_MISTAKES = 100
-"""More are not looked for: in a file that a program wrote wrongly there may be 100,000."""
-MORE = f"there are more mistakes; these are the first {MAX_MISTAKES}"
+"""More are not looked for: a program may have written 100,000, and each is compared with the valid names."""
 Loc = tuple[str | int, ...]
 """Keys and indices that lead to a value, as pydantic's errors have them."""
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class Mistakes:
     def add(self, message: str, *loc: str | int) -> None:
         """Add a mistake below the value that is being validated; raise them all where there are too many."""
         if len(self._details) == MAX_MISTAKES:
-            self._details.append(_detail(MORE, ()))
+            self._details.append(_detail(f"there are more mistakes; these are the first {MAX_MISTAKES}", ()))
             self._raise()
         self._details.append(_detail(message, loc))
 
@@ -122,17 +121,24 @@ class Strict(BaseModel):
     @classmethod
     def _reword(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         with reworded(cls.model_fields):
-            return handler(value)
+            return handler(_without_gone(cls, value))
+
+
+def _without_gone(kind: type, value: Any) -> Any:
+    """Leave out options of earlier versions, which recorded studies have, where they changed nothing."""
+    gone = getattr(kind, "gone", {})
+    if not gone or not isinstance(value, Mapping):
+        return value
+    return {name: given for name, given in value.items() if name not in gone or given != gone[name]}
 
 
 def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
     """Build a dataclass from a mapping as strictly as `Strict` does; its fields' types have their limits.
 
     `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
-    its fields, for the message about an unknown key. Options that are `gone` are left out where they changed nothing.
+    its fields, for the message about an unknown key.
     """
-    if isinstance(value, Mapping) and (gone := getattr(kind, "gone", None)):
-        value = {name: given for name, given in value.items() if name not in gone or given != gone[name]}
+    value = _without_gone(kind, value)
     with reworded([*more_keys, *(field.name for field in fields(cast("Any", kind)))]):
         record: T = _reader(cast("Any", kind)).validate_python(value)
         return record

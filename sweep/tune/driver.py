@@ -30,7 +30,6 @@ from lr_sweep.sweep.tune.trials import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
-    WorkerReplaced,
     cohort_of,
     report_every_s,
 )
@@ -52,9 +51,7 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
     if Ray keeps dying, the cluster lacks what trials need, or a worker cannot write.
     """
     runs, total_runs = work.state.reconciled.to_train, len(select(work.state.wanted, work.options.only))
-    # The time of a step includes its share of the evaluations.
-    expected_s = {cell: timing.step_s.middle for cell, timing in work.timings.items()}
-    progress = StudyProgress(runs, total_runs, expected_s)
+    progress = StudyProgress(runs, total_runs, work.step_s)
     work.stopping.request()
     with output_to(log_file) as console, Display(progress, console) as display:
         driver = Driver(work, progress, display, mirror)
@@ -191,8 +188,6 @@ class Driver:
                 self._on_interruption(event)
             case Reported():
                 self._work.stopping.judge()
-            case WorkerReplaced():
-                self._display.note(event.reason)
             case StorageFailed():
                 raise UserError(
                     f"a worker cannot write checkpoints: {event.reason}. Free space there, or "

@@ -124,8 +124,8 @@ class StudyProgress(Sink):
         run = self._runs[event.run_id]
         run.status, run.step = "running", event.step
         match event:
-            case Advanced() if event.step_s is not None and event.evaluation_s is not None:
-                run.pace = Pace(event.step_s, event.evaluation_s)
+            case Advanced() if event.step_s is not None:
+                run.pace = Pace(event.step_s, event.evaluation_s or 0.0)
             case Finished():
                 run.status = event.status
         cell, sign = run.wanted.cell, run.wanted.metric.sign

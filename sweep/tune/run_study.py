@@ -35,7 +35,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.work import Options, Work
-from lr_sweep.trainables.own.probe import look_at
+from lr_sweep.trainables.own.probe import tried
 from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 
 MIRROR_PATIENCE_S = 60.0
@@ -117,24 +117,24 @@ def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work
     write_started(results, study, str(data_dir), options.placement.cpus)
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
     if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
-        _look_at_function(work, device.type, say)
+        _try_function(work, device.type, say)
     return work
 
 
-def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> None:
+def _try_function(work: Work, device: str, say: Callable[[str], None]) -> None:
     """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
     study, run = work.state.study.study, work.state.reconciled.to_train[0].run
     if not isinstance(run, OwnRun):
         return
-    function = run.files.trainable
     try:
-        found = look_at(run, None if work.held_ids() else device)
+        found = tried(run, None if work.held_ids() else device)
     except TrainingFunctionError as error:
         raise UserError(
-            f"{study}: {function} cannot be imported, so no run was started. Correct it, and run this again:\n{error}"
+            f"{study}: {run.files.trainable} cannot be imported, so no run was started. Correct it, and run this "
+            f"again:\n{error}"
         ) from error
     if found:
-        say(f"{study}: {function} {found}")
+        say(f"{study}: {run.files.trainable} {found}")
 
 
 def _finish(

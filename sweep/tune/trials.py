@@ -43,10 +43,8 @@ def cohort_of(
         runs_at_once=runs_at_once or len(group),
         size_given=placement.resources.runs_per_trial is not None,
         engine=engine,
-        compiled=placement.resources.compile and engine == "stacked",
         device=placement.device,
         device_share=placement.devices_per_trial,
-        rank_timeout_s=placement.resources.rank_timeout_s,
         checkpoints=options.results.checkpoints(first.run_id).parent,
         store=options.results.uri,
         data_dir=options.data_dir,
@@ -96,15 +94,8 @@ class StorageFailed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerReplaced:
-    """A worker has ended with its trial, because it keeps memory of the runs that it has trained."""
-
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reported:
     """A trial has reported evaluations, of all of its runs that had one: what follows is of a later moment."""
 
 
-TrialEvent = Report | Reported | TrialFailed | TrialInterrupted | StorageFailed | WorkerReplaced
+TrialEvent = Report | Reported | TrialFailed | TrialInterrupted | StorageFailed

@@ -24,7 +24,6 @@ from lr_sweep.sweep.tune.trials import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
-    WorkerReplaced,
 )
 from lr_sweep.trainables.own.run import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
@@ -198,8 +197,6 @@ class EventCallback(tune.Callback):
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
             self.put(TrialFailed(run_ids=cohort_of_trial(trial).run_ids, reason=result["failed"]))
-        if "outgrown" in result:
-            self.put(WorkerReplaced(reason=result["outgrown"]))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Drop Tune's statistics of what the trial reported, which no one reads."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.timings import Timing, find_timings
+from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import write_wanted
 from lr_sweep.sweep.search.rounds import next_proposals
@@ -43,7 +43,8 @@ class Work:
         self.state, self.options, self.examples = state, options, examples
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Messages for the user, perhaps from other threads."""
-        self.timings: dict[Cell, Timing] = {}
+        self.step_s: dict[Cell, float] = {}
+        """Seconds of a step that the record expects, by cell."""
         while self._propose() and not self.state.reconciled.to_train:
             pass
         self.stopping = EarlyStopping(state.study, options.results, self.state.wanted)
@@ -75,7 +76,7 @@ class Work:
         state, results = self.state, self.options.results
         write_wanted(results, state.study, state.wanted)
         results.settle()
-        self.timings = find_timings(state.reconciled, results, self.options.placement)
+        self.step_s = find_timings(state.reconciled, results, self.options.placement)
 
     def take_news(self) -> list[str]:
         """Return the messages since the last call."""

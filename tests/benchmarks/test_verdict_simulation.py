@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons.decide import Settings
+from lr_sweep.benchmarks.drawn_variants import Setting, drawn
 from lr_sweep.benchmarks.gating import GATED, gating
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
     NOISES,
     TABLES,
-    Setting,
     claims,
     deciding,
-    drawn,
     false_claims,
     main,
     named_flips,
@@ -48,6 +48,23 @@ def test_equal_variants_are_seldom_told_apart(
     assert false_claims(Setting(noise=noise, num_variants=num_variants, num_tasks=num_tasks), NUMBER, rng) < ERROR
 
 
+def test_a_collapse_at_the_next_rate_neither_hides_a_lead_nor_makes_one(rng: np.random.Generator) -> None:
+    setting = Setting(num_variants=2, collapses=0.4)
+    assert power(replace(setting, ahead=5.0), NUMBER, rng) > 0.95
+    assert claims(setting, NUMBER, rng).any(-1).mean() < ERROR
+
+
+def test_a_noisier_variant_does_not_win_on_a_flat_top_of_many_rates(rng: np.random.Generator) -> None:
+    setting = Setting(num_variants=2, noise="unequal", curve="flat", num_rates=13)
+    assert claims(setting, NUMBER, rng).any(-1).mean() < ERROR
+
+
+@pytest.mark.parametrize("noise", [noise for noise in NOISES if "of the seed" not in noise])
+def test_two_seeds_of_many_variants_are_seldom_told_apart(noise: str, rng: np.random.Generator) -> None:
+    """Seeds in two modes at all rates alike are told apart: the check `two-seeds` says so."""
+    assert false_claims(Setting(noise=noise, num_variants=8, num_seeds=2), NUMBER, rng) < ERROR
+
+
 def test_quieter_rates_beside_the_chosen_one_are_seen(rng: np.random.Generator) -> None:
     assert claims(Setting(beside=0.7), NUMBER, rng).any(-1).mean() < ERROR
 
@@ -55,6 +72,7 @@ def test_quieter_rates_beside_the_chosen_one_are_seen(rng: np.random.Generator) 
 def test_the_noise_of_three_rates_doubles_the_power(rng: np.random.Generator) -> None:
     setting = Setting(ahead=3.0)
     assert power(setting, NUMBER, rng) > 0.5 > 0.3 > power(setting, NUMBER, rng, plain=True)
+    assert power(Setting(ahead=2.0, num_variants=2), NUMBER, rng) > 0.39
 
 
 @pytest.mark.parametrize(("ahead", "equal_at"), [(0.0, None), (5.0, 1)])
@@ -75,20 +93,28 @@ def test_decide_is_seldom_wrong_and_its_intervals_hold(
     assert 0.92 < found.coverage[0] < found.coverage[1] < 0.99  # 93.8 to 97.5%, and three standard errors
 
 
-@pytest.mark.parametrize("noise", some_slow(each for each in GATED if "alone" not in each))
+@pytest.mark.parametrize("num_variants", [2, 4])
+@pytest.mark.parametrize("noise", [each for each in FAILING if "quiet" not in each])
+def test_decide_is_seldom_wrong_where_runs_of_one_variant_fail(
+    noise: str, num_variants: int, rng: np.random.Generator
+) -> None:
+    assert deciding(np.zeros(num_variants), noise, Settings(), NUMBER, rng).wrong_difference < ERROR
+
+
+@pytest.mark.parametrize("noise", some_slow(each for each in GATED if "alone" not in each and "lognormal" not in each))
 @pytest.mark.parametrize("is_tuned", [True, False])
-@pytest.mark.parametrize("max_seeds", [4, 20])
+@pytest.mark.parametrize("max_seeds", [8, 20])
 def test_the_gate_seldom_accepts_without_a_gain(
     noise: str, is_tuned: bool, max_seeds: int, rng: np.random.Generator
 ) -> None:
     found = gating(noise, 0.0, max_seeds, is_tuned, 10 * NUMBER, rng)
-    assert found.accepted <= 0.05
+    assert found.accepted <= 0.05 + 2 * 0.0022  # two standard errors
 
 
 @pytest.mark.parametrize("is_tuned", [True, False])
 def test_the_gate_accepts_a_gain_of_two_deviations(is_tuned: bool, rng: np.random.Generator) -> None:
-    found = gating("normal", 2.0, 8, is_tuned, NUMBER, rng)
-    assert found.accepted > 0.9 > found.seeds / 8
+    found = gating("normal", 2.0, 20, is_tuned, NUMBER, rng)
+    assert found.accepted > 0.98 > 0.5 > found.seeds / 20
     assert found.worse == 0
 
 

@@ -133,7 +133,7 @@ def test_a_shape_is_of_symbols_or_of_real_values(sizes: dict[str, int], want: st
 
 
 def test_loading_checks_and_names_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Both engines and `plan --measure` load by `task_data`."""
+    """Both engines load by `task_data`."""
     wrong = with_train(dataclasses.replace(NUMBERS, shift=None), labels=with_first(LABELS, 3))
     task: Any = SimpleNamespace(
         Options=SimpleNamespace,

@@ -234,11 +234,10 @@ def add(results: Results, seed: int, trained: Trained, variant: str = "unfrozen-
 
 def add_study(results: Results, name: str, seeds: Mapping[int, int]) -> None:
     """Write a study that wants runs by seed, each up to a number of steps."""
-    folder = results.study(name)
     labels = {"task": "digits", "model": "tiny", "variant": "unfrozen-random", "learning_rate": 1e-2}
     rows = [wanted_row(run_id_of(seed), num_steps, **labels, seed=seed) for seed, num_steps in seeds.items()]
     write_study(results.root, name, rows, f"About {name}")
-    (folder / f"{name}.yaml").write_text(f"study: {name}\n")
+    (results.study(name) / f"{name}.yaml").write_text(f"study: {name}\n")
 
 
 def checkpoint_bytes(step: int) -> bytes:

@@ -1,7 +1,6 @@
 """BERT's encoder (Devlin et al. 2018; Lu et al. 2021, section 3.14): bidirectional, layer norms after each sum.
 
 The layers are those of the transformers library. Its embeddings are written out, because there is no word table.
-
 Shape legend: `B` batch, `T` tokens, `D` width.
 """
 
@@ -34,8 +33,7 @@ class Size(LibrarySize):
 class _Embeddings(nn.Module):
     """What BERT makes of word embeddings: positions and the first token type are added, then comes a layer norm.
 
-    All tokens are of the first type, so one row is kept. It is a part of `positions`, as a vector of its own: position
-    rows beyond the pretrained ones need it, too.
+    The token type is a part of `positions`, as a vector of its own: rows beyond the pretrained ones need it, too.
     """
 
     def __init__(self, config: Any, rows: int) -> None:

@@ -20,13 +20,7 @@ from lr_sweep.trainables.models.family import Body, Dropout
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.parts import sorted_parts
-from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.run import BodySize, Protocol, Run
-
-
-def read_positions(lengths: Tensor, num_read: int) -> Tensor:
-    """Return the last M of so many tokens: (..., M) of lengths (...)."""
-    return lengths.unsqueeze(-1) + torch.arange(-num_read, 0, device=lengths.device)
 
 
 def logits_of(outputs: Tensor, task: TaskShape) -> Tensor:
@@ -52,29 +46,19 @@ class Classifier(nn.Module):
         self.body = load_family(size.family).build(size, task.num_tokens)
         self.output_layer = nn.Linear(size.width, task.num_outputs)
 
-    def forward(self, tokens: Tensor, lengths: Tensor | None = None, noise: torch.Generator | None = None) -> Tensor:
-        """Return logits (B, C), or (B, Q, C), of tokens: (B, T) int64 ids or (B, T, token_dim) float32.
-
-        `lengths` (B,) int64: real tokens of each example; None: all. `noise` draws masks; None is evaluation mode.
-        """
-        read = self.features(tokens, lengths, noise)
+    def forward(self, tokens: Tensor, noise: torch.Generator | None = None) -> Tensor:
+        """Return logits (B, C), or (B, Q, C), of tokens (B, T) or (B, T, token_dim); `noise` None: evaluation mode."""
+        read = self.features(tokens, noise)
         return logits_of(self.output_layer(read / self.width_ratio), self.task)
 
-    def features(self, tokens: Tensor, lengths: Tensor | None = None, noise: torch.Generator | None = None) -> Tensor:
+    def features(self, tokens: Tensor, noise: torch.Generator | None = None) -> Tensor:
         """Return the states that the output layer reads, (B M, D); arguments as of `forward`."""
         embeddings = self.input_layer(tokens)  # (B, T, D)
         if noise is not None and self.real_valued:
             embeddings = Dropout(self.protocol.input_dropout, noise)(embeddings)
         dropout = None if noise is None else Dropout(self.protocol.dropout, noise, self.protocol.attention)
-        hidden = self.body(embeddings, dropout)
-        return self._read(hidden, lengths)
-
-    def _read(self, hidden: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return the states at the positions read, (B M, D)."""
-        if self.protocol.readout == "final_position" or lengths is None:
-            return hidden[:, -self.task.num_read :].reshape(-1, hidden.shape[-1])
-        examples = torch.arange(len(hidden), device=hidden.device).unsqueeze(-1)  # (B, 1)
-        return hidden[examples, read_positions(lengths, self.task.num_read)].flatten(0, 1)
+        hidden = self.body(embeddings, dropout)  # (B, T, D)
+        return hidden[:, -self.task.num_read :].reshape(-1, hidden.shape[-1])
 
     def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
         """Return what each part of `PARTS` consists of; `EVERYTHING` holds every parameter once."""
@@ -97,9 +81,7 @@ def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | Non
     """Return the run's model at step 0 on the CPU, with its frozen parts frozen.
 
     Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order. Variants and learning rates of one
-    seed therefore share their input and output layers, on every device.
-
-    `weights`: the body's pretrained tensors by name (`load_weights`); raises WeightsError where they do not fit.
+    seed therefore share their input and output layers. `weights` (`load_weights`) fit (`check_weights_fit`).
     """
     model = Classifier(run.model, task, run.protocol)
     _initialise_randomly(model, run)
@@ -133,18 +115,11 @@ def _initialise_randomly(model: Classifier, run: Run) -> None:
 
 @torch.no_grad()
 def put_weights(body: Body, weights: dict[str, Tensor]) -> None:
-    """Copy pretrained tensors over the body's; position rows beyond the pretrained ones keep their random start.
-
-    Weights of further layers are left out: a shallower body has the first layers of a deeper one.
-    """
-    wanted = {name: p for name, p in body.named_parameters() if name not in body.always_new}
-    if missing := sorted(wanted.keys() - weights.keys()):
-        raise WeightsError(f"the weights lack {len(missing)} of {len(wanted)} tensors: {', '.join(missing[:5])} ...")
-    for name, parameter in wanted.items():
-        target = parameter[: len(weights[name])] if name == body.position_table else parameter
-        if target.shape != weights[name].shape:
-            raise WeightsError(f"{name} has shape {tuple(weights[name].shape)}, the model {tuple(target.shape)}")
-        target.copy_(weights[name])
+    """Copy pretrained tensors over the body's, also of a deeper one; position rows beyond them keep their start."""
+    for name, parameter in body.named_parameters():
+        if name not in body.always_new:
+            target = parameter[: len(weights[name])] if name == body.position_table else parameter
+            target.copy_(weights[name])
 
 
 def alike(weights: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
@@ -159,12 +134,6 @@ def alike(weights: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, family: str = "gpt2") -> dict[str, Tensor]:
-    """Read the body's tensors from a `save_pretrained` folder, float32, by name; raises WeightsError if unreadable."""
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        raise WeightsError(f"no model.safetensors in {folder}")
-    try:
-        tensors = load_file(path)
-    except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
-        raise WeightsError(f"{path} cannot be read as safetensors: {error}") from error
+    """Read the body's tensors from a `save_pretrained` folder, float32, by name."""
+    tensors = load_file(folder / "model.safetensors")
     return {name: tensor.float() for name, tensor in load_family(family).body_tensors(tensors).items()}

@@ -27,9 +27,7 @@ class Dropout:
 
     def __init__(self, probability: float, generator: torch.Generator, attention: Attention | None = None) -> None:
         """Take `Protocol.attention` along, which only GPT-2 reads."""
-        self.probability = probability
-        self.generator = generator
-        self.attention = attention
+        self.probability, self.generator, self.attention = probability, generator, attention
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return x with entries set to 0 and the others scaled up, by 1.111 for 0.1, not bf16's 1.109; any shape."""

@@ -1,13 +1,9 @@
 """GPT-2's transformer body (Radford et al. 2019) with the parameter names and layouts of Hugging Face's `GPT2Model`.
 
 Written out rather than imported, because dropout must draw from a generator that is passed in: a run's masks are keyed
-by seed and step. There is no token table: tokens of other modalities enter as embeddings.
-
-`attend_long` attends with dropout in memory linear in the number of tokens. In blocks of queries, the backward pass
-computes each block's weights and masks again (Rabe and Staats 2021; Dao et al. 2022). A block's masks are a function of
-(seed, step, layer, block) alone. A fused kernel draws masks from the device's global generator, which is keyed by
-(seed, step, layer) before each call. They may differ on another kind of device or with another torch. Runs follow one
-another, so that each has the bits that it has alone.
+by seed and step. `attend_in_blocks` attends with dropout in memory linear in the number of tokens: the backward pass
+computes the weights and masks of each block of queries again (Rabe and Staats 2021; Dao et al. 2022). A block's masks
+are a function of (seed, step, layer, block) alone. Runs follow one another, so that each has the bits it has alone.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `T` tokens, `D` width, `H` heads,
 `W` = D / H, `M` positions read, `Q` queries of a block, `P` keys that it sees: its own positions and those before.
@@ -27,9 +23,9 @@ from torch.nn import functional as F
 
 from lr_sweep.trainables.factors import width_ratio
 from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout
-from lr_sweep.trainables.models.published import gpt2_mistakes
-from lr_sweep.trainables.numerics import global_generator_keyed, product_dtype, rekey, wide_dtype, widened
-from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, Attention, ModelSize, Protocol
+from lr_sweep.trainables.models.published import GPT2 as CONFIG
+from lr_sweep.trainables.numerics import product_dtype, rekey, wide_dtype, widened
+from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize, Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,48 +42,27 @@ class AttentionNoise:
     """Probability of dropping a weight."""
 
     def mask(self, key: int, start: int, like: Tensor, num_tokens: int) -> Tensor:
-        """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device.
-
-        0, or what scales the rest up, in fp32 where `like` is of fewer bits.
-        """
+        """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device."""
         stop = min(start + QUERY_BLOCK, num_tokens)
         generator = rekey(torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK)
         mask = torch.empty(*like.shape[:2], stop - start, stop, device=like.device, dtype=wide_dtype(like))
         return mask.bernoulli_(1.0 - self.probability, generator=generator).div_(1.0 - self.probability)
 
-    def rows(self, positions: Tensor, like: Tensor, num_tokens: int) -> Tensor:
-        """Return the masks of the queries at some positions (K, B, M): (K, B, H, M, T), 0 for keys after their blocks.
-
-        `like`: (B, H, ., .), of the same device.
-        """
-        found = like.new_zeros(len(self.keys), *like.shape[:2], positions.shape[2], num_tokens, dtype=wide_dtype(like))
-        for key, its, out in zip(self.keys, positions, found, strict=True):
-            for start in range(0, num_tokens, QUERY_BLOCK):
+    def last_rows(self, number: int, like: Tensor, num_tokens: int) -> Tensor:
+        """Return the masks of the last M queries, (K, B, H, M, T), 0 for keys after their blocks; `like` as above."""
+        found = like.new_zeros(len(self.keys), *like.shape[:2], number, num_tokens, dtype=wide_dtype(like))
+        first = num_tokens - number
+        for key, out in zip(self.keys, found, strict=True):
+            for start in range(first - first % QUERY_BLOCK, num_tokens, QUERY_BLOCK):
                 mask = self.mask(key, start, like, num_tokens)  # (B, H, Q, P)
-                row = (its - start)[:, None, :, None]  # (B, 1, M, 1)
-                index = row.clamp(0, mask.shape[2] - 1).expand(*out.shape[:3], mask.shape[3])
-                inside = (row >= 0) & (row < mask.shape[2])
-                seen = out[..., : mask.shape[3]]
-                seen.copy_(torch.where(inside, mask.gather(2, index), seen))
+                begin, stop = max(first, start), mask.shape[3]
+                out[:, :, begin - first : stop - first, :stop] = mask[:, :, begin - start :]
         return found
 
 
-def attend_long(kind: Attention | None, q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
     """Mix values v by dropout(softmax(q k^T / sqrt(W))), each position those so far; all are (R B, H, T, W)."""
-    return _Blocked.apply(q, k, v, noise) if kind == "blocked" else _attend_fused(q, k, v, noise)
-
-
-def _attend_fused(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
-    """Do `attend_long` by torch's kernels, one run after the other: at such lengths one run fills a GPU."""
-    key_of = {run: key for key, readers in zip(noise.keys, noise.readers, strict=True) for run in readers}
-    of_runs = [x.unflatten(0, (len(key_of), -1)).unbind() for x in (q, k, v)]
-    mixed = []
-    for run, operands in enumerate(zip(*of_runs, strict=True)):
-        queries, keys, values = (x.clone(memory_format=torch.contiguous_format) for x in operands)  # (B, H, T, W)
-        with global_generator_keyed(key_of[run], f"attention {noise.layer}", q.device):
-            own = F.scaled_dot_product_attention(queries, keys, values, dropout_p=noise.probability, is_causal=True)
-        mixed.append(own)
-    return torch.cat(mixed)  # (R B, H, T, W)
+    return _Blocked.apply(q, k, v, noise)
 
 
 class _Blocked(Function):
@@ -132,10 +107,8 @@ def _blocks(noise: AttentionNoise, q: Tensor) -> Iterator[tuple[slice, int, Tens
 
 
 def _operands(runs: slice, start: int, mask: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Sequence[Tensor]:
-    """Return a run's queries (B, H, Q, W) of a block over sqrt(W), and keys and values (B, H, P, W) that they see.
-
-    Copies: a product's last bits may follow where in memory its operands start, which differs between cohorts.
-    """
+    """Return a run's queries (B, H, Q, W) of a block over sqrt(W), and keys and values (B, H, P, W) that they see."""
+    # Copies: a product's last bits may follow where in memory its operands start, which differs between cohorts.
     stop = mask.shape[3]
     parts = (q[runs, :, start:stop] / math.sqrt(q.shape[3]), k[runs, :, :stop], v[runs, :, :stop])
     return [part.clone(memory_format=torch.contiguous_format) for part in parts]
@@ -179,10 +152,10 @@ class _Attention(nn.Module):
         q, k, v = self._heads(x)  # each (B, H, T, W)
         if dropout is None or dropout.probability == 0.0:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, W)
-        elif dropout.attention in OWN_MASKS:
+        elif dropout.attention == "blocked":
             key = dropout.generator.initial_seed()
             noise = AttentionNoise(keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability)
-            mixed = attend_long(dropout.attention, q, k, v, noise)  # (B, H, T, W)
+            mixed = attend_in_blocks(q, k, v, noise)  # (B, H, T, W)
         else:
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, W)
         return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, width))  # (B, T, D)
@@ -208,8 +181,6 @@ def _causal_weights(q: Tensor, k: Tensor) -> Tensor:
 
 
 class _Feedforward(nn.Module):
-    """Two linear layers with GPT-2's tanh approximation of GELU between them, of (B, T, D)."""
-
     def __init__(self, size: ModelSize) -> None:
         super().__init__()
         self.c_fc = Conv1D(size.width, 4 * size.width)
@@ -297,7 +268,7 @@ class GPT2(Body):
 
 
 build = GPT2
-config_mistakes = gpt2_mistakes
+config_mistakes = CONFIG.mistakes
 
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

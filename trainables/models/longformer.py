@@ -24,7 +24,6 @@ from lr_sweep.trainables.models.published import ConfigFields
 
 OFFSET = 2
 """Rows of a published position table before that of the first token, as in RoBERTa; no token has them."""
-
 LEAST_WINDOW = 4
 """With 2, the transformers library's attention has an empty slice where it wants three rows (5.17), and fails."""
 

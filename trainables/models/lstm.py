@@ -115,10 +115,7 @@ class LSTM(Body):
         }
 
     def draw(self, protocol: Protocol, generator: torch.Generator) -> None:
-        """Draw weights and biases as torch does, uniformly within 1 / sqrt(D), and position rows as GPT-2's.
-
-        The scales and shifts of a `ReferenceNorm` of n numbers are drawn within 1 / sqrt(n).
-        """
+        """Draw uniformly within 1 / sqrt(D), as torch does, a `ReferenceNorm` of n numbers within 1 / sqrt(n)."""
         for module in self.modules():
             if isinstance(module, nn.Linear | ReferenceNorm):
                 bound = 1 / math.sqrt(module.in_features if isinstance(module, nn.Linear) else module.weight.numel())

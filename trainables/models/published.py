@@ -1,7 +1,6 @@
 """Published models: their sizes, where their weights are, and what a `config.json` of weights must say. Needs no torch.
 
-A family's table has every field of the transformers library's configuration that changes hidden states of a body that
-gets embeddings and is trained in float32; tests of weights list the others.
+A family's table has every field of the library's configuration that changes hidden states; tests list the others.
 """
 
 from __future__ import annotations
@@ -63,10 +62,6 @@ MODELS: dict[str, KnownModel] = {
 study may give other sizes under other names."""
 
 
-OWN_CODE: dict[str, tuple[Any, ...]] = {"quantization_config": (None,), "auto_map": (None,)}
-"""Fields of `computed` in every family: other products, and code of the model's own."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConfigFields:
     """The fields of a family's configuration that change the function."""
@@ -77,8 +72,6 @@ class ConfigFields:
     """Fields that must agree with the study's model -> their names in the family's `Size`."""
     computed: Mapping[str, tuple[Any, ...]]
     """Other fields -> the values that are computed, first the one that a missing field means."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other names that transformers reads -> the names above."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `sizes` that may be missing -> what they are then."""
 
@@ -87,11 +80,7 @@ class ConfigFields:
         if config.get("model_type") != self.model_type:
             yield f"model_type: {_got(config, 'model_type')}, want {self.model_type!r}: only that family is computed"
             return
-        config = dict(config)
-        for alias, name in self.aliases.items():
-            if alias in config and config.setdefault(name, config[alias]) != config[alias]:
-                yield f"{name}: {_got(config, name)}, and {shown(config[alias])} as {alias}, want one"
-        for name, values in {**self.computed, **OWN_CODE}.items():
+        for name, values in self.computed.items():
             if name in config and config[name] not in values:
                 first, *others = map(shown, values)
                 same = f" (or {', '.join(others)}, which are the same)" if others else ""
@@ -113,22 +102,8 @@ GPT2 = ConfigFields(
         "scale_attn_by_inverse_layer_idx": (False,),
         "is_causal": (True,),  # no field of `GPT2Config`, yet transformers obeys it
     },
-    aliases={
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-        "hidden_size": "n_embd",
-        "max_position_embeddings": "n_positions",
-    },
 )
-FEEDFORWARD = "n_inner"
-"""Width of GPT-2's feedforward; null is 4 x n_embd, the one that is computed."""
-
-
-def gpt2_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
-    """Yield what a configuration says that a GPT-2 of this size does not compute; size None: of any size."""
-    yield from GPT2.mistakes(config, size)
-    if config.get("model_type") == GPT2.model_type and size and config.get(FEEDFORWARD) not in (None, 4 * size.width):
-        yield f"{FEEDFORWARD}: {_got(config, FEEDFORWARD)}, want null or {4 * size.width} (4 x n_embd)"
+"""The width of the feedforward, `n_inner`, is checked by the tensors' shapes."""
 
 
 def _got(config: Mapping[str, Any], name: str) -> str:

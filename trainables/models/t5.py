@@ -126,12 +126,6 @@ FIELDS = ConfigFields(
         "relative_attention_max_distance": "max_distance",
     },
     computed={"feed_forward_proj": ("relu",), "layer_norm_epsilon": (1e-6,)},
-    aliases={
-        "hidden_size": "d_model",
-        "num_attention_heads": "num_heads",
-        "num_hidden_layers": "num_layers",
-        "head_dim": "d_kv",
-    },
     defaults={"relative_attention_max_distance": 128},  # files from before 2022 lack it
 )
 config_mistakes = FIELDS.mistakes

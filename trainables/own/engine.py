@@ -14,7 +14,7 @@ from torch import Tensor
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.own.function import Function
 from lr_sweep.trainables.own.ranks import Ranks
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S, OwnRun, unpacked
+from lr_sweep.trainables.own.run import OwnRun, unpacked
 from lr_sweep.trainables.own.session import Output
 
 
@@ -28,21 +28,19 @@ class OwnTraining:
         device: str,
         wall_clock: Callable[[], float] = time.time,
         output: Output | None = None,
-        rank_timeout_s: float = RANK_TIMEOUT_S,
     ) -> None:
         """Call the function, up to the beginning of its first step; `output` keeps what it prints.
 
-        `rank_timeout_s` is how long the processes of a run may take from one answer to the next. Raises OwnCodeError or
-        DataError if its files are not here or not those of the run, TrainingFunctionError if it raised.
+        Raises OwnCodeError or DataError if its files are not those of the run, TrainingFunctionError if it raised.
         """
         self.run, self.wall_clock = run, wall_clock
-        self.progress, self.pace = Progress(), Pace(steps_per_evaluation=1)
+        self.progress, self.pace = Progress(), Pace()
         self._num_steps = num_steps
         self._opened = ExitStack()
         folder, output = self._opened.enter_context(unpacked(run)), output or Output()
         self._function: Function | Ranks
         if run.processes > 1:
-            self._function = Ranks(run, num_steps, device, folder, output, rank_timeout_s)
+            self._function = Ranks(run, num_steps, device, folder, output)
         else:
             self._function = Function(run, num_steps, device, folder, output)
 
@@ -52,19 +50,8 @@ class OwnTraining:
         self.progress.step, scores = self._function.advance(for_s=for_s)
         elapsed_s = time.monotonic() - started
         self.progress.elapsed_s += elapsed_s
-        self._time(elapsed_s, self.progress.step - first, evaluated=scores is not None)
+        self.pace.steps.add(elapsed_s, self.progress.step - first)  # evaluations are a part of their steps
         return self._record(scores) if scores is not None else None
-
-    def _time(self, elapsed_s: float, num_steps: int, *, evaluated: bool) -> None:
-        """Count time as that of steps; where it ended in an evaluation, what is beyond their pace is the evaluation's.
-
-        Before a pace is known, an evaluation counts as a part of its steps.
-        """
-        step_s, evaluation_s = self.pace.steps.value, 0.0
-        if evaluated and step_s is not None:
-            evaluation_s = max(0.0, elapsed_s - num_steps * step_s)
-            self.pace.evaluations.add(evaluation_s, 1)
-        self.pace.steps.add(elapsed_s - evaluation_s, num_steps)
 
     def _record(self, scores: dict[str, float]) -> Evaluation | None:
         progress = self.progress

@@ -8,13 +8,13 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import queue
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from multiprocessing.connection import Connection
@@ -26,7 +26,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from lr_sweep.trainables.own.run import (
-    CODE_FOLDER,
     FAILURE,
     MisusedSessionError,
     OwnRun,
@@ -48,8 +47,6 @@ from lr_sweep.trainables.own.state import (
 )
 from lr_sweep.trainables.plain.engine import CPU_THREADS
 
-THREAD = "training-function"
-
 
 class SessionClosedError(BaseException):
     """Raised inside a training function whose run ends here; not an Exception, so that no `except` of its stops it."""
@@ -65,7 +62,7 @@ class Handoff:
         self.error: BaseException | None = None
         self.ended = False
         # A daemon: a process that saved its runs and exits does not wait for the function.
-        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def resume(self) -> None:
         """Let the function run until it pauses or ends; the calling thread waits."""
@@ -105,11 +102,9 @@ class Function:
     """One call of a training function, by one process of its run."""
 
     def __init__(self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank: int = 0) -> None:
-        """Call the function, up to the beginning of its first step.
+        """Call the function, up to the beginning of its first step; `folder` has its code and data (`unpacked`).
 
-        `device` is `cpu`, `cuda`, or one of several as `cuda:1`; `folder` has the run's code and data (`unpacked`);
-        only what `rank` 0 reports counts. Raises OwnCodeError if the files define no such function, and
-        TrainingFunctionError if it raised.
+        Raises OwnCodeError if the files define no such function, and TrainingFunctionError if it raised.
         """
         self._run, self._folder, self._output = run, folder, output
         self._handoff = Handoff(self._call)
@@ -184,8 +179,6 @@ class Function:
             self._handoff.close()
 
 
-COLLECTIVES = ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/")
-"""Where a rank waits for others: gradients are averaged within `backward`."""
 PR_SET_PDEATHSIG = 1
 
 Request = tuple[Any, ...]
@@ -201,11 +194,6 @@ class Answer(NamedTuple):
     error: type[BaseException] | None = None
     """Class of what was raised; `value` is its message."""
     printed: str = ""
-    where: bool = False
-    """Whether it answers WHERE, besides the request under way."""
-
-
-WHERE: Request = ("where",)
 
 
 class Rank:
@@ -244,33 +232,15 @@ class Rank:
 
 
 def main(descriptor: int) -> None:
-    """Answer requests from a connection until it closes; then this process ends, whatever it does."""
-    if sys.platform == "linux":  # elsewhere the connection alone says that the trial's process has died
+    """Answer requests from a connection until it closes; then this process ends, whatever its threads do."""
+    if sys.platform == "linux":  # elsewhere the closed connection alone ends it, after the request under way
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    connection, sending = Connection(descriptor), threading.Lock()
-
-    def send(answer: Answer) -> None:
-        with sending:
-            connection.send(answer)
-
-    threading.Thread(target=_listen, args=(connection, requests, send), daemon=True).start()
-    rank = Rank()
-    send(Answer())  # imports are done
-    while True:
-        send(_answer(rank, *requests.get()))
-
-
-def _listen(connection: Connection, requests: queue.SimpleQueue[Request], send: Callable[[Answer], None]) -> None:
-    try:
+    connection, rank = Connection(descriptor), Rank()
+    with suppress(EOFError, OSError):
+        connection.send(Answer())  # imports are done
         while True:
-            request = connection.recv()
-            if request == WHERE:
-                send(Answer(_where_is(), where=True))
-            else:
-                requests.put(request)
-    except (EOFError, OSError):
-        os._exit(1)
+            connection.send(_answer(rank, *connection.recv()))
+    os._exit(1)
 
 
 def _answer(rank: Rank, method: str, *arguments: Any) -> Answer:
@@ -280,17 +250,3 @@ def _answer(rank: Rank, method: str, *arguments: Any) -> Answer:
         answer = partial(Answer, str(error) or traceback.format_exc(), type(error))
     printed = rank.output.take(whole_lines=False)
     return answer(printed="".join(each.text for each in printed))
-
-
-def _where_is() -> tuple[str, bool]:
-    frames = sys._current_frames()
-    stacks = {
-        each.name: traceback.extract_stack(frames[each.ident]) for each in threading.enumerate() if each.ident in frames
-    }
-    stack = stacks.get(THREAD)
-    if stack is None or stack[-1].name == Handoff.pause.__name__:  # its state is saved or restored
-        stack = stacks[threading.main_thread().name]
-    frame = [*stack[-1:], *(frame for frame in stack if f"/{CODE_FOLDER}" in frame.filename)][-1]
-    inside = stack[-1].filename.replace(os.sep, "/")
-    at = f"{Path(frame.filename).name}:{frame.lineno}, `{frame.line}`"
-    return at, any(folder in inside for folder in COLLECTIVES)

@@ -13,13 +13,10 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
-from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.run import (
@@ -45,9 +42,6 @@ class Probe:
     """What differed, by bits, between two trainings: things that the function saves, and the like; empty: nothing."""
     lost: tuple[str, ...]
     """What differed, by bits, between a training in one go and a resumed one."""
-    step_s: tuple[float, ...]
-    evaluation_s: tuple[float, ...]
-    """Seconds of evaluations: of a step with one, what is beyond the time of a step."""
 
     def text(self) -> str:
         """Return what was found, for the terminal."""
@@ -58,39 +52,26 @@ class Probe:
         return "deterministic, and resumes exactly"
 
 
-def probe(run: OwnRun, device: str, clock: Callable[[], float] = time.perf_counter) -> Probe:
+def probe(run: OwnRun, device: str) -> Probe:
     """Train a run for a few steps, with an evaluation every `HALF`; `device` is `cpu` or `cuda`.
 
     Raises as `OwnTraining` does.
     """
     start = partial(OwnTraining, replace(run, evaluate_every=HALF), 2 * HALF, device)
-    seconds, whole = _train(start(), 2 * HALF, clock)
-    _, again = _train(start(), 2 * HALF, clock)
-    _, half = _train(start(), HALF, clock)
-    _, resumed = _train(start(), 2 * HALF, clock, half)
-    step_s = [s for index, s in enumerate(seconds) if index % HALF not in (0, HALF - 1)]  # the first steps warm up
-    return Probe(
-        random=_differing(whole, again),
-        lost=_differing(whole, resumed),
-        step_s=tuple(step_s),
-        evaluation_s=tuple(max(0.0, s - median(step_s)) for s in seconds[HALF - 1 :: HALF]),
-    )
+    whole, again = _train(start(), 2 * HALF), _train(start(), 2 * HALF)
+    resumed = _train(start(), 2 * HALF, _train(start(), HALF))
+    return Probe(random=_differing(whole, again), lost=_differing(whole, resumed))
 
 
-def _train(
-    training: OwnTraining, to_step: int, clock: Callable[[], float], state: State | None = None
-) -> tuple[list[float], State]:
-    """Train to a step, from a state if there is one; return the seconds of each step, and the state there."""
-    seconds = []
+def _train(training: OwnTraining, to_step: int, state: State | None = None) -> State:
+    """Train to a step, from a state if there is one; return the state there."""
     with closing(training), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         if state is not None:
             training.load_state(state[0], json.loads(json.dumps(state[1])))  # as a checkpoint holds it
         while training.progress.step < to_step and not training.progress.diverged:
-            began = clock()
             training.advance(for_s=0.0)
-            seconds.append(clock() - began)
         tensors, progress = training.state()
-        return seconds, ({name: tensor.clone() for name, tensor in tensors.items()}, progress)
+        return {name: tensor.clone() for name, tensor in tensors.items()}, progress
 
 
 def _differing(one: State, other: State) -> tuple[str, ...]:
@@ -111,15 +92,14 @@ def _prints(state: State) -> dict[str, str]:
 
 TRIED_S = 20.0
 FOUND = "found by the trial:"
-"""Begins what the trial found, as the last line of the process."""
+"""Begins what the trial found, as the last text of its process."""
 
 
-def look_at(run: OwnRun, device: str | None) -> str:
-    """Import a run's function as a worker does, then try it on a device (`probe`); None: do not try it.
+def tried(run: OwnRun, device: str | None) -> str:
+    """Import a run's function in a process of its own, and try it on a device (`probe`); None: do not try it.
 
-    Returns what differs between two trainings, or a training and a resumed one, as a sentence without its subject;
-    empty: nothing, or the trial failed, as the run then will, which reports it. Raises DataError if its data files are
-    not here or not those of the run, and TrainingFunctionError, with the reason, if it cannot be imported.
+    Returns what the trial found, as a sentence without its subject; empty: nothing. Raises DataError as `unpacked`, and
+    TrainingFunctionError if the function cannot be imported.
     """
     with unpacked(run) as folder:
         ended = subprocess.run(
@@ -134,7 +114,7 @@ def look_at(run: OwnRun, device: str | None) -> str:
         _, marked, why = printed.rpartition(FAILURE)
         code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
         raise TrainingFunctionError(f"{code}{why.strip()}".strip())
-    return printed.rpartition(FOUND)[2].strip() if FOUND in printed else ""
+    return printed.partition(FOUND)[2].strip()
 
 
 def _main(run: OwnRun, folder: Path, device: str | None) -> int:
@@ -145,20 +125,21 @@ def _main(run: OwnRun, folder: Path, device: str | None) -> int:
         print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
     if device is not None:
-        tried = threading.Thread(target=_try, args=(run, device), daemon=True)
-        tried.start()
-        tried.join(TRIED_S)
-        if tried.is_alive():
-            text = f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"
-            print(f"{FOUND} {text}", file=sys.__stderr__)  # the trial redirects the other
+        found = [f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"]
+        trial = threading.Thread(target=lambda: found.append(_try(run, device)), daemon=True)
+        trial.start()
+        trial.join(TRIED_S)
+        print(FOUND, found[-1], file=sys.__stderr__)  # a trial under way has redirected the other
     return 0
 
 
-def _try(run: OwnRun, device: str) -> None:
-    with suppress(BaseException):  # it fails in training, too, which is reported there
+def _try(run: OwnRun, device: str) -> str:
+    try:
         found = probe(run, device)
-        if found.random or found.lost:
-            print(f"{FOUND} is {found.text()}", file=sys.stderr)
+    except BaseException as error:
+        why = str(error).removeprefix(FAILURE).strip() or repr(error)
+        return f"failed in a trial of {2 * HALF} steps:\n{why}"
+    return f"is {found.text()}" if found.random or found.lost else ""
 
 
 if __name__ == "__main__":

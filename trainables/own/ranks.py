@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed import TCPStore
 
-from lr_sweep.trainables.own.function import WHERE, Answer, Packed, Request
+from lr_sweep.trainables.own.function import Answer, Packed, Request
 from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.own.state import State, by_rank, joined
@@ -35,11 +34,12 @@ ADDRESS = "127.0.0.1"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 START_S = 300.0
 """How long processes may take to import torch, on a busy machine."""
+ANSWER_S = 1800.0
+"""Longest wait for a rank's start, or for a step with its evaluation; torch.distributed waits as long by gloo."""
 CHUNK_S = 2.0
-"""Seconds of training between two answers, about; the first is after one step, the next after two at most."""
+"""Seconds of training between two answers, about; the first is after one step."""
 LAST_WORDS_S = 1.0
 """After one rank has failed, how long the others may take to fail from it: not the first one need be the cause."""
-WHERE_S = 2.0
 TICK_S = 0.2
 LOST_CONNECTION = re.compile(r"closed by peer|reset by peer|broken pipe|refused|NCCL|DistBackendError", re.IGNORECASE)
 """What the ranks raise that have lost another one."""
@@ -56,14 +56,11 @@ class LostError(Exception):
 
 
 class RankProcess:
-    """A rank's process, and the connection to it. Neither sending nor receiving waits for ever."""
+    """A rank's process, and the connection to it."""
 
-    def __init__(self, number: int, variables: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(self, number: int, variables: Mapping[str, str]) -> None:
         """Start it with some environment variables; it then imports torch, and answers once without a request."""
         ours, theirs = socket.socketpair()
-        limit = struct.pack("ll", math.ceil(timeout_s), 0)
-        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # of a message that has begun
-            ours.setsockopt(socket.SOL_SOCKET, option, limit)
         code = MAIN.format(theirs.fileno())
         with theirs:
             self.process = subprocess.Popen(
@@ -99,19 +96,6 @@ class RankProcess:
             return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return "does not answer"
 
-    def where(self) -> tuple[str, bool]:
-        """Return what it does now, and whether it waits for other ranks there."""
-        self.send(WHERE)
-        until = time.monotonic() + WHERE_S
-        while self.connection.poll(max(0.0, until - time.monotonic())):
-            answer = self.receive()
-            if answer.where:
-                at, waits = answer.value
-                return f"{'waits for others' if waits else 'is'} at {at}", waits
-            if answer.error is LostError:
-                break
-        return "does not answer", False
-
     def kill(self) -> None:
         """End the process and those that it started."""
         with suppress(ProcessLookupError):
@@ -123,22 +107,16 @@ class RankProcess:
 class Ranks:
     """A training function in several processes, used as a `Function` is."""
 
-    def __init__(
-        self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank_timeout_s: float
-    ) -> None:
-        """Start the processes, and call the function in each, up to the beginning of its first step.
-
-        Raises as `Function`, and TrainingFunctionError for a rank that dies or gives no answer in `rank_timeout_s`.
-        """
-        self._run, self._num_steps, self._output, self._timeout_s = run, num_steps, output, rank_timeout_s
-        self._step, self._taken, self._step_s = 0, 1, math.inf
+    def __init__(self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output) -> None:
+        """Call the function in each process; raises as `Function`, also for a rank that dies or does not answer."""
+        self._run, self._num_steps, self._output = run, num_steps, output
+        self._step, self._step_s = 0, math.inf
         self._ranks: list[RankProcess] = []
         weakref.finalize(self, _kill_all, self._ranks)
         self._store, port = _rendezvous()
         with self._all_or_none():
             for number in range(run.processes):
-                variables = _rank_variables(number, run.processes, port)
-                self._ranks.append(RankProcess(number, variables, rank_timeout_s))
+                self._ranks.append(RankProcess(number, _rank_variables(number, run.processes, port)))
             self._answers(START_S)
         of_rank = device if device == "cpu" else f"{device}:{{}}"
         self._ask([("start", run, num_steps, of_rank.format(rank), folder, rank) for rank in range(run.processes)])
@@ -150,11 +128,10 @@ class Ranks:
             began, first = time.monotonic(), self._step
             due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
             wanted = int(max(0.0, min(CHUNK_S, until - began)) / self._step_s)
-            self._step = min(due, self._num_steps, first + max(1, min(wanted, 2 * self._taken)))
+            self._step = min(due, self._num_steps, first + max(1, wanted))
             scores, *_ = self._ask([("advance", self._step)] * self._run.processes)
             if scores is None:
-                self._taken = self._step - first
-                self._step_s = (time.monotonic() - began) / self._taken
+                self._step_s = (time.monotonic() - began) / (self._step - first)
             if scores is not None or self._step >= self._num_steps or time.monotonic() >= until:
                 return self._step, scores
 
@@ -184,7 +161,7 @@ class Ranks:
         with self._all_or_none():
             for rank, request in zip(self._ranks, requests, strict=True):
                 rank.send(request)
-            return self._answers(self._timeout_s)
+            return self._answers(ANSWER_S)
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
@@ -208,7 +185,9 @@ class Ranks:
         if failed := {number: answer for number, answer in answers.items() if answer.error}:
             raise self._failure(failed)
         if missing:
-            raise TrainingFunctionError(f"{FAILURE}\n{self._hanging(missing, timeout_s)}")
+            names = ", ".join(str(rank.number) for rank in missing)
+            problem = f"no answer in {timeout_s:g} s on the way to step {self._step} from these ranks: {names}"
+            raise TrainingFunctionError(f"{FAILURE}\n{problem}. One of them hangs, or waits for another one")
         return [answers[rank.number].value for rank in self._ranks]
 
     def _print(self, rank: int, text: str) -> None:
@@ -230,16 +209,6 @@ class Ranks:
             begins = "Most recent call last:"
             return answer.error(answer.value.replace(begins, f"{name.capitalize()}, most recent call last:", 1))
         return answer.error(f"{name}: {answer.value}")
-
-    def _hanging(self, missing: Sequence[RankProcess], timeout_s: float) -> str:
-        """Return which ranks do not answer, and where each is: those that wait for others do not hang themselves."""
-        found = {rank.number: rank.where() for rank in missing}
-        hang = [number for number, (_, waits) in found.items() if not waits] or list(found)
-        names = f"rank{'s' * (len(hang) > 1)} {', '.join(map(str, hang))} of {self._run.processes}"
-        places = "; ".join(f"rank {number} {at}" for number, (at, _) in found.items())
-        verb = "hang" if len(hang) > 1 else "hangs"
-        limit = f"{timeout_s:g} s (resources.rank_timeout_s; {START_S:g} s for imports)"
-        return f"{names} {verb}: no answer in {limit} on the way to step {self._step}: {places}"
 
 
 def _ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:

@@ -1,7 +1,4 @@
-"""A run of a training function of the user's own: what can change its numbers, its files, and the function in them.
-
-Nothing here needs torch.
-"""
+"""A run of a training function of the user's own: what can change its numbers, its files, and the function in them."""
 
 from __future__ import annotations
 
@@ -23,9 +20,6 @@ from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
 
-RANK_TIMEOUT_S = 600.0
-"""Seconds after which torch.distributed itself ends a collective of NCCL."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFiles:
@@ -46,10 +40,7 @@ class OwnFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnRun(AnyRun):
-    """One (task, model, variant, learning rate, seed) of a training function, with all that the function can see.
-
-    Not in it is the step budget: a run with a larger one resumes.
-    """
+    """One (task, model, variant, learning rate, seed) of a training function, with all that it sees but the budget."""
 
     files: OwnFiles
     """The code; the run's id has its sha256."""
@@ -163,7 +154,7 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
 
 
 def import_function(trainable: str, folder: Path, code: Iterable[str]) -> TrainingFunction:
-    """Import `train.py:train` from a folder with these code files, without what an earlier run left in its modules.
+    """Import `train.py:train` from a folder, without what an earlier run left in the modules of its code files.
 
     Raises whatever the module raises, and OwnCodeError if it has no such function.
     """

@@ -52,10 +52,7 @@ class OwnSession:
     """Drives a training function step by step: it waits where the session saves or reports, and where the run ends."""
 
     def __init__(self, run: RunToTrain, device: str, files: Path, pause: Callable[[], None], rank: int = 0) -> None:
-        """Take what is fixed; `pause` returns once the run's next step is to be taken.
-
-        `rank` is that of this process among those of the run: what other ranks than 0 report is ignored.
-        """
+        """Take what is fixed; `pause` returns once the run's next step is to be taken. Only rank 0's reports count."""
         self.run = run
         self.device = device
         """`cpu` or `cuda`; of several processes each has its own, as `cuda:1`."""
@@ -75,10 +72,8 @@ class OwnSession:
     def steps(self, **saved: Any) -> Iterator[int]:
         """Yield the number of each gradient step to take, from 1, or from where the run resumes.
 
-        Args:
-            saved: what changes from step to step. Anything with `state_dict` and `load_state_dict`, such as a model, an
-                optimizer or a schedule, or with `save(folder)` and `load(folder)`. It is restored before the first
-                step, and so are the random generators of torch, numpy and `random`.
+        `saved` is what changes from step to step: anything with `state_dict` and `load_state_dict`. It is restored
+        before the first step, and so are the random generators of torch, numpy and `random`.
         """
         self.start(**saved)
         while self.step < self.run.num_steps:
@@ -96,8 +91,8 @@ class OwnSession:
 
     def begin_step(self) -> None:
         """Begin the next gradient step; `steps` does it."""
-        if self.saved is None or self._in_step:
-            raise MisuseError("begin_step was called twice in a row or before start, want start, begin_step, end_step")
+        if self.saved is None:
+            raise MisuseError("begin_step was called before start")
         if self.generators is not None:
             restore_generators(self.generators)
             self.generators = None
@@ -118,10 +113,9 @@ class OwnSession:
         test_loss: float = math.nan,
         train_loss: float = math.nan,
     ) -> None:
-        """Report the study's metric on the validation and the test split after this step; the rest if it is known.
+        """Report the study's metric after this step, and the rest if it is known; validation alone selects.
 
-        Validation alone selects a step and a learning rate. A run that reports a number which is not finite has
-        diverged, and ends.
+        A run that reports a number which is not finite has diverged, and ends.
         """
         if not self.due:
             every = self.run.evaluate_every
@@ -150,8 +144,6 @@ class OwnSession:
 
     def end_step(self) -> None:
         """End the step under way; `steps` does it."""
-        if not self._in_step:
-            raise MisuseError("end_step was called without begin_step")
         if self.due and self.reported is None and not self._rank:
             raise MisuseError(
                 f"step {self.step + 1} ended without an evaluation: call session.report(validation=..., test=...) "
@@ -172,7 +164,6 @@ class Output:
     def __init__(self) -> None:
         self._run_id = ""
         self._text = ""
-        self._num_left_out = 0
 
     @contextmanager
     def kept_for(self, run_id: str) -> Iterator[None]:
@@ -183,18 +174,14 @@ class Output:
 
     def add(self, text: str) -> None:
         """Keep some text, and as much of the text before it as fits."""
-        kept = self._text + text
-        self._num_left_out += max(0, len(kept) - MAX_CHARACTERS)
-        self._text = kept[-MAX_CHARACTERS:]
+        self._text = (self._text + text)[-MAX_CHARACTERS:]
 
     def take(self, *, whole_lines: bool = True) -> list[Printed]:
         """Return what was kept as one event, or none; an unfinished line stays, if only whole lines are wanted."""
-        lines, end, rest = self._text.rpartition("\n") if whole_lines else (self._text, "", "")
+        lines, end, self._text = self._text.rpartition("\n") if whole_lines else (self._text, "", "")
         # Of a progress bar the last state.
         shown = [line.rstrip("\r").rpartition("\r")[2] for line in lines.split("\n")]
-        left_out = f"[{self._num_left_out} characters before this are left out]\n" if self._num_left_out else ""
-        self._text, self._num_left_out = rest, 0
-        return [Printed(run_id=self._run_id, text=left_out + "\n".join(shown))] if lines or end else []
+        return [Printed(run_id=self._run_id, text="\n".join(shown))] if lines or end else []
 
 
 class _Tee(io.TextIOBase):

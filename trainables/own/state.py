@@ -16,9 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lr_sweep.common.scratch import scratch_folder
-
-PAIRS = (("state_dict", "load_state_dict"), ("save", "load"))
 MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
     "dict": dict,
     "ordered": OrderedDict,
@@ -52,33 +49,22 @@ class StateError(Exception):
 
 def check_savable(saved: Mapping[str, Any]) -> None:
     """Raise StateError for things that cannot be saved, all of them in one message."""
-    wrong = [f"{name} ({type(thing).__name__})" for name, thing in saved.items() if _pair(thing) is None]
+    methods = ("state_dict", "load_state_dict")
+    wrong = [
+        f"{name} ({type(thing).__name__})"
+        for name, thing in saved.items()
+        if not all(callable(getattr(thing, method, None)) for method in methods)
+    ]
     if wrong:
-        raise StateError(
-            f"session.steps got {', '.join(wrong)}, want things with state_dict and load_state_dict, or with "
-            f"save(folder) and load(folder)"
-        )
-
-
-def _pair(thing: Any) -> tuple[str, str] | None:
-    return next((pair for pair in PAIRS if all(callable(getattr(thing, method, None)) for method in pair)), None)
+        raise StateError(f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}")
 
 
 def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> State:
     """Return the state of things and of random generators; raises StateError for what only pickle could save."""
     encoder = Encoder()
-    things = {name: encoder.encode(_state(thing), name) for name, thing in saved.items()}
+    things = {name: encoder.encode(thing.state_dict(), name) for name, thing in saved.items()}
     values = {"saved": things, "generators": encoder.encode(generators, "random generators")}
     return encoder.tensors, values
-
-
-def _state(thing: Any) -> Any:
-    if _pair(thing) == PAIRS[0]:
-        return thing.state_dict()
-    with scratch_folder("state-") as folder:
-        thing.save(folder)
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): torch.from_numpy(np.fromfile(path, np.uint8)) for path in files}
 
 
 def restore(
@@ -86,8 +72,7 @@ def restore(
 ) -> dict[str, Any]:
     """Restore things from what `state_of` returned; return the states of the random generators.
 
-    `first` is the state of rank 0, which has what `without` left out of another rank's. Raises StateError if the state
-    is of other things.
+    `first` is the state of rank 0, which has what `without` left out. Raises StateError for a state of other things.
     """
     if saved.keys() != values["saved"].keys():
         raise StateError(f"the checkpoint has {', '.join(values['saved'])}, session.steps got {', '.join(saved)}")
@@ -96,23 +81,9 @@ def restore(
         if value == AS_RANK_0:
             assert first is not None, "only other ranks leave something out"
             of, value = first[0], first[1]["saved"][name]
-        _restore(thing, decode(value, of))
+        thing.load_state_dict(decode(value, of))
     generators: dict[str, Any] = decode(values["generators"], tensors)
     return generators
-
-
-def _restore(thing: Any, state: Any) -> None:
-    if _pair(thing) == PAIRS[0]:
-        thing.load_state_dict(state)
-        return
-    with scratch_folder("state-") as folder:
-        for name, content in state.items():
-            path = folder / name
-            if not path.resolve().is_relative_to(folder.resolve()):
-                raise StateError(f"a checkpoint has a file {name!r}, which is not below its folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.numpy().tobytes())
-        thing.load(folder)
 
 
 def joined(states: Sequence[State]) -> State:
@@ -177,10 +148,7 @@ def restore_generators(states: dict[str, Any]) -> None:
 
 
 class Encoder:
-    """Turns values into JSON, and collects their tensors.
-
-    A tensor that two values share, such as tied weights, is saved once; of views of the same memory, each is copied.
-    """
+    """Turns values into JSON, and collects their tensors: a shared one once, a copy of each view of one memory."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -204,7 +172,7 @@ class Encoder:
             return {kind: self._tensor(torch.from_numpy(array), path)}
         raise StateError(
             f"{path}: got {type(value).__name__}, want a tensor, an array of numbers, a number, text, None, or lists, "
-            f"tuples and dicts of these. Have its `state_dict` return such values, or save it by `save(folder)`."
+            f"tuples and dicts of these. Have its `state_dict` return such values."
         )
 
     def _items(self, mapping: dict[Any, Any], path: str) -> list[list[Any]]:

@@ -29,7 +29,6 @@ from lr_sweep.trainables.plain.evaluation import (
     evaluated_splits,
     mean_loss,
     named_scores,
-    steps_per_evaluation,
     to_features,
     wants_test,
 )
@@ -54,10 +53,7 @@ class Training:
         device: torch.device,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Start a run at step 0.
-
-        `data` is on `device`; `weights` (`load_weights`) are those of a pretrained run; `wall_clock` is Unix time in s.
-        """
+        """Start a run at step 0; `data` is on `device`, `weights` are of `load_weights`, `wall_clock` is Unix time."""
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
         self.run, self.data, self.device, self.wall_clock = run, data, device, wall_clock
@@ -74,7 +70,7 @@ class Training:
         groups = [(optimizer, group) for optimizer in self.optimizers for group in optimizer.param_groups]
         self._optimizer_of = {parameter: optimizer for optimizer, group in groups for parameter in group["params"]}
         self.noise = torch.Generator(device)
-        self.pace = Pace(steps_per_evaluation=steps_per_evaluation(run, data))
+        self.pace = Pace()
         self.best: dict[str, Tensor] = {}
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
@@ -105,7 +101,7 @@ class Training:
         tokens, batch = self._batch(step)
         noise = rekey(self.noise, self.run.seed, "dropout", step)
         with self.products:
-            logits = self.model(tokens, batch.lengths, noise)  # (B, C) or (B, Q, C)
+            logits = self.model(tokens, noise)  # (B, C) or (B, Q, C)
         loss = mean_loss(logits, batch.labels)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -119,11 +115,7 @@ class Training:
         return loss.detach()
 
     def _batch(self, step: int) -> tuple[Tensor, Split]:
-        """Return the tokens a model reads at a step, and the examples they are of.
-
-        Every epoch is a fresh permutation of the training split; a last partial batch is left out. The examples of an
-        endless task are drawn.
-        """
+        """Return the tokens a model reads at a step, and the examples they are of; each epoch is a new permutation."""
         split, size = self.data.train, self.run.protocol.batch_size
         if self.data.draw is not None:
             batch = self.data.draw(size, keyed_generator(self.run.seed, "examples", step, device=self.device))

@@ -1,12 +1,8 @@
 """Losses of a batch, loss and accuracy over a whole split, and features computed once.
 
-Logits have the labels' shape and one dimension more, of classes: (B, C), or (B, Q, C) where an example has several
-answers. R runs that train together have (R, B, C) or (R, B, Q, C).
-
 Where only the output layer is trained (Lu et al. 2021, section 3.9, table 10) without dropout, augmentation and new
-examples at every step, what it reads of an example never changes. Then `Training` reads these features in place of
-tokens, and each epoch after the first pass is linear classification. A run whose conditions hold always trains so,
-however it is started: which path it takes depends on its content and its task alone.
+examples at every step, what it reads of an example never changes. Such a run always reads these features in place of
+tokens: which path it takes depends on its content and its task alone.
 
 Shape legend: `R` runs, `N` examples, `B` batch, `M` positions read, `D` width, `Q` answers an example, `C` classes.
 """
@@ -35,11 +31,6 @@ def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
     """Return what an evaluation is of: of `test` where `wants_test` says so, which comes last."""
     train = data.train[: protocol.train_examples_evaluated]
     return {"train": train, "validation": data.validation, "test": data.test}
-
-
-def steps_per_evaluation(run: Run, data: TaskData) -> float:
-    """Return how many gradient steps read as many examples as an evaluation of all splits."""
-    return sum(map(len, evaluated_splits(data, run.protocol).values())) / run.protocol.batch_size
 
 
 def in_batches(split: Split, num_tokens: int, tokens_a_batch: int) -> Iterator[Split]:
@@ -77,7 +68,7 @@ def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, flo
     loss_sum = torch.zeros((), dtype=torch.float64, device=split.labels.device)
     num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        logits = widened(model(data.tokens(batch.inputs), batch.lengths))
+        logits = widened(model(data.tokens(batch.inputs)))
         loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()
     return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()
@@ -99,10 +90,7 @@ _kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
 
 
 def to_features(run: Run, model: Classifier, data: TaskData) -> TaskData:
-    """Return the task with features (N, M, D) as its tokens, and have the model read them; its body is let go.
-
-    `model` and `data` are on the run's device.
-    """
+    """Return the task with features (N, M, D) as its tokens, and have the model read them; its body is let go."""
     content, device = replace(run, learning_rate=0.0).canonical_json(), data.train.labels.device
     if not any(kept[:2] == (content, device) and kept[2] is data for kept in _kept):
         _kept.clear()  # before memory is taken for others
@@ -141,6 +129,6 @@ def _computed(model: Classifier, data: TaskData) -> TaskData:
 def _features(model: Classifier, data: TaskData, split: Split) -> Split:
     found = []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        states = model.features(data.tokens(batch.inputs), batch.lengths).float()  # (B M, D)
+        states = widened(model.features(data.tokens(batch.inputs)))  # (B M, D)
         found.append(states.view(len(batch), data.shape.num_read, -1))
     return Split(inputs=torch.cat(found), labels=split.labels)

@@ -1,8 +1,4 @@
-"""Optimizers by their names in `Protocol.optimizer`: torch's, and Lion; for the plain engine, and for a row of a stack.
-
-Both engines take the same operations of torch for Adam, AdamW and SGD, and `lion_` for Lion. Only the plain one has
-Muon.
-"""
+"""Optimizers by their names in `Protocol.optimizer`: torch's, and Lion; for the plain engine, or a row of a stack."""
 
 from __future__ import annotations
 
@@ -107,11 +103,10 @@ def step_row(
     skip: Tensor,
     rate_factor: float = 1.0,
 ) -> None:
-    """Take step `steps` of trained numbers of a run, (P,), in place, unless `skip` is 1; of `lr` by `rate_factor`.
+    """Take step `steps` of a run's row (P,) in place by torch's fused operations, unless `skip` is 1.
 
-    The operations are those under torch's optimizers with `fused=True`. They are called directly, because an optimizer
-    with a parameter group for each run spends more time on the groups than a small model's step takes. `steps` and
-    `skip` are float32 scalars on the device; gradient and `moments_of` are (P,), too.
+    Called directly: an optimizer with a parameter group for each run spends more time on the groups than a small
+    model's step takes. `steps` and `skip` are float32 scalars on the device; gradient and `moments_of` are (P,), too.
     """
     p = protocol
     decay: dict[str, Any] = {"lr": lr * rate_factor, "weight_decay": p.weight_decay / rate_factor}

@@ -248,8 +248,7 @@ class TaskTrainee:
         self.training.load_state(tensors, {name: x for name, x in progress.items() if name != "accuracy_before"})
 
     def _accuracy(self) -> float:
-        with self.training.products:
-            return evaluate(self.training.model, self.training.data, self.training.data.test)[1]
+        return evaluate(self.training.model, self.training.data, self.training.data.test)[1]
 
 
 Trainee = TextTrainee | TaskTrainee
@@ -271,15 +270,9 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
 
-    Resumes from the newest checkpoint of an earlier call that did not end. The bytes are those of training without a
-    break; on the same kind of processor they do not depend on how many threads this process has.
-
-    Returns:
-        What `pretraining.json` holds: the recipe, and how good the model was before and after: the accuracy on the
-        task's test examples, or bits per byte of held-out text, also during training (`curve`, pairs of step and bits).
-
-    Raises:
-        WeightsError: the training diverged.
+    Resumes from the newest checkpoint of an earlier call, to the bytes of a training without a break; they do not
+    depend on how many threads this process has. Returns what `pretraining.json` holds: the recipe, and how good the
+    model was before and after. Raises WeightsError if the training diverged.
     """
     with _threads_kept(recipe.threads):
         if isinstance(recipe, TaskRecipe):

@@ -66,7 +66,7 @@ class PretrainRecipe:
         return self.num_threads or DEFAULT_THREADS
 
     def content(self) -> dict[str, Any]:
-        """Return its fields by name. `num_threads`, which came later, is left out at None: folders keep their names."""
+        """Return its fields by name, without a `num_threads` of None: it came later, and folders keep their names."""
         return {name: value for name, value in asdict(self).items() if (name, value) != ("num_threads", None)}
 
     def files(self, data_dir: Path) -> list[Path]:
@@ -139,13 +139,11 @@ class TaskRecipe:
     """Training of all parts of a model from its random start on a task. Everything in it can change the weights."""
 
     predicts: ClassVar = "answer"
-    """What its losses are means over."""
     threads: ClassVar = None
     """The plain engine chooses the number of CPU threads."""
     task: str
     """Task with new examples at every step: `bit-memory` or `bit-xor`."""
     options: Any
-    """The task's options; a study has them beside the other fields."""
     num_steps: Steps
     """Gradient steps."""
     batch_size: Count = 8
@@ -176,7 +174,7 @@ class TaskRecipe:
         )
 
     def files(self, data_dir: Path) -> list[Path]:
-        """Return the files of its text, none."""
+        """Return none: a task has no text."""
         return []
 
     def folder(self, root: Path, size: ModelSize, corpus: bytes) -> Path:

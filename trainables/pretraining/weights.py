@@ -24,6 +24,11 @@ WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
 """Files of a folder of weights. The last one has the checksum of the first; only pretraining here writes it."""
 FILES = "files_sha256"
 """The key of that file with the checksums of all others; files of earlier versions lack it."""
+SAVE = (
+    "save them by transformers as one file, `save_pretrained(FOLDER, max_shard_size='1TB')`, and name that in the "
+    "study: `pretrained: {folder: FOLDER}`"
+)
+"""What to do with weights that are elsewhere or in another form."""
 MAX_JSON = 1_000_000
 ANSWER_TIMEOUT_S = 10.0
 """A hub that stays silent for so long counts as unreachable."""
@@ -65,13 +70,13 @@ def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
     if source.hub is None:
         folder = SHIPPED / source.shipped if source.shipped else Path(str(source.folder))
         if not (folder / WEIGHTS).is_file():
-            raise WeightsError(f"no pretrained weights at {folder}: {_what_is_there(folder, source.family)}")
+            raise WeightsError(f"no {WEIGHTS} in {folder}: {SAVE}")
     else:
         weights = _cached(source)
         if weights is not None and (weights.parent / CONFIG).is_file():
             folder = weights.parent
         elif download:
-            folder = _fetch(source, weights)
+            folder = _fetch(source)
         else:
             return None
     if source.sha256 is not None and (got := weights_checksum(folder)) != source.sha256:
@@ -131,8 +136,6 @@ def weights_damage(folder: Path) -> str | None:
         got = hash_once(folder / WEIGHTS)
         with safe_open(folder / WEIGHTS, framework="numpy"):  # checks the header against the file's size
             pass
-        for path in sorted(folder.glob("*config.json")):
-            _read_object(path)
         changed = [name for name, sha256 in facts.get(FILES, {}).items() if hash_file(folder / name) != sha256]
     except (SafetensorError, FileNotFoundError, ValueError, AttributeError, RecursionError) as error:
         return f"cannot be read ({error})"
@@ -166,37 +169,11 @@ def _readable(folder: Path) -> Iterator[None]:
         raise WeightsError(message) from error
 
 
-def _what_is_there(folder: Path, family: str) -> str:
-    if (folder / f"{WEIGHTS}.index.json").exists():
-        problem = (
-            f"they are in several files ({WEIGHTS}.index.json lists them), and one is read here. Put them into one"
-        )
-    elif others := sorted(path.name for path in folder.glob("*.bin")):
-        problem = (
-            f"it has {others[0]}, and only safetensors are read, because the other format can run code. "
-            "If you trust it, convert it"
-        )
-    else:
-        return (
-            "wanted a folder with model.safetensors, as save_pretrained writes it. "
-            "Make one with `data --pretrain`, or correct `pretrained: {folder: ...}` in the study."
-        )
-    model = "GPT2LMHeadModel" if family == "gpt2" else "AutoModel"
-    return (
-        f'{problem} by `python -c "from transformers import {model} as M; '
-        f"M.from_pretrained('{folder}').save_pretrained('NEW', max_shard_size='1TB')\"`, and name NEW in the study."
-    )
-
-
-def _titled(family: str) -> str:
-    return "GPT-2" if family == "gpt2" else family
-
-
 def _unusable(where: str, family: str, mistakes: list[str]) -> str:
     lines = "".join(f"\n  {mistake}" for mistake in mistakes)
     return (
         f"the weights in {where} are not what the study's model computes:{lines}\n"
-        f"Correct the model's size in the study, or name weights of a plain {_titled(family)} of this size."
+        f"Correct the model's size in the study, or name weights of a plain {family} of this size."
     )
 
 
@@ -210,33 +187,24 @@ def _cached(source: WeightsSource) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def _fetch(source: WeightsSource, weights: Path | None) -> Path:
-    """Fetch `config.json`, and unless the cache has them, weights; they only if that is of a model computed here."""
+def _fetch(source: WeightsSource) -> Path:
+    """Fetch `config.json`, and weights if that is of a model computed here."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub.errors import RemoteEntryNotFoundError
 
     log.info("fetching %s from the Hugging Face hub", source)
-    first = WEIGHTS if weights is None else CONFIG
-    file: dict[str, Any] = {"repo_id": source.hub, "revision": weights.parent.name if weights else source.revision}
+    file: dict[str, Any] = {"repo_id": source.hub, "revision": source.revision}
     try:
         # Asked once first: without a network a download repeats the question for 23 seconds.
-        get_hf_file_metadata(hf_hub_url(filename=first, **file), timeout=ANSWER_TIMEOUT_S)
+        get_hf_file_metadata(hf_hub_url(filename=WEIGHTS, **file), timeout=ANSWER_TIMEOUT_S)
         config = Path(hf_hub_download(filename=CONFIG, **file))
         if not (mistakes := fit.config_mistakes(config.parent, source.family, None)):
-            return (weights or Path(hf_hub_download(filename=WEIGHTS, **file))).parent
-    except RemoteEntryNotFoundError as error:
-        raise WeightsError(
-            f"the repository {source} has no {first if weights else f'{WEIGHTS} or no {CONFIG}'}: its weights are in "
-            f"several files, in another format, or of another kind of model. Save a {_titled(source.family)} by "
-            "transformers as one file, `save_pretrained(FOLDER, max_shard_size='1TB')`, and name that: "
-            "`pretrained: {folder: FOLDER}`."
-        ) from error
+            return Path(hf_hub_download(filename=WEIGHTS, **file)).parent
     except Exception as error:  # network, authorisation, full disk: the hub's client has a type for each
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
         raise WeightsError(
-            f"{first} of {source} is not in the local Hugging Face cache and could not be fetched{offline}: "
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}. With a network: "
-            f"the same command again. Without: put a folder with their {WEIGHTS} and {CONFIG} on this machine and "
-            "name it in the study: `pretrained: {folder: PATH}`."
+            f"{WEIGHTS} and {CONFIG} of {source} are not in the local Hugging Face cache and could not be "
+            f"fetched{offline}: {problem}. With a network: the same command again. Without, or if the repository has "
+            f"no {WEIGHTS}: {SAVE}"
         ) from error
     raise WeightsError(_unusable(str(source), source.family, mistakes))

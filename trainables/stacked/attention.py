@@ -1,7 +1,7 @@
 """Attention of R runs where dropout's masks are given: torch's fused attention draws its own.
 
-Products of tiny matrices cost far more than what they compute. Where there are few tokens, a CPU therefore reads a few
-examples as one sequence, in which a mask keeps them apart: the weights between them are exactly 0.
+Products of tiny matrices cost far more than what they compute. Of few tokens, a CPU therefore reads a few examples as
+one sequence, in which a mask keeps them apart: the weights between them are exactly 0.
 
 Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `J` examples read as one sequence, `S` = R B / J,
 `D` width, `H` heads, `M` positions of an example that attend (T, or the one that is read), `T` tokens.
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.compiler import is_compiling
 from torch.nn import functional as F
 
 from lr_sweep.trainables.numerics import product_dtype
@@ -45,8 +44,7 @@ def joined_masks(keep: Tensor, joined: int) -> Tensor:
 class _Product(Function):
     """a (S, H, ., .) times b (S, H, ., .) of R runs.
 
-    `a @ b` copies operands and gradients that it cannot view as (S H, ., .). Where S is 1 it can view all of them. MKL
-    then multiplies transposed matrices, which rounds otherwise on some CPUs (seen on an AMD EPYC).
+    Where S is 1, `a @ b` would multiply transposed matrices, which MKL rounds otherwise on some CPUs (an AMD EPYC).
     """
 
     @staticmethod
@@ -69,7 +67,7 @@ def _flat_product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
-    if is_compiling() or a.device.type != "cpu" or (len(a) > 1 and aligned(a, b, num_runs)):
+    if a.device.type != "cpu" or (len(a) > 1 and aligned(a, b, num_runs)):
         return a @ b  # which does the same here, in less time
     return _Product.apply(a, b, num_runs)
 

@@ -53,7 +53,6 @@ class Batches:
             tokens = torch.stack([self.data.augment(*pair) for pair in zip(tokens, generators, strict=True)])
         batch = StackedBatch(
             tokens=tokens,
-            lengths=split.lengths,
             num_runs=self._num_runs,
             of_run=self._of_run,
             readers=self._readers,

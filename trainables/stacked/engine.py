@@ -1,7 +1,7 @@
 """The fast engine: runs of one cell trained as one program; each run's numbers are those it would have alone.
 
-`trainables.plain.engine`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
-added and removed between steps, may be at different steps, and pass from one engine to the other through `state`.
+The plain engine defines a step. Runs are added and removed between steps, may be at different steps, and pass from one
+engine to the other through `state`.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` examples, `S` steps a chunk, `T` tokens,
 `Q` answers an example, `C` classes.
@@ -9,21 +9,16 @@ Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` exa
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lr_sweep.common.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at, query_factor
@@ -34,13 +29,12 @@ from lr_sweep.trainables.plain.evaluation import (
     example_losses,
     in_batches,
     named_scores,
-    steps_per_evaluation,
     wants_test,
 )
 from lr_sweep.trainables.plain.optimizers import moments_of
-from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
+from lr_sweep.trainables.run import Run, gpt2_size
 from lr_sweep.trainables.stacked.batches import Batches
-from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
+from lr_sweep.trainables.stacked.model import StackedBatch, StackedModel
 from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
 from lr_sweep.trainables.worker.memory import keep_freed_memory
 
@@ -71,15 +65,11 @@ class StackedTraining:
         weights: dict[str, Tensor] | None,
         device: torch.device,
         wall_clock: Callable[[], float] = time.time,
-        *,
-        compiled: bool = False,
     ) -> None:
-        """Start with no run; `compiled`: by `torch.compile`, a step's forward and backward pass. Rest: `Training`."""
+        """Start with no run; arguments as of `Training`."""
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
             keep_freed_memory()
-        self.compiled = compiled
-        self._losses = compiled_losses(device) if compiled else _losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
         self.pace = Pace()
         self.slots: list[StackedSlot] = []
@@ -95,9 +85,6 @@ class StackedTraining:
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
-        if runs[0].protocol.attention in OWN_MASKS:  # it draws its masks, and a compiler follows no generator
-            self.compiled, self._losses = False, _losses_of
-        self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
         rows = Rows([slot.start for slot in added], runs[0].protocol)
         if self.slots:
@@ -185,12 +172,9 @@ class StackedTraining:
         assert self._model is not None
         protocol = self.slots[0].run.protocol
         batch, labels = self._batches.batch(number)
-        masks: Iterable[Mask] = self._model.masks(batch, self._batches.generators("dropout", number))
-        if self.compiled:
-            masks = list(masks)  # a compiler follows no generator of random numbers
-            self._rows.gradients.zero_()  # autograd adds to them
+        masks = self._model.masks(batch, self._batches.generators("dropout", number))
         with products_in(protocol.precision, self.device):
-            losses = self._losses(self._model, batch, labels, masks)  # (R,)
+            losses = example_losses(self._model.logits(batch, masks), labels).mean(1)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others
         with torch.no_grad():
             if protocol.gradient_clip_norm is not None:
@@ -198,7 +182,7 @@ class StackedTraining:
             self._stopped = self._stopped.maximum((~losses.isfinite()).float())
             rates = [learning_rate_at(slot.run, slot.progress.step + number) for slot in self.slots]
             self._rows.step(rates, self._stopped)
-        return losses.detach().clone()  # the next step writes over what a CUDA graph returned
+        return losses.detach()
 
     @torch.no_grad()
     def scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
@@ -272,47 +256,13 @@ TOKENS_A_BATCH = 2**8
 """Tokens of a run in an evaluation batch: few, because R runs read them at once; fixed, as last bits depend on it."""
 
 
-def _losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Mask]) -> Tensor:
-    """Return each run's mean cross-entropy (R,) in nats.
-
-    `labels`: (R, B) or (R, B, Q); `masks`: from `StackedModel.masks`.
-    """
-    return example_losses(model.logits(batch, masks), labels).mean(1)
-
-
-def compiled_losses(device: torch.device) -> Callable[..., Tensor]:
-    """Return `_losses_of` compiled, on a GPU into CUDA graphs (never run yet); backward passes, too.
-
-    What is random is drawn outside, so that the masks are the plain engine's. It is compiled for the first number of
-    runs, for any number when a second comes, and again when one seed or one run is left. After 8 times in a process,
-    torch goes back to eager steps (`torch._dynamo.config.recompile_limit`).
-    """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_dir()))
-    torch.compiler.reset()  # a worker's earlier cells are not to count
-    return torch.compile(_losses_of, mode="reduce-overhead" if device.type == "cuda" else None)
-
-
-def compiled_dir() -> Path:
-    """Return where torch keeps what it compiled, so that a later process need not: in the user's own cache folder.
-
-    It is executable code, so it is never with results; torch's default, a folder for temporary files, could be made by
-    another user. Code for one CPU may not run on another, so a home folder that machines share has one for each kind.
-    """
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else [platform.processor()]
-    cpu = {line for line in lines if line.startswith(("model name", "flags", "Features"))} or {lines[0]}
-    key = hashlib.sha256("\n".join([torch.__version__, platform.machine(), *sorted(cpu)]).encode()).hexdigest()
-    return cache_folder() / "compiled" / key[:12]
-
-
 @torch.no_grad()
 def _evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[tuple[float, float]]:
     """Return each run's mean cross-entropy in nats and accuracy as a fraction, in evaluation mode."""
     losses, hits = [], []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        lengths = None if batch.lengths is None else batch.lengths.unsqueeze(0)  # (1, B)
         tokens = data.tokens(batch.inputs).unsqueeze(0)  # (1, B, T) or (1, B, T, token_dim)
-        logits = model.logits(StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs))
+        logits = model.logits(StackedBatch(tokens=tokens, num_runs=model.num_runs))
         labels = batch.labels.expand(model.num_runs, *batch.labels.shape)  # (R, B) or (R, B, Q)
         losses.append(example_losses(logits, labels).double())
         hits.append((logits.argmax(-1) == labels).double().flatten(1))

@@ -2,14 +2,11 @@
 
 On a CPU, a run's slice of every result has the same bits for any R and any other runs of the stack: MKL computes all
 slices of a batched product alike. It does not where runs are folded into more rows, whose number picks the kernel.
-`tests/trainables/stacked/test_stacked_bits.py` holds that.
 
-Each run has parameters of its own, and gradients are written where Adam reads them: every trained tensor is used once a
-step, so backward passes overwrite `parameter.grad`, which is a slice of one buffer, and hand autograd nothing. A small
-step takes as long as its launches, and autograd would need more of them. A compiler gets plain operations, and autograd
-adds what it finds to `parameter.grad`.
+Every trained tensor is used once a step, so backward passes overwrite `parameter.grad`, a slice of one buffer, and hand
+autograd nothing. A small step takes as long as its launches, and autograd would need more of them.
 
-Shape legend: `R` runs, `G` 1 or R, `n` matrices of a run, `P` products in all, `N` rows of a run (batch x tokens),
+Shape legend: `R` runs, `n` matrices of a run, `P` products in all, `N` rows of a run (batch x tokens),
 `I` numbers in, `O` numbers out, `D` width, `V` symbols.
 """
 
@@ -26,7 +23,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.compiler import is_compiling
 from torch.nn import functional as F
 
 from lr_sweep.trainables.numerics import product_dtype
@@ -38,8 +34,7 @@ ONEDNN_FROM = 2**21
 ZEN_5 = 0x1A
 """AMD's number of the family."""
 ALIGNED = 4
-"""In numbers. Where a run's matrices do not start at multiples of 16 bytes, MKL on AVX2 (seen on an AMD EPYC, not on
-Intel's with AVX-512) rounds otherwise; those of a run alone always do."""
+"""Numbers in 16 bytes. MKL on AVX2 rounds otherwise where a run's matrices do not start at multiples of these."""
 
 
 def aligned(a: Tensor, b: Tensor, num_runs: int) -> bool:
@@ -59,7 +54,7 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, *, num_runs: int) 
 
 def batched(a: Tensor, b: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Multiply (P, N, I) by (P, I, O) and add (P, 1, O), if given, as torch does or faster; `out` (P, N, O)."""
-    on_cpu = a.device.type == "cpu" and a.dtype == torch.float32 and not is_compiling()
+    on_cpu = a.device.type == "cpu" and a.dtype == torch.float32
     if on_cpu and multiplications(a, b) >= ONEDNN_FROM and onednn_is_faster():
         return by_onednn(a, b, bias, a.new_empty(*a.shape[:2], b.shape[2]) if out is None else out)
     return torch.bmm(a, b, out=out) if bias is None else torch.baddbmm(bias, a, b, out=out)
@@ -100,15 +95,15 @@ def _whole(matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """A frozen layer of runs that stand side by side: one for all (G = 1), or one for each (G = R)."""
+    """A frozen layer of runs that stand side by side."""
 
     runs: slice
     weight: Tensor
-    """(G, I, O)"""
+    """(1, I, O)"""
     transposed: Tensor
-    """(G, O, I); on a CPU a copy, because batched products of small transposed matrices take up to 4 times as long."""
+    """(1, O, I); on a CPU a copy, because batched products of small transposed matrices take up to 4 times as long."""
     bias: Tensor
-    """(G, 1, O)"""
+    """(1, 1, O)"""
 
     def columns(self, columns: slice) -> Shared:
         """Return some of its outputs as a layer."""
@@ -160,8 +155,8 @@ class _SharedLinear(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
-        ctx.shared, dtype = shared, product_dtype(x)
-        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2], dtype=dtype)  # (R, N, O)
+        ctx.shared = shared
+        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2], dtype=product_dtype(x))  # (R, N, O)
         for layer in shared:
             _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
         return out
@@ -179,25 +174,22 @@ def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor)
     on_cpu = x.device.type == "cpu"
     unaligned = x[0].numel() % ALIGNED or out[0].numel() % ALIGNED
     if on_cpu and len(x) > 1 and (multiplications(x, weight) > LARGE_PRODUCT or unaligned):
-        for run, (rows, its) in enumerate(zip(x, out, strict=True)):
-            bias_of = bias if bias is None or len(bias) == 1 else bias[run : run + 1]
-            _shared_product(rows[None], weight[run : run + 1] if len(weight) > 1 else weight, bias_of, its[None])
+        for rows, its in zip(x, out, strict=True):
+            _shared_product(rows[None], weight, bias, its[None])
         return
     if on_cpu and (x.data_ptr() % (ALIGNED * x.element_size()) or out.data_ptr() % (ALIGNED * out.element_size())):
         fresh = torch.empty_like(out)
         _shared_product(x.clone(), weight, bias, fresh)
         out.copy_(fresh)
         return
-    if not on_cpu and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
+    if not on_cpu:  # one large product keeps a GPU busier than many small ones
         x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
-    x, weights = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
-    batched(x, weights, None if bias is None else bias.to(out.dtype).expand(len(x), -1, -1), out=out)
+    x, weight = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
+    batched(x, weight, None if bias is None else bias.to(out.dtype).expand(len(x), -1, -1), out=out)
 
 
 _GELU_CUBIC = 0.044715
 _GELU_SCALE = math.sqrt(2.0 / math.pi)
-
-
 _VECTOR = 32
 """Numbers that torch's sigmoid computes at once on a CPU; those left over at the end it computes otherwise."""
 
@@ -212,8 +204,7 @@ def _sigmoid_(z: Tensor) -> Tensor:
 class _Gelu(Function):
     """GPT-2's approximation (Hendrycks and Gimpel 2016): x / 2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2 / pi).
 
-    Computed as x sigmoid(2 c (x + 0.044715 x^3)), which is the same function: torch's tanh took ten times
-    as long on an AMD EPYC (torch 2.15).
+    Computed as x sigmoid(2 c (x + 0.044715 x^3)): torch's tanh took ten times as long on an AMD EPYC (torch 2.15).
     """
 
     @staticmethod
@@ -284,40 +275,30 @@ class _Embed(Function):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O) of each run."""
-    if is_compiling():
-        dtype = product_dtype(x)
-        return _affine_product(x.to(dtype), weight.to(dtype), bias.to(dtype))
     return _Linear.apply(x, weight, bias)
 
 
 def gelu(x: Tensor) -> Tensor:
     """GPT-2's activation; any shape."""
     # torch's own takes three times as long on a CPU, and the bits of its last numbers follow how many there are.
-    return _Gelu.apply(x) if x.device.type == "cpu" and not is_compiling() else F.gelu(x, approximate="tanh")
+    return _Gelu.apply(x) if x.device.type == "cpu" else F.gelu(x, approximate="tanh")
 
 
 def shared_linear(x: Tensor, shared: Sequence[Shared]) -> Tensor:
     """Map (R, N, I) to (R, N, O) with frozen weights."""
-    if is_compiling():
-        x = x.to(product_dtype(x))
-        return torch.cat([x[layer.runs] @ layer.weight.to(x.dtype) + layer.bias.to(x.dtype) for layer in shared])
     return _SharedLinear.apply(x, shared)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Scale and shift (R, N, D) by (R, D) each."""
-    if is_compiling():
-        return x * weight.unsqueeze(1) + bias.unsqueeze(1)
     return _Affine.apply(x, weight, bias)
 
 
 def add_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Add (R, T, D) to (R, B, T, D)."""
-    return x + positions.unsqueeze(1) if is_compiling() else _AddPositions.apply(x, positions)
+    return _AddPositions.apply(x, positions)
 
 
 def embed(table: Tensor, ids: Tensor) -> Tensor:
     """Look ids (R, N) up in (R, V, D)."""
-    if is_compiling():
-        return table.gather(1, ids.unsqueeze(-1).expand(-1, -1, table.shape[-1]))
     return _Embed.apply(table, ids)

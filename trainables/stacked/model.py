@@ -1,12 +1,10 @@
 """`Classifier` for R runs at once: the same function of the same tensors, with less work.
 
 The last block computes queries, projection and feedforward at the positions that are read, which is exact: no other
-position of it reaches the output layer. A fused kernel draws the masks of all, so that it attends from all. Dropout
-masks are drawn as the plain engine draws them, unused parts included.
+position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
 
 Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
-`M` positions read, `Q` answers an example, `C` classes; `J` examples that attend together, `S` = R B / J
-(`trainables.stacked.attention`).
+`M` positions read, `Q` answers an example, `C` classes; `J` and `S` as in `trainables.stacked.attention`.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from torch.nn import functional as F
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.factors import width_ratio
-from lr_sweep.trainables.models.classifier import logits_of, read_positions
-from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_long
-from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
+from lr_sweep.trainables.models.classifier import logits_of
+from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_in_blocks
+from lr_sweep.trainables.run import ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
 
@@ -33,8 +31,6 @@ class StackedBatch:
 
     tokens: Tensor
     """(K, B, T) ids or (K, B, T, token_dim)."""
-    lengths: Tensor | None
-    """(K, B), real tokens; None: all, or the final position is read whatever it is."""
     num_runs: int
     of_run: Tensor | None = None
     """(R,), index of each run's batch; None: K is 1, or R with a batch for each run in order."""
@@ -51,7 +47,7 @@ class StackedBatch:
 Mask = Tensor | AttentionNoise
 
 
-@dataclass(frozen=True, eq=False)  # torch 2.11 compiles no call of what has a hash of its own
+@dataclass(frozen=True, kw_only=True)
 class StackedDropout:
     """`family.Dropout` for runs, with masks (`StackedModel.masks`) that come in the order of use."""
 
@@ -113,10 +109,7 @@ class StackedModel:
             self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
 
     def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Mask]:
-        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each.
-
-        Once for all runs that share them, each when it is asked for: 0, or what scales the rest up.
-        """
+        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each."""
         examples, tokens, width = *batch.tokens.shape[1:3], self.size.width
         keys, protocol = tuple(generator.initial_seed() for generator in generators), self.protocol
         like = self.parameters["output_layer.bias"].detach()
@@ -133,7 +126,7 @@ class StackedModel:
             return
         yield drawn(probability, tokens, width)
         for layer in range(self.size.layers):
-            if protocol.attention in OWN_MASKS:
+            if protocol.attention == "blocked":
                 yield AttentionNoise(keys=keys, readers=batch.readers, layer=layer, probability=probability)
             else:
                 yield drawn(probability, self.size.heads, tokens, tokens)
@@ -143,7 +136,7 @@ class StackedModel:
     def logits(self, batch: StackedBatch, masks: Iterable[Mask] | None = None) -> Tensor:
         """Return (R, B, C), or (R, B, Q, C); without masks in evaluation mode."""
         x = self._embedded(batch)  # (R, B, T, D)
-        dropout = None if masks is None else StackedDropout(batch, iter(masks))
+        dropout = None if masks is None else StackedDropout(batch=batch, masks=iter(masks))
         if dropout and self.real_valued and self.protocol.input_dropout > 0.0:
             x = dropout(x)
         if self.protocol.dropout == 0.0:
@@ -186,8 +179,8 @@ class StackedModel:
         """Mix values at all positions: (R, N, D) of (R, N, D); `sizes`: B and T."""
         qkv = self._layer(f"{name}.attn.c_attn", normed)  # (R, N, 3 D)
         (batch, tokens), heads, width = sizes, self.size.heads, self.size.width
-        own_masks = dropout is not None and self.protocol.attention in OWN_MASKS
-        joined = 1 if own_masks else num_joined(batch, tokens, normed.device)
+        in_blocks = dropout is not None and self.protocol.attention == "blocked"
+        joined = 1 if in_blocks else num_joined(batch, tokens, normed.device)
         qkv = qkv.view(-1, joined * tokens, 3, heads, width // heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
         mixed = self._mixed(self._queries(q), k, v, joined, dropout)  # (S, H, J T, D / H)
@@ -197,8 +190,8 @@ class StackedModel:
         return q if self.query_factor == 1.0 else q * self.query_factor
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None) -> Tensor:
-        if dropout and self.protocol.attention in OWN_MASKS:
-            return attend_long(self.protocol.attention, q, k, v, dropout.noise())
+        if dropout and self.protocol.attention == "blocked":
+            return attend_in_blocks(q, k, v, dropout.noise())
         keep = None
         if dropout:
             masks = dropout.keep()  # (K, B, H, T, T)
@@ -211,33 +204,39 @@ class StackedModel:
 
     def _last_block(self, name: str, x: Tensor, batch: StackedBatch, dropout: StackedDropout | None) -> Tensor:
         """Map (R, B, T, D) to the hidden states that are read, (R, B M, D)."""
-        read = _Readout(batch, self.protocol, self.task)
         normed = self._normed(f"{name}.ln_1", x)  # (R, N, D)
-        if dropout and self.protocol.attention == "fused":
-            mixed = read.states(self._attended(name, normed, x.shape[1:3], dropout).view(x.shape))  # (R, B M, D)
-        else:
-            q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)))  # (R, B M, D)
-            kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
-            mixed = self._read_attention(self._queries(q), kv, x.shape[2], read, dropout)  # (R, B M, D)
+        q = self._layer(f"{name}.attn.c_attnqueries", self._read(normed.view(x.shape)))  # (R, B M, D)
+        kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
+        mixed = self._read_attention(self._queries(q), kv, x.shape[2], batch, dropout)  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
-        h = _added(read.states(x), attended, read.keep_of_runs(dropout) if dropout else None)  # (R, B M, D)
-        return _added(h, self._fed(name, h), read.keep_of_runs(dropout) if dropout else None)
+        h = _added(self._read(x), attended, self._keep_of_read(dropout))  # (R, B M, D)
+        return _added(h, self._fed(name, h), self._keep_of_read(dropout))
+
+    def _read(self, x: Tensor) -> Tensor:
+        """Return (R, B M, D) out of (R, B, T, D)."""
+        return x[:, :, -self.task.num_read :].reshape(len(x), -1, x.shape[-1])
+
+    def _keep_of_read(self, dropout: StackedDropout | None) -> Tensor | None:
+        """Return the next masks (R, B, M, D), drawn for all positions."""
+        return dropout.batch.spread(dropout.keep()[:, :, -self.task.num_read :]) if dropout else None
 
     def _read_attention(
-        self, q: Tensor, kv: Tensor, tokens: int, read: _Readout, dropout: StackedDropout | None
+        self, q: Tensor, kv: Tensor, tokens: int, batch: StackedBatch, dropout: StackedDropout | None
     ) -> Tensor:
         heads, inner, num_read = self.size.heads, self.size.width // self.size.heads, self.task.num_read
-        joined = num_joined(q.shape[1] // num_read, tokens, q.device)
+        examples = q.shape[1] // num_read
+        joined = num_joined(examples, tokens, q.device)
         q = q.view(-1, joined * num_read, heads, inner).transpose(1, 2)  # (S, H, J M, D / H)
         k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
         keep = None
         if dropout:
             if self.protocol.attention == "blocked":
-                masks = read.noise_masks(dropout.noise(), k, tokens)  # (K, B, H, M, T)
+                masks = dropout.noise().last_rows(num_read, k[:1].expand(examples, -1, -1, -1), tokens)
             else:
-                masks = read.masks(dropout.keep())  # (K, B, H, M, T)
-            keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
-        hidden = ~read.seen(joined, tokens, q.device)
+                masks = dropout.keep()[..., -num_read:, :]  # (K, B, H, M, T)
+            keep = batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
+        seen = torch.ones(num_read, tokens, dtype=torch.bool, device=q.device).tril(tokens - num_read)
+        hidden = ~(seen.repeat(joined, joined) & same_example(joined, num_read, tokens, q.device))  # (J M, J T)
         mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B M, D)
 
@@ -248,57 +247,6 @@ def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
     if whole.grad is not None:
         part.requires_grad_().grad = of(whole.grad)
     return part
-
-
-class _Readout:
-    """Picks out the positions that the output layer reads."""
-
-    def __init__(self, batch: StackedBatch, protocol: Protocol, task: TaskShape) -> None:
-        self.batch, self.num_read = batch, task.num_read
-        ends = None if protocol.readout == "final_position" else batch.lengths
-        self.positions = None if ends is None else read_positions(ends, task.num_read)
-        """(K, B, M); None: the final ones."""
-
-    def states(self, x: Tensor) -> Tensor:
-        """Return (R, B M, D) out of (R, B, T, D)."""
-        positions = None if self.positions is None else self.batch.spread(self.positions)
-        return self._rows(x, positions).reshape(len(x), -1, x.shape[-1])
-
-    def masks(self, keep: Tensor) -> Tensor:
-        """Return (K, B, ..., M, D) out of masks (K, B, ..., T, D)."""
-        return self._rows(keep, self.positions)
-
-    def keep_of_runs(self, dropout: StackedDropout) -> Tensor:
-        """Return the next masks (R, B, M, D), drawn for all positions."""
-        return self.batch.spread(self.masks(dropout.keep()))
-
-    def noise_masks(self, noise: AttentionNoise, like: Tensor, tokens: int) -> Tensor:
-        """Return masks (K, B, H, M, T) of blocked attention; `like`: (., H, ., .)."""
-        sizes = self.batch.tokens.shape[:2]
-        positions = self.positions
-        if positions is None:
-            last = torch.arange(tokens - self.num_read, tokens, device=like.device)  # (M,)
-            positions = last.expand(*sizes, -1)  # (K, B, M)
-        return noise.rows(positions, like[:1].expand(sizes[1], -1, -1, -1), tokens)
-
-    def _rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
-        """Return (., B, ..., M, D) out of x (., B, ..., T, D) at positions (., B, M)."""
-        if positions is None:
-            return x[..., -self.num_read :, :]
-        index = positions.view(*positions.shape[:2], *[1] * (x.dim() - 4), -1, 1)
-        return x.gather(-2, index.expand(*x.shape[:-2], self.num_read, x.shape[-1]))
-
-    def seen(self, joined: int, tokens: int, device: torch.device) -> Tensor:
-        """Return the positions up to those that are read, of joined examples: bool, (S or 1, 1, J M, J T)."""
-        same = same_example(joined, self.num_read, tokens, device)[None, None]
-        if self.positions is None and self.num_read == 1:
-            return same
-        columns = torch.arange(tokens, device=device)  # (T,)
-        if self.positions is None:
-            until = columns <= columns[-self.num_read :].repeat(joined).view(1, 1, -1, 1)  # (1, 1, J M, T)
-        else:
-            until = columns <= self.batch.spread(self.positions).reshape(-1, 1, joined * self.num_read, 1)
-        return same & until.repeat(1, 1, 1, joined)
 
 
 def _added(x: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:

@@ -1,8 +1,7 @@
 """The tensors of R runs: trained ones in one row a run, frozen ones shared.
 
-All trained numbers of a run stand in one row of a buffer. The optimizer, clipping and the best model so far are
-then each one operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a
-gradient and are left out: they stay as at step 0, which changes no output, also where the plain engine's weights decay.
+All trained numbers of a run stand in one row of a buffer: the optimizer, clipping and the best model are then each one
+operation a run. Position rows beyond the tokens in use never get a gradient and are left out: they stay as at step 0.
 
 Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
 """
@@ -27,10 +26,6 @@ from lr_sweep.trainables.stacked.layers import Shared
 
 ALIGNMENT = 16
 """Numbers to a multiple of which tensors are padded: each starts at 64 bytes, so that products read every row alike."""
-
-COPIED_NUMEL = 2**19
-"""Frozen layers that differ between seeds are copied for each run up to this size: one product instead of a few."""
-
 POSITIONS = "body.wpe.weight"
 
 
@@ -145,7 +140,7 @@ class Rows:
             name: view.detach().requires_grad_() for name, view in self.layout.views(self.values).items()
         }
         for name, parameter in self.parameters.items():
-            parameter.grad = gradients[name].detach()  # no view, as the parameter: torch 2.11 compiles no other
+            parameter.grad = gradients[name].detach()
         moments = list(self.moments.values())
         self._by_run = [
             [
@@ -197,16 +192,10 @@ class Rows:
 def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
     """Return every frozen linear layer with the neighbouring runs that share it."""
     groups = [list(rows) for _, rows in groupby(range(len(starts)), key=lambda row: starts[row].body_key)]
-    return {name: _shared([start.body[name] for start in starts], groups) for name in starts[0].body}
-
-
-def _shared(layers: Sequence[Shared], groups: Sequence[Sequence[int]]) -> list[Shared]:
-    """Return one layer for each group of runs; one for all where copies for each run are small."""
-    if len(groups) == 1 or len(layers) * layers[0].weight.numel() > COPIED_NUMEL:
-        return [replace(layers[rows[0]], runs=slice(rows[0], rows[-1] + 1)) for rows in groups]
-    kinds = ("weight", "transposed", "bias")
-    copies = {kind: torch.cat([getattr(layer, kind) for layer in layers]) for kind in kinds}
-    return [Shared(runs=slice(0, len(layers)), **copies)]
+    return {
+        name: [replace(starts[rows[0]].body[name], runs=slice(rows[0], rows[-1] + 1)) for rows in groups]
+        for name in starts[0].body
+    }
 
 
 def stacked_constants(starts: Sequence[Start]) -> dict[str, Tensor]:

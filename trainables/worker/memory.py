@@ -8,15 +8,13 @@ Shape legend: `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads.
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
-import platform
 from collections.abc import Sequence
 from functools import cache
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.parts import PARTS
-from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
+from lr_sweep.trainables.run import QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
 
 BYTES = 4
 """Bytes of a number, float32."""
@@ -24,8 +22,6 @@ USABLE = 0.85
 """Part of a trial's share that is planned with; libraries' workspaces and the allocator's holes take the rest."""
 PROCESS_BYTES = 1.0e9
 """Memory of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
-MOST_KEPT_BYTES = 2**30
-"""Bytes that a process may keep of the runs that it has trained, beside what is left of its first one."""
 
 
 def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:
@@ -85,7 +81,7 @@ def _activation_numbers(run: Run, task: TaskShape) -> float:
     batch, tokens = run.protocol.batch_size, task.num_tokens
     states = batch * tokens * run.model.width  # (N, D)
     weights = 0  # (B, H, T, T), where attention writes its weights out
-    if run.protocol.dropout and run.protocol.attention not in OWN_MASKS:
+    if run.protocol.dropout and run.protocol.attention != "blocked":
         weights = batch * gpt2_size(run).heads * tokens**2
     # A block saves 2 residual streams, 2 normalised ones, q, k, v, 4 + 4 of the feedforward, and 2 masks of dropout;
     # where its linear layers are trained, also the 1 + 1 + 1 + 4 that they read.
@@ -114,10 +110,7 @@ def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, 
 
 
 def share_memory(device: str, share: float) -> float:
-    """Return the bytes a trial may plan with; on a GPU that trials share, hold this process to its part as well.
-
-    `share`: GPUs that the trial holds, at most 1, or CPUs.
-    """
+    """Return the bytes that a trial with a share of a GPU or some CPUs may use; hold this process to a GPU's share."""
     if device == "cuda":
         import torch
 
@@ -131,47 +124,9 @@ def share_memory(device: str, share: float) -> float:
 def keep_freed_memory() -> None:
     """Let this process keep and reuse what it frees, where the C library is glibc.
 
-    A step frees what the next one asks for. Given back in between, every page of it is a fault, and zeroed anew: that
-    was a tenth to a sixth of the time of tiny models' evaluations. It costs no more than the process's peak.
+    Given back between two steps, every page is a fault: a tenth to a sixth of the time of tiny models' evaluations.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD of malloc.h
         mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, in bytes; glibc takes no more
-
-
-class KeptMemory:
-    """What this process keeps of the runs of a training function that it has trained, one after the other."""
-
-    def __init__(self) -> None:
-        self.num_runs, self._at_first = 0, 0
-
-    def excess(self) -> str | None:
-        """Count a run that has ended; return what is to be said if too much is kept, else None."""
-        self.num_runs += 1
-        if self.num_runs == 1:
-            _give_back_memory()
-            self._at_first = _resident_bytes()
-        most = self._at_first + MOST_KEPT_BYTES
-        if _resident_bytes() > most:  # else it is not worth the time
-            _give_back_memory()
-        if (held := _resident_bytes()) <= most:
-            return None
-        return (
-            f"a worker on {platform.node()} is replaced: it holds {held / 2**30:.1f} GiB between two runs, "
-            f"{(held - self._at_first) / 2**30:.1f} more than {self.num_runs - 1} runs ago. The training function "
-            f"keeps something of each run in a library"
-        )
-
-
-def _resident_bytes() -> int:
-    import psutil  # type: ignore[import-untyped]
-
-    return int(psutil.Process().memory_info().rss)
-
-
-def _give_back_memory() -> None:
-    """Free what nothing refers to, and, where the C library is glibc, give freed memory back to the system."""
-    gc.collect()
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)

@@ -1,6 +1,6 @@
 """What a driver and its workers send each other: a cohort to train, then events of its runs.
 
-Ray carries both as they are. Nothing here needs torch.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 from lr_sweep.trainables.checkpoint import History
 from lr_sweep.trainables.engine import Evaluation
-from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.run import AnyRun, EngineName
 
 if TYPE_CHECKING:
@@ -32,14 +31,9 @@ class Cohort:
     size_given: bool = True
     """Whether the study gives `runs_at_once`; False: as many of them as fit into the trial's share of its device."""
     engine: EngineName = "stacked"
-    compiled: bool = False
-    """Whether the stacked engine compiles its steps (`torch.compile`)."""
     device: str
-    """`cpu` or `cuda`."""
     device_share: float = 1.0
     """GPUs that the trial holds, else CPUs."""
-    rank_timeout_s: float = RANK_TIMEOUT_S
-    """Seconds that the processes of a run of one's own function may take from one answer to the next."""
     checkpoints: Path
     """Folder of a folder for each run, by run id; on a disk that outlives the worker unless there is a `store`."""
     store: str | None = None
@@ -71,7 +65,7 @@ class Started:
 
     run_id: str
     step: int
-    """The checkpoint's step; 0: there is none."""
+    """The checkpoint's step, or 0."""
     curve: tuple[Evaluation, ...] = ()
     """All evaluations so far: an earlier driver may have died before it recorded the last of them."""
     damaged: tuple[str, ...] = ()

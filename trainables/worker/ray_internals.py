@@ -91,10 +91,7 @@ def temp_dir() -> Path:
 
 @contextmanager
 def loopback_alone() -> Iterator[str]:
-    """Let a Ray that this process starts listen on the loopback address alone, as it does on Windows and macOS.
-
-    Yields the environment variable which says the same to Ray's processes.
-    """
+    """Let a Ray that this process starts listen on the loopback address alone; yield the variable for its processes."""
     from ray._private import ray_constants
 
     with patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
@@ -102,10 +99,7 @@ def loopback_alone() -> Iterator[str]:
 
 
 def job_without_paths() -> Any:
-    """Return settings of a job whose workers import nothing from the driver's current folder.
-
-    Ray (2.60) puts that folder first on their path, where a `random.py` would be run in place of the standard module.
-    """
+    """Return settings of a job whose workers do not import from the driver's current folder, which Ray puts first."""
     from ray.job_config import JobConfig
 
     class Nowhere(list[str]):
@@ -119,11 +113,9 @@ def job_without_paths() -> Any:
 
 @contextmanager
 def without_dashboard() -> Iterator[None]:
-    """Let a Ray that this process starts leave out what a sweep has no use for.
+    """Let a Ray that this process starts leave out autoscaler, dashboard, copied logs and most of the raylet's agent.
 
-    These are the autoscaler, the server of the dashboard, what copies logs, and most of the agent beside the raylet:
-    their imports took 5 of the 7 s of its start (two cores, Ray 2.60). Ray runs without the agent's part where it is
-    installed without the `default` extra.
+    Their imports took 5 of the 7 s of its start (two cores, Ray 2.60). Ray runs so without its `default` extra.
     """
     from ray._private import utils
     from ray._private.node import Node

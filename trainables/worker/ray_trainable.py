@@ -17,7 +17,7 @@ from ray import tune
 
 from lr_sweep.common.files import FULL
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError
-from lr_sweep.trainables.worker.memory import KeptMemory, share_memory
+from lr_sweep.trainables.worker.memory import share_memory
 from lr_sweep.trainables.worker.messages import Cohort, Report
 from lr_sweep.trainables.worker.ray_internals import leaving_nodes
 from lr_sweep.trainables.worker.session import Session
@@ -37,12 +37,10 @@ class CohortTrainable(tune.Trainable):
     """Trains `config["trial"]["cohort"]`, a `Cohort`. Each step returns `events` for the driver.
 
     Checkpoints are the runs' own, found again by run id after any kind of death; Tune's are by trial, and not used.
-    A worker that keeps too much of the runs before says so as `outgrown`, and gets no further ones.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._kept = KeptMemory()
-        super().__init__(*args, **kwargs)
+    _num_own = 0
+    """Runs of training functions that this process has trained, one after the other."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
@@ -51,7 +49,7 @@ class CohortTrainable(tune.Trainable):
         cohort: Cohort = config["trial"]["cohort"]
         # Else it comes back with each result, and the driver keeps it for each trial.
         self.config: dict[str, Any] = {}
-        self._is_own, self._events = cohort.engine == "own", self._train(cohort)
+        self._events = self._train(cohort)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take another cohort on in the same process: everything of the last one is replaced."""
@@ -59,11 +57,7 @@ class CohortTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train until there is something to report.
-
-        Raises:
-            MachineLeavesError: this machine is about to be taken away; runs are saved.
-        """
+        """Train until there is something to report; raises MachineLeavesError once the runs are saved."""
         if self._session is not None and self._machine_leaves():
             self._session.leave()
             self._session = None
@@ -72,7 +66,7 @@ class CohortTrainable(tune.Trainable):
             events = next(self._events, None)
         except (MemoryError, torch.OutOfMemoryError) as error:
             self._session = None  # a step was broken off: what is saved is what is whole
-            if self._kept.num_runs:
+            if self._num_own:
                 raise  # earlier runs may have left too little: a retry has a new process
             return {"events": [], "failed": f"{type(error).__name__}: {error}", "done": True}
         except MisusedSessionError as error:
@@ -82,10 +76,7 @@ class CohortTrainable(tune.Trainable):
             if error.errno not in STORAGE_ERRORS:
                 raise
             return {"events": [], "storage_problem": str(error), "done": True}
-        if events is not None:
-            return {"events": events, "done": False}
-        excess = self._kept.excess() if self._is_own else None
-        return {"events": [], "done": True} | ({"outgrown": excess} if excess else {})
+        return {"events": events or [], "done": events is None}
 
     def _machine_leaves(self) -> bool:
         if time.monotonic() - self._machine_checked_at < MACHINE_CHECK_EVERY_S:
@@ -102,4 +93,5 @@ class CohortTrainable(tune.Trainable):
         memory = share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
         self._session = Session(cohort, memory_bytes=None if cohort.size_given else memory)
         yield from self._session.reports(cohort.report_every_s)
+        self._num_own += cohort.engine == "own"
         self._session = None

@@ -66,14 +66,9 @@ class Session:
     ) -> None:
         """Make the engine, which loads the data and the weights of built-in runs.
 
-        Args:
-            cohort: what to train.
-            wall_clock: Unix time in seconds, for the record alone; durations are measured by a monotonic clock.
-            memory_bytes: fewer runs train at once where the stacked engine is predicted to take more; None: no limit.
-
-        Raises:
-            DataError, WeightsError: missing, or not what the runs were planned with.
-            OSError: the store does not answer.
+        `wall_clock` is Unix time in seconds, for the record alone. Fewer runs train at once where the stacked engine is
+        predicted to take more than `memory_bytes`. Raises DataError or WeightsError for what is missing or not what
+        the runs were planned with, and OSError if the store does not answer.
         """
         self.cohort, self.waiting = cohort, list(cohort.runs)
         self.store = CheckpointStore(cohort.store) if cohort.store else None
@@ -87,7 +82,7 @@ class Session:
         """Return the engine that the cohort asks for, with no run in it, and how many runs it trains at once."""
         cohort = self.cohort
         if cohort.engine == "own":
-            given = cohort.num_steps, cohort.device, wall_clock, self._output, cohort.rank_timeout_s
+            given = cohort.num_steps, cohort.device, wall_clock, self._output
             return PlainEngine(lambda run: OwnTraining(run, *given)), 1
         runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
         data = task_data(runs[0], cohort.data_dir, cohort.device)
@@ -97,7 +92,7 @@ class Session:
         at_once = cohort.runs_at_once
         if memory_bytes is not None:
             at_once = min(at_once, largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"))
-        return StackedTraining(data, weights, device, wall_clock, compiled=cohort.compiled), at_once
+        return StackedTraining(data, weights, device, wall_clock), at_once
 
     def reports(self, report_every_s: float) -> Iterator[list[Report]]:
         """Train as `events` does; add what a training function printed, before it failed, too."""
@@ -126,7 +121,7 @@ class Session:
             began = time.monotonic()
             late = began - self._saved_at >= self.cohort.checkpoint_every_s
             self._save([active for active in self._active if late or active.slot in reached])
-            self.engine.pace.overhead(time.monotonic() - began, of_evaluation=bool(reached))
+            self.engine.pace.steps.add(time.monotonic() - began, 0)  # checkpoints
             pace = self.engine.pace.as_event()
             yield [
                 Advanced(run_id=each.run_id, step=each.progress.step, evaluation=reached.get(each.slot), **pace)
@@ -214,11 +209,7 @@ def device_name(device: str) -> str:
 
 
 def task_data(run: Run, data_dir: Path, device: str) -> TaskData:
-    """Load a run's task onto a device; the last one stays for the next cohort of the process. Nothing writes to it.
-
-    Raises:
-        DataError: missing, not what the task declares, or not what the run was planned with.
-    """
+    """Load a run's task onto a device; the last one stays for the next cohort. Raises DataError, as `Session`."""
     options = json.dumps(run.task_options)  # an option may be a list, which is no key of a cache
     return _task_data(run.task, options, run.data_checksum, data_dir, device)
 
@@ -240,11 +231,7 @@ def _task_data(task: str, options: str, checksum: str, data_dir: Path, device: s
 def pretrained_tensors(
     run: Run, source: WeightsSource | None, store: CheckpointStore | None
 ) -> dict[str, Tensor] | None:
-    """Find and read a run's pretrained weights, which may be in a store; None for random initialisation.
-
-    Raises:
-        WeightsError: missing, or this machine's are not those that the run was planned with.
-    """
+    """Find and read a run's pretrained weights; None for random ones. Raises WeightsError, as `Session`."""
     if source is None:
         return None
     if store is not None and source.folder is not None:

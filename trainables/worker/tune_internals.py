@@ -72,7 +72,7 @@ class ActorManager(RayActorManager):
 
 
 class Controller(tune_controller.TuneController):
-    """Lets trials save their runs, and decides which workers are used again."""
+    """Lets trials save their runs, and gives free workers to trials that have none."""
 
     # Tune would kill a trial 10 s after asking it to stop, in the middle of an evaluation for one.
     _actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
@@ -89,15 +89,10 @@ class Controller(tune_controller.TuneController):
             trial.run_metadata.num_failures = trial.max_failures
         super()._process_trial_failure(trial, exception)
 
-    def _maybe_cache_trial_actor(self, trial: Any) -> bool:
-        """Keep a trial's worker for another one, unless it keeps too much memory: it then ends."""
-        return "outgrown" not in trial.last_result and bool(super()._maybe_cache_trial_actor(trial))
-
     def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
         """Give a free worker to the first trial that has none.
 
-        Tune would choose the trial whose own worker is starting, and end that one: after a failure among runs that are
-        shorter than the start of a worker, the slot of the failed trial would never train again.
+        Tune would choose the trial whose own worker is starting, and end that one, among short runs again and again.
         """
 
         def has_worker(each: Any) -> bool:
@@ -114,10 +109,7 @@ class Controller(tune_controller.TuneController):
 
 
 def _as_death(exception: Exception) -> Exception:
-    """Return another error of Ray's than a task's as the death of an actor, in one line.
-
-    Among them is that of a worker which Ray's memory monitor kills when a machine's memory is nearly full.
-    """
+    """Return another error of Ray's than a task's, such as a kill by its memory monitor, as the death of an actor."""
     if isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError):
         return exception
     what = KILLED if isinstance(exception, OutOfMemoryError) else type(exception).__name__

@@ -18,6 +18,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import ENGINE, Now, files_text, versions_of
+from lr_sweep.analysis.statistics.checks.claims import check_claims
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.checks.significance import Modes, Rise, late_rises, two_modes
@@ -76,6 +77,7 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
             found.append(_two_modes(cell, modes[cell.key]))
         if cell.row["num_values"] and cell.row["num_seeds"] == 1:
             found.append(cell.finding("one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
+    found += check_claims(summary)
     if summary.search is None:
         return found
     # A study with a search names no learning rates to add.

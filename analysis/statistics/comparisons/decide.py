@@ -30,6 +30,15 @@ is too small makes false differences, so less is needed against it. All were cho
 SPENDING = 1.5
 """At a share t of the most seeds, the share t^1.5 of the error is spent (Kim and DeMets 1987). Chosen by simulation:
 docs/statistics.md."""
+UNEQUAL, SKEWED = 0.5, 1.5
+"""Shares by which a standard error grows where one of two cells has all the noise: always, and per unit of skewness.
+Chosen by simulation: docs/statistics.md."""
+FAILED = 8.0
+"""Median absolute deviations below the median of its cell from which a run counts as failed."""
+LEAST_LOSS = 0.02
+"""What a failed run loses at least, in the metric's unit; of one that is no fraction, times the cell's median."""
+FEWEST_RUNS = 4
+"""Runs of a cell that show which of them failed; fewer have no deviation to speak of."""
 NUM_NODES = 64
 """Nodes of the Gauss-Legendre rule for the density between two boundaries; more change no level's fifth digit."""
 
@@ -111,15 +120,15 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
         if not open_.any():
             break
         num_seeds[open_] = look
-        difference, sem, dof = _compared(values[..., :look], pairs, known)
-        p = 2 * stdtr(dof, -np.abs(difference) / sem)
+        difference, sem, dof, caution = _compared(values[..., :look], pairs, known)
+        p = 2 * stdtr(dof, -np.abs(difference) / (sem * caution))
         below |= open_[..., None] & (p[..., None] <= np.array([each[look - settings.first_look] for each in levels]))
         _differ(outcome, below, steps, difference, pairs)
         if settings.min_difference:
             level = nominal_levels(2 * settings.error / len(pairs.first), settings.first_look, settings.max_seeds)
             half = -stdtrit(dof, level[look - settings.first_look] / 2) * sem
             outcome[open_ & (outcome == UNDECIDED) & (np.abs(difference) + half < settings.min_difference)] = EQUAL
-    difference, sem, dof = _compared(values, pairs, known)
+    difference, sem, dof, _ = _compared(values, pairs, known)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
     return Decided(
         outcome=outcome,
@@ -142,13 +151,47 @@ def _differ(outcome: Ints, below: Bools, steps: Ints, difference: Floats, pairs:
         outcome[found] = np.where(difference > 0, FIRST, SECOND)[found]
 
 
-def _compared(values: Floats, pairs: Pairs, earlier: Noise) -> tuple[Floats, Floats, Floats]:
-    """Return each pair's difference, its standard error and degrees of freedom; NaN: too few values, or no spread."""
+def _compared(values: Floats, pairs: Pairs, earlier: Noise) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return each pair's difference, its standard error, degrees of freedom and caution.
+
+    NaN: too few values, or no spread.
+    """
     counts = (~np.isnan(values)).sum(-1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         means = np.nansum(values, -1) / counts
-    sem, dof = welch(noise_of(values, earlier), counts, pairs.first, pairs.second)
-    return means[..., pairs.first] - means[..., pairs.second], sem, dof
+        away = np.nan_to_num(values - means[..., None])
+        skewness = np.nan_to_num((away**3).sum(-1) / (away**2).sum(-1) ** 1.5) * np.sqrt(counts)
+    noise, difference = noise_of(values, earlier), means[..., pairs.first] - means[..., pairs.second]
+    sem, dof = welch(noise, counts, pairs.first, pairs.second)
+    return difference, sem, dof, _caution(noise.variance, skewness, difference, pairs)
+
+
+def _caution(variance: Floats, skewness: Floats, difference: Floats, pairs: Pairs) -> Floats:
+    """Return what to multiply the standard error of a difference by, at least 1.
+
+    A t test is too sure where noise is unequal and skewed: a noisy cell without one of its rare bad values seems better
+    and quieter than it is. Noise that is skewed the other way only makes the test miss a difference.
+    """
+    ones, others = variance[..., pairs.first], variance[..., pairs.second]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unequal = (ones - others) / (ones + others)
+    skewed = -(skewness[..., pairs.first] + skewness[..., pairs.second]) / 2 * np.sign(unequal * difference)
+    return 1 + np.abs(unequal) * (UNEQUAL + SKEWED * np.maximum(skewed, 0.0))
+
+
+def num_failed(values: Floats, is_fraction: bool) -> Ints:
+    """Count the runs of each cell that lie far below its others, as where training collapsed.
+
+    `values`: ... x cells x runs, more is better; NaN: none. `is_fraction`: of the metric.
+    """
+    if values.shape[-1] < FEWEST_RUNS:
+        return np.zeros(values.shape[:-1], int)
+    counts = (~np.isnan(values)).sum(-1, keepdims=True)
+    middle = np.maximum(counts - 1, 0) // 2
+    medians = np.take_along_axis(np.sort(values), middle, -1)  # NaN last
+    deviations = np.take_along_axis(np.sort(np.abs(values - medians)), middle, -1)
+    loss = np.maximum(FAILED * deviations, LEAST_LOSS * (1.0 if is_fraction else np.abs(medians)))
+    return ((values < medians - loss) & (counts >= FEWEST_RUNS)).sum(-1)
 
 
 def noise_of(values: Floats, earlier: Noise) -> Noise:

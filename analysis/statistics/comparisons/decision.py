@@ -6,7 +6,6 @@ the comparison of two variants, and choose no rate.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +26,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Settings,
     judge_pairs,
     noise_of,
+    num_failed,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import Noise, at_chosen, padded
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, Floats, Ints
@@ -36,8 +36,8 @@ OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undeci
 """What becomes of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
 """Outcome of a pair that is undecided and may get more seeds."""
-NUM_SIMULATED = 200
-"""Futures that an expected number of runs is the mean of; its standard error is then below a tenth of its spread."""
+UNEQUAL_FROM = 1.5
+"""Ratio of two standard deviations from which it is worth a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,8 @@ class Decision:
     pairs: Pairs
     known: Noise
     """What the runs that chose the rates say of each cell's noise."""
-    known_means: Floats
-    """Their means, a little optimistic; more is better."""
+    tuned: Floats
+    """Values at the chosen rates of the runs that chose them, a little optimistic: cells x seeds, more is better."""
     settings: Settings
     metric: Metric
     is_choosing: bool = False
@@ -70,6 +70,28 @@ class Decision:
     def num_values(self) -> Ints:
         """Fresh seeds of each cell with a value."""
         return (~np.isnan(self.values)).sum(-1)
+
+    @property
+    def num_failed(self) -> Ints:
+        """Runs of each cell far below its others, among fresh ones and those that chose the rate."""
+        return num_failed(np.concatenate([self.tuned, self.values], -1), self.metric.is_fraction)
+
+    def failures(self) -> str:
+        """Say how many runs failed in the cells of which some did, and what a comparison then means; empty: none."""
+        counts = (~np.isnan(self.tuned)).sum(-1) + self.num_values
+        if not self.num_failed.any():
+            return ""
+        each = zip(self.cells, self.num_failed.tolist(), counts.tolist(), strict=True)
+        rates = ", ".join(f"{cell[-1]} {failed} of {count}" for cell, failed, count in each)
+        return f"runs far below the others: {rates}; a lead may be one of the runs that worked alone"
+
+    def unequal(self) -> str:
+        """Say whose runs are much noisier than the least noisy ones; empty: none are, or it is not known."""
+        deviations = np.sqrt(noise_of(self.values, self.known).variance)
+        if not deviations.max() >= UNEQUAL_FROM * deviations.min() > 0:
+            return ""
+        ratio = deviations.max() / deviations.min()
+        return f"the runs of the {self.cells[deviations.argmax()][-1]} are {ratio:.1f} times as noisy as the others"
 
     @property
     def left(self) -> Mapping[Cell, int]:
@@ -107,8 +129,8 @@ class Decision:
 
         `task`, `model`, `variant`, `other`, `learning_rate`, `other_rate`; `outcome` (as of `outcomes`); `num_seeds`
         (of the deciding look, else of the last one), `num_fresh` and `num_other_fresh` (with a value), `num_lost` (of
-        both, without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric
-        itself).
+        both, without one); `num_failed` and `num_other_failed` (those far below the others, with those that chose the
+        rate); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric itself).
         """
         first, second, found, counts = self.pairs.first, self.pairs.second, self.found, self.num_values
         lost, rates = self.num_used - counts, np.array(self.rates)
@@ -123,6 +145,8 @@ class Decision:
             num_fresh=counts[first],
             num_other_fresh=counts[second],
             num_lost=lost[first] + lost[second],
+            num_failed=self.num_failed[first],
+            num_other_failed=self.num_failed[second],
             difference=self.metric.sign * found.difference,
             low=low,
             high=high,
@@ -146,24 +170,6 @@ class Decision:
             f"{f', {given_up} undecided after all its seeds' if given_up else ''}, "
             f"{left} run{'s' if left != 1 else ''} to go{' at most' if left else ''}"
         )
-
-    def expected(self, rng: np.random.Generator) -> float:
-        """Return how many more runs it takes on average, if the means and the noise are those seen so far.
-
-        NaN where they are not known.
-        """
-        deviations = np.sqrt(noise_of(self.values, self.known).variance)
-        if not np.isfinite(self.known_means + deviations).all():
-            return math.nan
-        shape = (NUM_SIMULATED, len(self.cells), self.settings.max_seeds)
-        drawn = self.known_means[:, None] + deviations[:, None] * rng.standard_normal(shape)
-        so_far = drawn[..., : self.values.shape[-1]]
-        so_far[...] = np.where(np.isnan(self.values), so_far, self.values)
-        ends = judge_pairs(drawn, self.pairs, self.settings, self.known).num_seeds
-        needed = np.zeros((len(self.cells), NUM_SIMULATED))
-        for cells in (self.pairs.first, self.pairs.second):
-            np.maximum.at(needed, cells, ends.T)
-        return float(np.maximum(needed - self.num_used[:, None], 0).sum(0).mean())
 
     def _pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.pairs.first.tolist(), self.pairs.second.tolist(), strict=True))
@@ -207,7 +213,7 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
         num_used=np.array([len(each) for each in used], int),
         pairs=pairs,
         known=known,
-        known_means=metric.sign * sampled.means[chosen],
+        tuned=metric.sign * sampled.values[chosen],
         settings=settings,
         metric=metric,
         is_choosing=bool(summary.runs["status"].eq("missing").any()),

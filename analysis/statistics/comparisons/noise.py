@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import fdtrc
 
-from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Floats, Ints, arrays_by_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 NO_SPREAD = 1e-9
@@ -21,6 +22,8 @@ NO_SPREAD = 1e-9
 ONE: Floats = np.ones(())
 WINDOW = 3
 """Learning rates that a cell's noise is learned from: the chosen one first, then its neighbours."""
+NOISIER = 0.01
+"""Level of the F tests by which a rate beside the chosen one is left out as too noisy."""
 RUN = ("learning_rate", "seed", "test_accuracy")
 """Columns of `StudySummary.runs`."""
 
@@ -33,7 +36,7 @@ class Noise(NamedTuple):
     dof: Floats
     """Degrees of freedom; 0: unknown."""
     size: Floats = ONE
-    """Size of the largest value."""
+    """Size of the largest value at the rate itself."""
 
     def pooled_with(self, other: Noise) -> Noise:
         """Pool with the noise of other runs of the same cells."""
@@ -46,15 +49,17 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     """Learn the noise of each cell of a study from runs at its chosen rate and the rates beside it.
 
     The variance is pooled over the rates, and at least that of the chosen one. Rates beside it without any spread, as
-    of models that guess, tell nothing. Two corrections are learned from the whole study, as one cell's seeds say too
+    of models that guess, tell nothing. Three corrections are learned from the whole study, as one cell's seeds say too
     little:
 
+    - Rates beside it that are clearly noisier, as where some runs collapse, are left out (`_is_noisier`).
     - Where chosen rates are noisier than the rates beside them, the variances of the latter are multiplied by the ratio
       (`_ratio`).
     - Where the seeds of the rates are correlated, as by a common initialisation, k rates with f degrees of freedom in
       all have f / (1 + (k - 1) r^2): the variance of the mean of k correlated sample variances. Seeds that are
       all in one of two modes at every rate show no noise: the variance is at least r^4 times the mean of all cells. The
-      fourth power leaves a small r, which is chance, without effect.
+      fourth power leaves a small r, which is chance, without effect. Two seeds are in one mode so often that the
+      variance is at least the median of all cells, of two cells the smaller one.
 
     Args:
         values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
@@ -63,12 +68,15 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     known = ~np.isnan(values)
     counts = known.sum(-1)
     dof = np.maximum(counts - 1.0, 0.0)
-    size = np.abs(np.where(known, values, 0.0)).max((-2, -1), initial=0.0) if sizes is None else sizes
+    of_rates = np.abs(np.where(known, values, 0.0)).max(-1, initial=0.0) if sizes is None else sizes[..., None]
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(known, values, 0.0).sum(-1) / counts
         away = np.where(known, values - means[..., None], 0.0)
         squares = (away**2).sum(-1)
-        dof[..., 1:] *= np.sqrt(squares[..., 1:]) > NO_SPREAD * size[..., None]
+        squares *= np.sqrt(squares) > NO_SPREAD * of_rates
+        dof[..., 1:] *= squares[..., 1:] > 0
+        kept = ~_is_noisier(squares, dof)
+        squares, dof, known = squares * kept, dof * kept, known & kept[..., None]
         own = squares[..., 0] / dof[..., 0]
         beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
@@ -76,8 +84,10 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
         spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
         of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
-        floored = np.fmax(variance, weighted**4 * of_all)
-    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), size)
+        ordered = np.sort(np.where(spread, variance, np.nan), axis=-1)
+        median = np.take_along_axis(ordered, np.maximum(spread.sum(-1, keepdims=True) - 1, 0) // 2, -1)
+        floored = np.fmax(variance, np.fmax(weighted**4 * of_all, np.where(dof[..., 0] == 1, median, 0.0)))
+    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), of_rates[..., 0])
 
 
 def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
@@ -100,6 +110,27 @@ def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floa
     sizes = np.broadcast_to(noise.size, noise.variance.shape)
     known = sem > NO_SPREAD * np.maximum(sizes[..., first], sizes[..., second])
     return np.where(known, sem, np.nan), np.where(known, dof, np.nan)
+
+
+def _is_noisier(squares: Floats, dof: Floats) -> Bools:
+    """Return which rates are noisier than the quieter ones of their cell, and than the chosen rates of the study.
+
+    Where runs fall into two modes, all runs at a chosen rate may be in one of them by chance, and a rate beside it
+    shows the noise of the cell. Then the chosen rates of other cells show it, too. So both are F tests, the second
+    with the mean of the study's variances; of shares s with f degrees of freedom each it has 1 / sum of (s^2 / f)
+    (Satterthwaite 1946).
+    """
+    variance = squares / dof
+    own = np.nan_to_num(variance[..., 0])
+    total = own.sum(-1, keepdims=True)
+    mean = total / (own > 0).sum(-1, keepdims=True)
+    of_mean = 1 / np.where(own > 0, (own / total) ** 2 / dof[..., 0], 0.0).sum(-1, keepdims=True)
+    above = variance[..., 1:] > variance[..., :0:-1]  # than the rate on the other side
+    quieter, of_quieter = (each[..., :1] + np.where(above, each[..., :0:-1], 0.0) for each in (squares, dof))
+    noisier = fdtrc(dof[..., 1:], of_quieter, variance[..., 1:] / (quieter / of_quieter)) < NOISIER
+    noisier &= fdtrc(dof[..., 1:], of_mean[..., None], variance[..., 1:] / mean[..., None]) < NOISIER
+    noisier |= above & noisier[..., ::-1]
+    return np.concatenate([np.zeros_like(noisier[..., :1]), noisier], axis=-1)
 
 
 def _ratio(squares: Floats, dof: Floats) -> Floats:

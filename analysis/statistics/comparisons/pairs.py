@@ -15,20 +15,24 @@ from operator import or_
 
 import numpy as np
 import pandas as pd
-from scipy.special import nctdtr, stdtr, stdtrit
+from scipy.special import nctdtr, ndtri, stdtr, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, Sampled, at_chosen, cell_noise, welch
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Bools, Floats, Ints
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    NO_SPREAD,
+    Noise,
+    Sampled,
+    at_chosen,
+    cell_noise,
+    padded,
+    welch,
+)
+from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Bools, Floats, Ints, arrays_by_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 LEVEL = 1 - CONFIDENCE
 """How often a study of equal variants may name any pair distinguishable."""
-CHOICE = 1.25
-"""What p is multiplied with where another learning rate could as well have been chosen: it was chosen on runs that
-share their luck with the test, so on a flat curve the noisier variant seems the better one. Simulated with equal
-variants of which one is up to ten times as noisy."""
-OPEN_SEMS = 2.0
-"""The choice is open if the runner-up is behind by fewer standard errors of the difference of two rates."""
+OPEN_SEMS = 3.0
+"""A rate could as well have been chosen if it is behind by fewer standard errors of the difference of two rates."""
 LEAST_CORRELATION = 0.25
 """Correlation of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
 POWER = 0.8
@@ -44,7 +48,8 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     """Compare the mean test accuracies of every two variants of a task and model.
 
     Returns:
-        One row a task, model and pair; NaN: not known. The choice of the two learning rates is in none of these.
+        One row a task, model and pair; NaN: not known. The luck of the choice of the two learning rates is in none of
+        `difference`, `low`, `high` and `p`, but in what follows these (`choice_luck`).
 
         - `task`, `model`, `variant`, `other`; `num_seeds` and `num_other_seeds`, with a value;
         - `difference`: mean of `variant` less that of `other`; `low` and `high`: its 95% interval, for this pair alone
@@ -67,11 +72,12 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = (found.means[first] - found.means[second]) / np.sqrt((spread[first] + spread[second]) / 2)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
-    margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
-    choice = choice_factor(choice_is_open(margins, found.noise, counts), first, second)
-    corrected, equal = shaffer(choice * p, of_pairs), np.zeros(len(p), bool)
-    if (within := summary.equal_within) is not None:  # two one-sided tests (Schuirmann 1987), with Holm's correction
-        equal = shaffer(choice * stdtr(dof, (np.abs(difference) - within) / sem), range(len(p))) < LEVEL
+        luck = choice_luck(_behind(summary), found.noise, counts)
+        lead = without_luck(summary.metric.sign * difference, luck, first, second)
+        corrected, equal = shaffer(2 * stdtr(dof, -lead / sem), of_pairs), np.zeros(len(p), bool)
+        if (within := summary.equal_within) is not None:  # two one-sided tests (Schuirmann 1987), Holm's correction
+            most = np.abs(difference) + np.abs(luck[first] - luck[second])
+            equal = shaffer(stdtr(dof, (most - within) / sem), range(len(p))) < LEVEL
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
     least = np.minimum(counts[first], counts[second])
     frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
@@ -88,22 +94,47 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     open_ = ~(np.isnan(p) | (corrected < LEVEL) | equal)
     if open_.any():
         steps = most_equal(tuple(Counter(compress(of_pairs, ~np.isnan(p))).values()))
-        level = LEVEL / steps[(corrected < LEVEL).sum()] / choice[open_]  # of the next step of the family
+        level = np.full(open_.sum(), LEVEL / steps[(corrected < LEVEL).sum()])  # of the next step of the family
         pairs = np.stack([first, second], axis=-1)[open_]
         noise = Noise(*(each[pairs] for each in found.noise))
-        frame.loc[open_, "further_seeds"] = further_seeds(difference[open_], noise, counts[pairs], level)
+        frame.loc[open_, "further_seeds"] = further_seeds(lead[open_], noise, counts[pairs], level)
     return frame
 
 
-def choice_is_open(margins: Floats, noise: Noise, counts: Floats) -> Bools:
-    """Return whether the runner-up could as well have been chosen; `margins`: how far its validation mean is behind."""
+def _behind(summary: StudySummary) -> Floats:
+    """Return how far the validation mean of each eligible rate is behind the chosen one's, cells x rates."""
+    rates = summary.learning_rates
+    means = arrays_by_cell(rates.assign(mean=summary.metric.sign * rates["validation_mean"])[rates["eligible"]], "mean")
+    nothing = [np.empty(0)]
+    each = padded([means.get(cell, nothing)[0] for cell in summary.cells[CELL].itertuples(index=False, name=None)])
+    return np.fmax.reduce(each, -1, keepdims=True, initial=-math.inf) - each
+
+
+def choice_luck(behind: Floats, noise: Noise, counts: Floats) -> Floats:
+    """Return by how much the choice of a rate raises the mean of each cell: the test shares the runs' luck.
+
+    That is what the best of k equal rates is expected to have, in standard errors (Blom 1958). Counted are the rates
+    that could as well have been chosen.
+
+    Args:
+        behind: cells x rates, how far the validation mean of each is behind the chosen one's; NaN: no such rate.
+        noise: of each cell.
+        counts: seeds of each.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
-        return margins < OPEN_SEMS * np.sqrt(2 * noise.variance / counts)
+        sem = np.sqrt(noise.variance / counts)
+        num_rates = np.maximum((behind < OPEN_SEMS * math.sqrt(2) * sem[..., None]).sum(-1), 1)
+    return sem * ndtri((num_rates - 3 / 8) / (num_rates + 1 / 4))
 
 
-def choice_factor(is_open: Bools, first: Ints, second: Ints) -> Floats:
-    """Return what the p of each pair is multiplied with for the choice of its two rates."""
-    return np.where(is_open[..., first] | is_open[..., second], CHOICE, 1.0)
+def without_luck(difference: Floats, luck: Floats, first: Ints, second: Ints) -> Floats:
+    """Return the size of each pair's difference less what its leader's luck is above the other's, at least 0.
+
+    The luck of equally noisy variants cancels; a noisy variant beside a quiet one has more. `difference`: positive
+    where the first leads.
+    """
+    more = np.sign(difference) * (luck[..., first] - luck[..., second])
+    return np.maximum(np.abs(difference) - np.fmax(more, 0.0), 0.0)
 
 
 @lru_cache(maxsize=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from itertools import pairwise
 from statistics import median
 from typing import Literal
 
@@ -50,17 +49,6 @@ def between(tried: Collection[float], rate: float) -> tuple[float, ...]:
 def around(rate: float) -> tuple[float, ...]:
     """Return two half-decade steps to each side of the only learning rate that was tried."""
     return tuple(three_digits(rate * 10 ** (steps / 2)) for steps in (-2, -1, 1, 2))
-
-
-def stand_ins(rates: Collection[float], number: int) -> tuple[float, ...]:
-    """Return distinct rates in place of those that are not proposed yet: each halves the widest interval."""
-    tried = sorted(rates)
-    found: list[float] = []
-    for _ in range(number):
-        low, high = max(pairwise(tried), key=lambda ends: ends[1] / ends[0])
-        found.append(geometric_mean(low, high))
-        tried = sorted([*tried, found[-1]])
-    return tuple(found)
 
 
 def _next(rates: list[float]) -> float:

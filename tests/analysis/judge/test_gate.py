@@ -139,26 +139,36 @@ def test_fresh_seeds_at_another_rate_than_the_chosen_one_do_not_count(tmp_path: 
 
 
 def test_runs_of_one_rate_need_more_seeds_at_first(tmp_path: Path) -> None:
-    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53])
-    few, enough = (finals(tmp_path / f"{n}.csv", [0.9, 0.91, 0.92, 0.93][:n]) for n in (3, FIRST_LOOK_ALONE))
-    assert gate(base, few, Reading()).seeds == {"baseline": range(4, 7), "candidate": range(3, 7)}
+    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53] * 2)
+    few, enough = (finals(tmp_path / f"{n}.csv", ([0.9, 0.91, 0.92, 0.93] * 2)[:n]) for n in (7, FIRST_LOOK_ALONE))
+    assert gate(base, few, Reading()).seeds == {"baseline": range(8, 11), "candidate": range(7, 11)}
     found = gate(base, enough, Reading())
     assert found.outcome == "accept"
     assert "baseline and candidate: one learning rate is there; its seeds must not have chosen it" in found.about
 
 
 def test_a_candidate_that_diverges_more_often_is_not_accepted(tmp_path: Path) -> None:
-    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53, 0.52])
-    cand = finals(tmp_path / "cand.csv", [0.9, 0.91, 0.92, 0.93], "4,nan\n")
+    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53, 0.52] * 2)
+    cand = finals(tmp_path / "cand.csv", [0.9, 0.91, 0.92, 0.93] * 2, "8,nan\n")
     found = gate(base, cand, Reading())
     assert found.outcome == "reject"
     assert found.why.startswith(
-        "1 of the 5 fresh runs of the candidate diverged, of the baseline 0 of the 5 fresh runs"
+        "1 of the 9 fresh runs of the candidate diverged, of the baseline 0 of the 10 fresh runs"
     )
 
 
+def test_failed_runs_and_unequal_noise_are_named(tmp_path: Path) -> None:
+    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53] * 2)
+    found = gate(base, finals(tmp_path / "cand.csv", [0.9, 0.91, 0.92, 0.93, 0.9, 0.91, 0.92, 0.1]), Reading())
+    assert any(line.startswith("runs far below the others: baseline 0 of 8, candidate 1 of 8;") for line in found.about)
+    loud = gate(base, finals(tmp_path / "loud.csv", [0.6, 0.63, 0.66, 0.69] * 2), Reading())
+    assert any(line.startswith("the runs of the candidate are 3.0 times as noisy as") for line in loud.about)
+    alike = gate(base, finals(tmp_path / "alike.csv", [0.6, 0.61, 0.62, 0.63] * 2), Reading())
+    assert not any("far" in line for line in alike.about)
+
+
 def test_lower_may_be_better_and_two_variants_may_share_a_table(tmp_path: Path) -> None:
-    rows = [f"{name},{seed},{loss + NOISE[seed] / 10}" for name, loss in (("a", 2.0), ("b", 1.0)) for seed in range(5)]
+    rows = [f"{name},{seed},{loss + NOISE[seed] / 10}" for name, loss in (("a", 2.0), ("b", 1.0)) for seed in range(8)]
     (tmp_path / "t.csv").write_text("variant,seed,val_loss\n" + "\n".join(rows) + "\n")
     assert gate(f"{tmp_path}/t.csv#a", f"{tmp_path}/t.csv#b", Reading()).outcome == "accept"
     assert gate(f"{tmp_path}/t.csv#b", f"{tmp_path}/t.csv#a", Reading()).outcome == "reject"
@@ -167,7 +177,7 @@ def test_lower_may_be_better_and_two_variants_may_share_a_table(tmp_path: Path) 
 def test_test_values_without_validation_need_one_rate(tmp_path: Path) -> None:
     for name, value in (("b", 0.5), ("c", 0.6)):
         rows = [
-            f"0.1,{seed},{epoch},{value + epoch / 100 + NOISE[seed] / 100}" for seed in range(5) for epoch in (1, 2)
+            f"0.1,{seed},{epoch},{value + epoch / 100 + NOISE[seed] / 100}" for seed in range(8) for epoch in (1, 2)
         ]
         (tmp_path / f"{name}.csv").write_text("lr,seed,epoch,test_acc\n" + "\n".join(rows) + "\n")
     found = gate(tmp_path / "b.csv", tmp_path / "c.csv", Reading())
@@ -239,7 +249,7 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("gain", "code", "seeds"), [(0.1, 0, 4), pytest.param(0.0, 1, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("gain", "code", "seeds"), [(0.1, 0, 8), pytest.param(0.0, 1, 20, marks=pytest.mark.slow)])
 def test_the_workflow_of_the_docs_trains_until_it_is_decided(
     tmp_path: Path, gain: float, code: int, seeds: int
 ) -> None:

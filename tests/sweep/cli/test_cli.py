@@ -31,9 +31,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_as_a_user_starts_it(tmp_path: Path) -> None:
-    output = swept("plan", write_study(tmp_path), "--results", tmp_path / "results", "--ids")
+    output = swept("plan", write_study(tmp_path), "--results", tmp_path / "results")
     assert "4 wanted: 4 new" in output
-    assert len([line for line in output.splitlines() if line.endswith(" new") and "lr" not in line]) == 5
     code, output = sweep("plan", "quickstar")
     first = output.splitlines()[0]
     assert code == 2
@@ -88,12 +87,11 @@ def test_plan_notes_a_machine_that_holds_no_trial(tmp_path: Path, monkeypatch: p
     assert "note  " not in said(*plan[:-2])[1]
 
 
-@pytest.mark.parametrize("option", ["precision: tf32", "attention: fused"])
-def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option: str) -> None:
-    protocol = f"{{evaluate_every: 10, train_examples_evaluated: 100, {option}}}"
+def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path) -> None:
+    protocol = "{evaluate_every: 10, train_examples_evaluated: 100, precision: tf32}"
     plan = ("plan", write_study(tmp_path, protocol=protocol), "--results", tmp_path / "results", "--gpus", "1")
     printed = refused(*plan)
-    assert f"{option}: for GPUs alone. Give trials one with --gpus-per-trial 1." in printed
+    assert "precision: tf32: for GPUs alone. Give trials one with --gpus-per-trial 1." in printed
     succeeds(*plan, "--gpus-per-trial", "1")
 
 
@@ -109,8 +107,8 @@ def test_weights_that_cannot_be_had(tmp_path: Path) -> None:
     of_study = ("data", study, "--data-dir", tmp_path)
     for command in (("data", "gpt2", "--data-dir", tmp_path), of_study, ("run", study, "--results", tmp_path / "new")):
         printed = refused(*command)
-        assert "model.safetensors of openai-community/gpt2@607a30d is not in the local Hugging Face cache" in printed
-        assert "`pretrained: {folder: PATH}`" in printed
+        assert "openai-community/gpt2@607a30d are not in the local Hugging Face cache" in printed
+        assert "`pretrained: {folder: FOLDER}`" in printed
         assert ("digits: verified" in printed) == (command == of_study)
     write_study(tmp_path, models="{gpt2: {}}", variants=("frozen-random",))
     succeeds(*of_study)

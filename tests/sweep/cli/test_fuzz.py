@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import four_runs, run_id_of
+from lr_sweep.tests.support.study_example import STUDY
 from lr_sweep.tests.support.tiny_study import environment, said, write_study
 from lr_sweep.tests.support.waiting import free_port
 
@@ -56,7 +57,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
-    ("plan", "tiny.yaml", "--only", ONLY, "--price", NUMBER),
+    ("plan", "tiny.yaml", "--only", ONLY),
     ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
@@ -122,10 +123,35 @@ def test_command_lines_end_in_messages(folder: Path, examples: int) -> None:
     ends_in_a_message()
 
 
+ODD = [
+    *("1e999", "9" * 400, "0x" + "f" * 5000, "!!bool x", "!!int x", "!!set x", "..", "{hub: ..}", "/dev/zero", "-1"),
+    *("2001-99-99", ".nan", "-.inf", "true", '"\\0"', '"\\ud800"', f"'{'x' * 300}'", "[a]", "{? [a] : b}", "<<"),
+    *("[1, 1.0]", "[" * 400 + "]" * 400, "20000000000000000000", "!!binary x", "!!python/object:os x", "&a [*a]"),
+    *("|\n  x", "~"),
+]
+SCALARS = st.sampled_from(ODD) | ANY_TEXT
+WORDS = [word for word in dict.fromkeys(STUDY.replace(":", " ").replace(",", " ").split()) if word.isalnum()]
+STUDIES = st.lists(st.tuples(st.sampled_from(WORDS), SCALARS), min_size=1, max_size=3)
+
+
+@EXAMPLES
+def test_studies_end_in_messages(folder: Path, examples: int) -> None:
+    @given(changes=STUDIES)
+    @profile(examples)
+    def ends_in_a_message(changes: list[tuple[str, str]]) -> None:
+        text = STUDY
+        for word, scalar in changes:
+            text = text.replace(word, scalar, 1)
+        (folder / "example.yaml").write_text(text, encoding="utf-8")
+        said("plan", "example.yaml", "--results", "none")
+
+    ends_in_a_message()
+
+
 RUN = run_id_of(0)
 PARTS = ("format.json", "runs", "curves", "studies", "studies/first", "studies/first/study.json", "checkpoints", "logs")
 PARTS += ("studies/first/wanted.parquet", "studies/first/progress.json", "writer.lock")
-PARTS += ("writer.json", "mlflow.db", "timings.json", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
+PARTS += ("writer.json", "mlflow.db", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
 PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
 CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, said, write_study
 
 
 def documented(command: str) -> set[str]:
@@ -68,7 +68,6 @@ def test_plan_counts_what_is_left(tmp_path: Path) -> None:
     assert {"studies", *plan} == documented("plan")
     assert (plan["to_train"], plan["num_steps"], plan["device_s"]) == (4, 80, None)
     assert [cell["left"] for cell in plan["cells"]] == [2, 2]
-    assert "--json and --ids exclude each other" in refused("plan", study, "--json", "--ids")
 
 
 def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

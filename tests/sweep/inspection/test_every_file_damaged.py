@@ -38,7 +38,7 @@ READ = [
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet"),
 ]
 """Files whose content has a checksum."""
-NOT_MERGED = (CHECKPOINT, "timings.json")
+NOT_MERGED = (CHECKPOINT,)
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
 
 
@@ -64,7 +64,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = {f"{name}.json": hash_file(weights / f"{name}.json") for name in ("config", "generation_config")}
     facts = {"weights_sha256": hash_file(weights / "model.safetensors"), "files_sha256": others}
     (weights / "pretraining.json").write_text(json.dumps(sealed(facts)))
-    (made.root / "timings.json").write_text(json.dumps(sealed({"timings": []})))
     return made.root
 
 

@@ -123,7 +123,7 @@ def test_errors_say_what_is_missing(trained: tuple[Results, list[WantedRun]], tm
     path.write_bytes(content)
     model = results.root.parent / "weights" / "model.safetensors"
     away = model.rename(tmp_path / "away")
-    assert "no pretrained weights at" in refused("figure", "attention", pretrained.run_id, *at)
+    assert "no model.safetensors in" in refused("figure", "attention", pretrained.run_id, *at)
     away.rename(model)
     assert [each.name for each in tmp_path.iterdir()] == []
 

@@ -70,6 +70,7 @@ def test_report_judge_and_mlflow_show_them(results: Results, tmp_path: Path) -> 
     [
         ({"trained": ["lora", "output"]}, "`lora: trained`"),
         ({"protocol": {"lora_rank": 4}}, "`lora_rank: 4`"),
+        ({"protocol": {"readout": "last_token"}}, "`readout: last_token`"),
         ({"mixture": "even"}, "`mixture: even`"),
         ({"model": {"layers": 1, "width": 16, "rotary": True}}, "`rotary: True`"),
         ({"model": {"family": "mamba", "layers": 1, "width": 16}}, "`mamba: family`"),

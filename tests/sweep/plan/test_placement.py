@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.plan.placement import (
     CohortSizes,
     Placement,
@@ -19,15 +17,12 @@ from lr_sweep.sweep.plan.placement import (
     cohorts,
     idle_gpu,
     is_out_of_memory,
-    multiplications,
     trial_name,
 )
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
-from lr_sweep.trainables.parts import EVERYTHING
-from lr_sweep.trainables.run import ModelSize
 
 
 def test_cpus_that_an_affinity_excludes_do_not_count() -> None:
@@ -100,18 +95,6 @@ def test_by_default_a_cell_is_a_trial_or_as_many_as_keep_all_devices_busy(runs: 
     assert sorted(map(len, indices(runs, runs, None, at_once=100))) == [1] * 12
     assert len({trial_name(group) for group in cohorts(runs, Resources(), 4)}) == 4
     assert cohorts([], Resources(), 4) == []
-
-
-def test_a_step_s_work_is_its_products(runs: list[WantedRun]) -> None:
-    task = TaskShape(num_tokens=3, num_classes=2, token_dim=5)
-    run = replace(runs[0].run, model=ModelSize(layers=2, heads=2, width=4))
-    assert run.protocol.batch_size == 8  # 24 tokens a step
-    weights = 2 * (5 * 12 + 5 * 4 + 5 * 16 + 17 * 4)  # with biases: 456
-    scores_and_values = 2 * 24 * 2 * 3 * 4
-    assert multiplications(run, task, on_gpu=False) == 2 * 24 * weights + 3 * scores_and_values
-    whole = replace(run, trained=EVERYTHING)
-    assert multiplications(whole, task, on_gpu=False) == 3 * 24 * weights + 3 * scores_and_values
-    assert multiplications(whole, task, on_gpu=True) - multiplications(whole, task, on_gpu=False) == 260 * weights
 
 
 def test_the_plain_engine_trains_single_runs(runs: list[WantedRun]) -> None:

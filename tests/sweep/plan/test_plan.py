@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lr_sweep.sweep.plan.cost import disk_bytes, estimate_cost
+from lr_sweep.sweep.plan.cost import disk_bytes
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_text
+from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -23,14 +23,9 @@ ALL = FROZEN + ATTENTION + FEEDFORWARD  # 3946
 
 
 def plan(study_file: Path, results: Path) -> list[str]:
-    planned = planned_here(study_file, results)
-    cost = estimate_cost(planned.reconciled, {}, planned.placement, 2, planned.results)
-    return plan_text(planned, cost).splitlines()
-
-
-def planned_here(study_file: Path, results: Path) -> Plan:
     study = load_study(study_file)
-    return Plan(study, Placement(resources=study.resources), Results(results), Path("/data"))
+    planned = Plan(study, Placement(resources=study.resources), Results(results), Path("/data"))
+    return plan_on(planned, {"CPU": 2.0}).splitlines()
 
 
 def test_disk_is_checkpoints_and_the_record(tmp_path: Path) -> None:
@@ -63,9 +58,7 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
     assert "to train   8 runs in 4 trials, at most 160 gradient steps" in lines
     assert "resources  1 CPU and 0 GPU a trial" in lines
     assert "data       /data" in lines
-    assert lines[-1].startswith(
-        "cost       not known: 2 cells not timed yet; `plan --measure` times a few steps of each"
-    )
+    assert lines[-1].startswith("cost       unknown: no cell is timed yet; ")
     assert not any("run ids depend on the weights" in line for line in lines)
     assert not (tmp_path / "results").exists()  # a plan makes nothing
 
@@ -90,7 +83,3 @@ def test_plan_says_when_ids_are_not_known_yet(tmp_path: Path) -> None:
     assert lines[first].startswith("weights    tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
     assert lines[first].endswith("(not here yet; `run` gets or trains them first)")
     assert lines[first + 1] == "           the ids of its pretrained runs depend on these weights: not known yet"
-    planned = planned_here(tmp_path / "tiny.yaml", tmp_path / "results")
-    listed = [line.split() for line in id_lines(planned)]
-    assert listed[0] == ["(no-weights-yet)", "digits", "tiny", "frozen-pretrained", "1e-3", "0", "new"]
-    assert listed[2][0] == planned.wanted[2].run_id

@@ -94,7 +94,7 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
     ("space", "message"),
     [
         ("{batch: [4, 8]}", "search.space.batch: unknown option 'batch'"),
-        ("{precision: [fp32, bf16]}", "search.space.precision: is how runs are measured or computed"),
+        ("{precision: [fp32, tf32]}", "search.space.precision: is how runs are measured or computed"),
         ("{batch_size: [4]}", "search.space.batch_size: "),
         ("{batch_size: [4, 4]}", "search.space.batch_size[1]: 4 is there twice"),
         ("{batch_size: {low: 4, high: 64}}", "for whole numbers want a list of values"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.datasets.task import TaskData
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.model import HubWeights
 from lr_sweep.tests.support.small_bodies import SIZES
@@ -20,7 +19,6 @@ from lr_sweep.tests.support.tiny_study import in_process, succeeds, write_study
 from lr_sweep.trainables.models import FAMILIES
 from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.plain.engine import Training
-from lr_sweep.trainables.stacked.engine import StackedTraining
 
 
 def written(folder: Path, models: dict[str, Any], variants: str = "[frozen-random]") -> Path:
@@ -66,17 +64,6 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path, capsys: pytest.Captur
         assert wanted in error
 
 
-def test_parts_that_models_lack_are_refused_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lstm = {"family": "lstm", "size": {"layers": 1, "width": 8, "layer_norm": False}}
-    variants = (
-        "{p: {initialisation: random, trained: [positions]}, n: {initialisation: random, trained: [layer_norms]}}"
-    )
-    assert in_process("plan", written(tmp_path, {"lstm": lstm}, variants)) == (2, "")
-    error = capsys.readouterr().err
-    assert "models.lstm: variant 'p' would train nothing of it: a lstm of this size has no positions" in error
-    assert "models.lstm: variant 'n' would train nothing of it: a lstm of this size has no layer_norms" in error
-
-
 def test_plan_names_what_the_plain_engine_trains(tmp_path: Path) -> None:
     models = {f"my-{name}": {"family": name, "size": vars(SIZES[name])} for name in ("bert", "gpt2", "lstm")}
     text = succeeds("plan", written(tmp_path, models), "--results", tmp_path / "results")
@@ -92,22 +79,14 @@ SMALLEST: list[tuple[str, dict[str, Any]]] = [
     ("lstm", {"layers": 1, "width": 1, "cell": "library"}),
     ("lstm", {"layers": 1, "width": 1, "layer_norm": False, "residual": True, "positions": True}),
     ("bert", ONE | {"positions": 1}),
-    ("t5", ONE | {"buckets": 4, "max_distance": 2}),
-    ("t5", ONE | {"buckets": 7, "max_distance": 2}),
-    ("t5", ONE | {"buckets": 8, "max_distance": 3}),
     ("t5", ONE | {"buckets": 32, "max_distance": 9}),
     ("longformer", ONE | {"positions": 1, "attention_window": 4}),
-    ("longformer", ONE | {"positions": 1, "attention_window": 6}),
     ("vit", ONE),
-    ("vit", ONE | {"layer_norm_eps": 1e-30}),
 ]
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("gpt2", ONE | {"positions": 0}, "size.positions: got 0, want greater than or equal to 1"),
-    ("lstm", {"layers": 0, "width": 1}, "size.layers: got 0, want greater than or equal to 1"),
     ("lstm", {"layers": 1, "width": 1}, "size.width: got 1, want at least 2"),
     ("t5", ONE | {"buckets": 3}, "size.buckets: got 3, want at least 4"),
     ("t5", ONE | {"buckets": 4, "max_distance": 1}, "size.max_distance: got 1, want more than 1: a quarter"),
-    ("t5", ONE | {"buckets": 33, "max_distance": 8}, "size.max_distance: got 8, want more than 8: a quarter"),
     ("longformer", ONE | {"attention_window": 2}, "size.attention_window: got 2, want an even number from 4"),
 ]
 TASKS = {"numbers": real_valued_task, "symbols": symbol_task}
@@ -129,15 +108,6 @@ def test_the_smallest_models_train(tmp_path: Path, family: str, size: dict[str, 
         evaluation = Training(run_of(size=model.size, evaluate_every=1), make_task(), None, CPU).advance()
         assert evaluation is not None
         assert math.isfinite(evaluation.train_loss)
-
-
-@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
-def test_the_smallest_gpt2_trains_in_a_stack(tmp_path: Path, task: Any) -> None:
-    model = load_study(of_one_model(tmp_path, *SMALLEST[0])).models["mine"]
-    data: TaskData = task()
-    stack = StackedTraining(data, None, CPU)
-    stack.add([run_of(size=model.size, evaluate_every=1, seed=seed) for seed in (0, 1)])
-    assert [math.isfinite(evaluation.train_loss) for _, evaluation in stack.advance()] == [True, True]
 
 
 @pytest.mark.parametrize(("family", "size", "message"), REFUSED, ids=str)

@@ -125,7 +125,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"trainable": "train.py:trian"}, "code: train.py defines no 'trian'; it has torch, train"),
+        ({"trainable": "train.py:trian"}, "trainable: train.py defines no 'trian'; it has torch, train"),
         ({"trainable": "train.py"}, 'trainable: got "train.py", want a file and a function in it, such as'),
         ({"trainable": "other.py:train", "code": "[train.py]"}, "code: it lacks other.py, the file of `trainable`"),
         ({"trainable": "nowhere.py:train"}, "code[0]: no file nowhere.py in"),

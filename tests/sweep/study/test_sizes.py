@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.study import cells
 from lr_sweep.sweep.study.file import study_of
-from lr_sweep.sweep.study.settings import StopEarly
-from lr_sweep.tests.support.tiny_study import in_process, write_study
 
 TINY: dict[str, Any] = {
     "study": "example",
@@ -47,13 +44,6 @@ def test_axes_are_counted_before_they_are_multiplied_out() -> None:
         "weight_decay, position_std) are 1000000 variants, want at most 5000; give fewer values, or a `search` with "
         "a `space`"
     )
-
-
-def test_as_many_variants_as_may_be_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "MAX_CELLS", 100)
-    axes = {"adam_beta1": TEN, "adam_beta2": TEN}
-    assert len(study_of(TINY | {"axes": axes}, Path.cwd()).variants) == 100
-    assert "2 x 10 x 10" in refusal(axes=axes, variants=["frozen-random", "unfrozen-random"])
 
 
 def test_tasks_models_and_variants_are_counted_before_they_are_read() -> None:
@@ -92,20 +82,3 @@ def test_the_first_hundred_mistakes_are_reported(number: int, lines: int) -> Non
     assert len(found) == lines
     assert found[99] == "learning_rates[99]: got -100.0, want greater than 0"
     assert found[100:] == ["there are more mistakes; these are the first 100"][: lines - 100]
-
-
-def test_rungs_of_a_long_budget_take_no_memory() -> None:
-    rungs = StopEarly(rule="median", first=10).rungs(10**12, 10)
-    assert (rungs[0], rungs[-1], len(rungs)) == (10, 10**12 - 10, 10**11 - 1)
-
-
-@pytest.mark.parametrize(
-    ("rates", "code"),
-    [([5e-324, 1e-3, 1e-2], 2), ([1e-21, 1e-3, 1e-2], 2), ([1e-20, 1e-3, 10.0], 0), ([1e-3, 1.001e-3, 1.002e-3], 0)],
-)
-def test_rates_that_change_no_weight_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rates: list[float], code: int
-) -> None:
-    study = write_study(tmp_path, rates=rates, refine="20")
-    assert in_process("plan", study, "--results", tmp_path / "none")[0] == code
-    assert ("want at least 1e-20: smaller ones change no weight" in capsys.readouterr().err) == (code == 2)

@@ -41,7 +41,7 @@ def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
         ("title: An example\n", ""),  # it is called by its name
         ("digits: {num_steps: 2000}", "digits:\nnum_steps: 2000"),  # for all tasks that have none of their own
         ("seeds: 3", "seeds: [1, 0, 2]"),
-        ("evaluate_every: 1000", "evaluate_every: 1000, gradient_clip_norm: null, dropout: 0, readout: last_token"),
+        ("evaluate_every: 1000", "evaluate_every: 1000, gradient_clip_norm: null, dropout: 0"),
         ("[frozen-random, frozen-pretrained]", "{norms: {initialisation: statistics, trained: [output, layer_norms]}}"),
         (GRID, f"search: {{low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"),
         ("{pretrain: {}}", "{hub: owner/name, revision: 0123abc}"),

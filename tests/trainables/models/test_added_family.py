@@ -108,12 +108,3 @@ def test_plan_says_how_it_is_trained(mean: str, tmp_path: Path) -> None:
         line.split() == ["digits", "mine", "unfrozen-random", "1", "20", str(trained), "0", "1"]
         for line in text.splitlines()
     )
-
-
-def test_a_part_that_it_lacks_alone_is_refused(mean: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    variants = "{norms: {initialisation: random, trained: [positions, layer_norms]}}"
-    study = study_of(tmp_path, mean, variants)
-    code, _ = in_process("plan", study, "--results", tmp_path / "results")
-    assert code == 2
-    want = "variant 'norms' would train nothing of it: a mean of this size has no layer_norms and no positions"
-    assert want in capsys.readouterr().err

@@ -1,9 +1,8 @@
-"""Attention in blocks of queries and by torch's kernels: what written-out attention with the same masks computes."""
+"""Attention in blocks of queries: what written-out attention with the same masks computes."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from lr_sweep.benchmarks.long_sequences import measured
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.small_runs import (
-    CPU,
     TASKS,
     alone_of,
     assert_both_engines_agree,
@@ -24,21 +22,13 @@ from lr_sweep.tests.support.small_runs import (
     sweep_of,
 )
 from lr_sweep.trainables.models import gpt2
-from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_long
+from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.run import Attention, ModelSize, Protocol, attention_for
-from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.worker.memory import stack_bytes
 
-attend_in_blocks, attend_fused = partial(attend_long, "blocked"), partial(attend_long, "fused")
 KEYS = (11, 12)
 PROBABILITY = 0.3
-GPU = pytest.param(
-    torch.device("cuda"),
-    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
-)
-each_device = pytest.mark.parametrize("device", [CPU, GPU], ids=str)
-each_kind = pytest.mark.parametrize("kind", ["blocked", "fused"])
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +40,8 @@ def noise_of(readers: tuple[tuple[int, ...], ...] = ((0, 2), (1,)), layer: int =
     return AttentionNoise(keys=KEYS[: len(readers)], readers=readers, layer=layer, probability=PROBABILITY)
 
 
-def drawn(name: str, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Tensor:
-    x = torch.randn(shape, generator=keyed_generator(0, f"{name}{shape}"), dtype=dtype)
-    return x.to(device).requires_grad_()
+def drawn(name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=keyed_generator(0, f"{name}{shape}"), dtype=dtype).requires_grad_()
 
 
 def whole_masks(noise: AttentionNoise, key: int, like: Tensor, num_tokens: int) -> Tensor:
@@ -86,25 +75,6 @@ def test_blocks_have_values_and_gradients_of_written_attention_with_the_same_mas
         torch.testing.assert_close(*pair, rtol=0, atol=1e-12)
 
 
-TOKENS, WIDTH, HEADS, BATCH = 64, 32, 2, 2
-
-
-@each_device
-def test_a_kernel_s_are_those_of_written_attention_with_the_masks_that_it_drew(device: torch.device) -> None:
-    """Values that are rows of the identity show the weights after dropout, a part of the columns at a time."""
-    q, k, v, upstream = (drawn(name, 3 * BATCH, HEADS, TOKENS, WIDTH, device=device) for name in "qkvu")
-    noise = noise_of()
-    shown = [part.expand(*q.shape[:2], -1, -1) for part in torch.eye(TOKENS, device=device).split(WIDTH, 1)]
-    with torch.no_grad():
-        kept = (torch.cat([attend_fused(q, k, values, noise) for values in shown], -1) != 0).float()  # (R B, H, T, T)
-    seen = torch.ones(TOKENS, TOKENS, device=device).tril()
-    assert (kept.sum() / (seen.sum() * kept[..., 0, 0].numel())).item() == pytest.approx(1 - PROBABILITY, abs=0.02)
-    ours, theirs = attend_fused(q, k, v, noise), written(q, k, v, kept / (1 - PROBABILITY))
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    for pair in zip(*(gradients(x, upstream.detach(), (q, k, v)) for x in (ours, theirs)), strict=True):
-        torch.testing.assert_close(*pair, rtol=1e-3, atol=1e-3)
-
-
 def test_masks_of_blocks_follow_from_key_layer_and_block_alone() -> None:
     like, noise = torch.empty(2, 2, 1, 1), noise_of()
     first = noise.mask(11, 4, like, 16)
@@ -117,40 +87,21 @@ def test_masks_of_blocks_follow_from_key_layer_and_block_alone() -> None:
     assert not torch.equal(first[..., :4], noise.mask(11, 0, like, 16))
 
 
-@each_device
-def test_masks_of_a_kernel_follow_from_key_and_layer_alone(device: torch.device) -> None:
-    q, k, v = (drawn(name, 3 * BATCH, HEADS, TOKENS, WIDTH, device=device).detach() for name in "qkv")
-    rows = slice(2 * BATCH, 3 * BATCH)
-    whole = attend_fused(q, k, v, noise_of())
-    torch.rand(5, device=device)  # of the global generator
-    before = torch.get_rng_state()
-    alone, other = (attend_fused(q[rows], k[rows], v[rows], noise_of(((0,),), layer)) for layer in (1, 0))
-    assert torch.equal(whole[rows], alone)
-    assert not torch.equal(alone, other)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_rows_are_those_of_the_masks() -> None:
+@pytest.mark.parametrize("number", [1, 3, 9])
+def test_last_rows_are_those_of_the_masks(number: int) -> None:
     like, noise = torch.empty(2, 2, 1, 1), noise_of()
-    positions = torch.tensor([[[0, 8], [3, 4]], [[7, 7], [5, 2]]])  # (K, B, M)
-    for key, its, found in zip(KEYS, positions, noise.rows(positions, like, 9), strict=True):
-        masks = whole_masks(noise, key, like, 9)
-        for example in range(2):
-            assert torch.equal(found[example], masks[example][:, its[example]])
+    for key, found in zip(KEYS, noise.last_rows(number, like, 9), strict=True):
+        assert torch.equal(found, whole_masks(noise, key, like, 9)[:, :, -number:])
 
 
-@each_kind
-@pytest.mark.parametrize(
-    ("task", "readout"), [*((task, "final_position") for task in TASKS), ("symbols", "last_token")]
-)
-def test_both_engines_have_one_curve(task: str, readout: str, kind: str) -> None:
-    assert_both_engines_agree(sweep_of("unfrozen-random", attention=kind, readout=readout), TASKS[task])
+@pytest.mark.parametrize("task", TASKS)
+def test_both_engines_have_one_curve(task: str) -> None:
+    assert_both_engines_agree(sweep_of("unfrozen-random", attention="blocked"), TASKS[task])
 
 
-@each_kind
 @pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
-def test_other_runs_change_no_bit(variant: str, kind: str) -> None:
-    runs = sweep_of(variant, attention=kind, readout="last_token")
+def test_other_runs_change_no_bit(variant: str) -> None:
+    runs = sweep_of(variant, attention="blocked")
     alone = alone_of(runs, TASKS["symbols"])
     for group in (runs[1:], [runs[3], runs[0]]):
         assert_same_in(group, alone, TASKS["symbols"])
@@ -160,10 +111,10 @@ def test_losses_are_those_of_written_attention_with_the_same_masks(monkeypatch: 
     (run,) = sweep_of("unfrozen-random", attention="blocked")[:1]
     ours = plain(run).progress.curve
 
-    def written_out(kind: str, q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+    def written_out(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
         return written(q, k, v, whole_masks(noise, noise.keys[0], q, q.shape[2]))
 
-    monkeypatch.setattr("lr_sweep.trainables.models.gpt2.attend_long", written_out)
+    monkeypatch.setattr("lr_sweep.trainables.models.gpt2.attend_in_blocks", written_out)
     assert_close(ours, plain(run).progress.curve, 1e-5)
 
 
@@ -179,13 +130,6 @@ def test_bf16_products_are_close_to_those_of_fp32() -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=0.2)
 
 
-@each_kind
-def test_a_stack_with_it_is_not_compiled(kind: str) -> None:
-    stack = StackedTraining(TASKS["numbers"], None, CPU, compiled=True)
-    stack.add(sweep_of("unfrozen-random", attention=kind))
-    assert not stack.compiled
-
-
 @pytest.mark.parametrize(
     ("asked", "dropout", "num_tokens", "wanted"),
     [
@@ -194,8 +138,6 @@ def test_a_stack_with_it_is_not_compiled(kind: str) -> None:
         (None, 0.0, 512, None),
         ("written", 0.1, 512, None),
         ("blocked", 0.1, 16, "blocked"),
-        ("fused", 0.1, 16, "fused"),
-        ("fused", 0.0, 16, None),
     ],
 )
 def test_the_rule_of_length(asked: Attention | None, dropout: float, num_tokens: int, wanted: str | None) -> None:

@@ -81,7 +81,7 @@ def test_an_evaluation_has_no_masks(family: str) -> None:
     tokens = data.tokens(data.validation.inputs)
     with torch.no_grad():
         before = model(tokens)
-        assert not torch.equal(model(tokens, None, keyed_generator(0, "dropout", 1)), before)
+        assert not torch.equal(model(tokens, keyed_generator(0, "dropout", 1)), before)
         assert torch.equal(model(tokens), before)
 
 

@@ -55,7 +55,6 @@ CHANGES: dict[str, list[tuple[str, Any]]] = {
         *(("hidden_act", "gelu_new"), ("layer_norm_eps", 1e-5), ("position_embedding_type", "relative_key")),
         *(("is_decoder", True), ("max_position_embeddings", 13), ("intermediate_size", 32), ("hidden_size", 32)),
         *(("num_attention_heads", 4), ("num_hidden_layers", 3), ("model_type", "roberta")),
-        *(("auto_map", {"AutoModel": "mine.Model"}), ("quantization_config", {"bits": 4})),
     ],
     "t5": [
         *(("feed_forward_proj", "gated-gelu"), ("d_kv", 16), ("d_ff", 32), ("relative_attention_num_buckets", 32)),
@@ -109,7 +108,6 @@ def test_every_field_of_the_library_is_classified(family: str) -> None:
     known = {*module.FIELDS.sizes, *module.FIELDS.computed, *WITHOUT_EFFECT}
     fields = {field.name: field.default for field in dataclasses.fields(CONFIGS[family])}
     assert fields.keys() - known == set()
-    assert CONFIGS[family].attribute_map.items() <= module.FIELDS.aliases.items() or not module.FIELDS.aliases
     for name, values in module.FIELDS.computed.items():
         assert fields.get(name, values[0]) == values[0]  # what a missing field means
     for name, value in module.FIELDS.defaults.items():
@@ -144,15 +142,10 @@ def test_tensors_that_do_not_make_the_body(family: str, folders: dict[str, Path]
     folder = copied(folders[family], tmp_path)
     tensors = load_file(folder / "model.safetensors")
     body = load_family(family).body_tensors(tensors)
-    name, tensor = next((name, t) for name, t in sorted(body.items()) if t.dim() == 2 and "layer" in name)
-    tensor[1, 1] = torch.nan  # in the file's own tensor, of which it is a view
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(WeightsError, match=rf"{name} has 1 of {tensor.numel()} numbers that are NaN or infinite"):
-        check_weights_fit(folder, SIZES[family])
     prefix, table = "encoder." if family == "t5" else "", "embeddings.position_embeddings.weight"
-    first, second, third = sorted(name for name in body if body[name].dim() == 1)[-3:]
-    changed = {second: torch.ones(3), third: torch.ones(16, dtype=torch.int8)}
-    others = {prefix + name: tensor.clone() for name, tensor in (body | changed).items() if name != first}
+    first, second = sorted(name for name in body if body[name].dim() == 1)[-2:]
+    changed = body | {second: torch.ones(3)}
+    others = {prefix + name: tensor.clone() for name, tensor in changed.items() if name != first}
     if family == "longformer":
         others[table] = torch.cat([torch.zeros(2, 16), body[table]])  # as files have it
     save_file(others, folder / "model.safetensors")
@@ -160,7 +153,6 @@ def test_tensors_that_do_not_make_the_body(family: str, folders: dict[str, Path]
         check_weights_fit(folder, SIZES[family])
     assert f" lacks {first}" in str(caught.value)
     assert f"{second} has shape (3,), want" in str(caught.value)
-    assert f"{third} is of torch.int8; want F32, F16, BF16" in str(caught.value)
     (folder / "model.safetensors").write_bytes(b"none")
     with pytest.raises(WeightsError, match=r"cannot be read as safetensors"):
         check_weights_fit(folder, SIZES[family])

@@ -12,12 +12,11 @@ from safetensors.torch import save_file
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_bodies import library_gpt2
-from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, same_bits, symbol_task
+from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, same_bits
 from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights
 from lr_sweep.trainables.models.family import Dropout, parameters_of
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.parts import FROZEN_BODY, VARIANTS
-from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.run import ModelSize, Protocol
 from lr_sweep.trainables.stacked.model import StackedBatch, StackedDropout
 from lr_sweep.trainables.worker.memory import part_sizes
@@ -100,9 +99,9 @@ def test_dropout_of_bf16_scales_as_in_fp32() -> None:
     """131 / 128 / 0.9 is 1.1372, next to bf16's 1.140625; times bf16's 1.109375 it is 1.1354, next to 1.1328."""
     x = torch.full((1, 100, 1, 1), 131 / 128, dtype=torch.bfloat16)
     assert {value.item() for value in Dropout(0.1, torch.Generator().manual_seed(0))(x).flatten()} == {0.0, 1.140625}
-    batch = StackedBatch(tokens=torch.zeros(1, 100, 1), lengths=None, num_runs=1)
+    batch = StackedBatch(tokens=torch.zeros(1, 100, 1), num_runs=1)
     masks = torch.full((1, 100, 1, 1), 1 / 0.9)
-    stacked = StackedDropout(batch, iter([masks, masks]))
+    stacked = StackedDropout(batch=batch, masks=iter([masks, masks]))
     assert {value.item() for value in stacked(x).flatten()} == {1.140625}
     assert stacked.keep().dtype == torch.float32  # for the weights of attention, which are fp32
 
@@ -157,32 +156,6 @@ def test_positions_beyond_the_pretrained_ones_start_random() -> None:
     assert table.shape == (3000, 16)
     assert torch.equal(table[:12], weights["wpe.weight"])
     assert table[12:].std().item() == pytest.approx(0.02, rel=0.05)
-
-
-def test_symbols_are_embedded_and_read_at_the_last_real_token() -> None:
-    data = symbol_task()
-    tokens, lengths = data.tokens(data.train.inputs[:8]), data.train.lengths[:8]
-    changed = tokens.clone()
-    changed[torch.arange(6) >= lengths[:, None]] = 0  # another padding
-    for readout, same in (("last_token", True), ("final_position", False)):
-        model = build_classifier(run_of(readout=readout), data.shape, None)
-        with torch.no_grad():
-            assert torch.equal(model(tokens, lengths), model(changed, lengths)) == same
-
-
-def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    shape = real_valued_task().shape
-    incomplete = {k: v for k, v in random_weights().items() if not k.startswith("h.1.")}
-    with pytest.raises(WeightsError, match="lack 12 of 27 tensors"):
-        build_classifier(run_of("frozen-pretrained"), shape, incomplete)
-    wider = random_weights(replace(SIZE, width=32))
-    with pytest.raises(WeightsError, match="has shape"):
-        build_classifier(run_of("frozen-pretrained"), shape, wider)
-    with pytest.raises(WeightsError, match="no model.safetensors"):
-        load_weights(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"not safetensors")
-    with pytest.raises(WeightsError, match="cannot be read"):
-        load_weights(tmp_path)
 
 
 def test_weights_are_read_with_and_without_the_language_model_s_prefix(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import torch
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_bodies import SIZES, new_body
-from lr_sweep.tests.support.small_runs import CPU, assert_close, random_weights, real_valued_task, run_of, stacked
+from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of
 from lr_sweep.trainables.models import FAMILIES
 from lr_sweep.trainables.models.classifier import Classifier, build_classifier
 from lr_sweep.trainables.models.family import parameters_of
 from lr_sweep.trainables.models.published import MODELS
-from lr_sweep.trainables.parts import EVERYTHING, FROZEN_BODY, PARTS, VARIANTS, Variant
+from lr_sweep.trainables.parts import EVERYTHING, FROZEN_BODY, PARTS, Variant
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.run import Protocol
 from lr_sweep.trainables.worker.memory import part_sizes
@@ -119,14 +119,7 @@ def test_positions_are_only_as_many_as_a_family_has() -> None:
     assert rows == {"gpt2": 40, "lstm": 40, "bert": 41, "t5": 1, "longformer": 41, "vit": 40}
 
 
-NORMS = Variant(initialisation="pretrained", trained=("output", "layer_norms"))
 WANT = "want some of attention, feedforward, input, last_attention, layer_norms, output, positions"
-
-
-@pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(VARIANTS, "frozen-norms", NORMS)
-    return "frozen-norms"
 
 
 def test_parts_are_sorted_however_a_variant_names_them() -> None:
@@ -159,14 +152,3 @@ def test_parts_that_are_none(trained: Any, problem: str) -> None:
         with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
             make()
     assert all(p.requires_grad for p in model.parameters())
-
-
-def test_an_added_variant_trains_its_parts_alone_in_both_engines(added: str) -> None:
-    run, data, weights = run_of(added, learning_rate=1e-3), real_valued_task(), random_weights()
-    training = Training(run, data, weights, CPU, wall_clock=lambda: 1000.0)
-    before = {name: p.detach().clone() for name, p in training.model.named_parameters()}
-    while training.progress.step < 20:
-        training.advance()
-    changed = {name for name, p in training.model.named_parameters() if not torch.equal(p, before[name])}
-    assert changed == {name for name in before if "ln_" in name or name.startswith("output_layer")}
-    assert_close(stacked([run], 20)[1][0].progress.curve, training.progress.curve, 1e-4)

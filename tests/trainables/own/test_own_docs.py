@@ -15,7 +15,7 @@ from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
-PLAIN, FOLDER, RANKS, SHARDED, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLAIN, NO_TORCH, RANKS, SHARDED, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NO_ACCELERATE = "Accelerate is not installed: pip install 'lr-sweep[hf]'"
 
 
@@ -50,7 +50,7 @@ def sharded() -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "variant"), [(PLAIN, "adamw"), (PLAIN, "sgd"), (FOLDER, "adamw"), (ACCELERATE, "adamw")]
+    ("function", "variant"), [(PLAIN, "adamw"), (PLAIN, "sgd"), (NO_TORCH, "adamw"), (ACCELERATE, "adamw")]
 )
 def test_functions_of_one_process(tmp_path: Path, function: str, variant: str) -> None:
     if function == ACCELERATE:

@@ -1,7 +1,8 @@
-"""A training function is imported once before Ray starts, in a process of its own."""
+"""A training function is imported and tried before Ray starts, in a process of its own."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import runs_of
-from lr_sweep.trainables.own.probe import look_at
+from lr_sweep.trainables.own.probe import tried
 from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
 
 def check(study: Path, device: str | None = None) -> str:
     (wanted,) = runs_of(study, study.parent / "results")
-    return look_at(own_run(wanted.run), device)
+    return tried(own_run(wanted.run), device)
 
 
 def with_first_line(folder: Path, line: str) -> Path:
@@ -63,12 +64,19 @@ for step in session.steps():
 """
 
 
-def test_one_that_resumes_inexactly_is_known_before_it_trains(tmp_path: Path) -> None:
-    inexact = write_function(tmp_path, UNSAVED)
-    assert check(inexact, "cpu").endswith("a resumed training differs in the reported numbers")
-    assert check(inexact) == ""
-    (tmp_path / "train.py").write_text((tmp_path / "train.py").read_text().replace("+= 0.1", "= torch.rand(1)"))
-    assert check(inexact, "cpu") == ""
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (UNSAVED, "is deterministic, but resumes inexactly: a resumed training differs in the reported numbers"),
+        (UNSAVED.replace("+= 0.1", "= torch.rand(1)"), ""),
+        ("raise ValueError('boom')", "failed in a trial of 8 steps:\n.*\nValueError: boom"),
+        (UNSAVED.replace("session.due", "step"), "failed .*session.report was called in step 1, .*"),
+    ],
+)
+def test_what_a_trial_finds(tmp_path: Path, body: str, found: str) -> None:
+    study = write_function(tmp_path, body)
+    assert re.fullmatch(found, check(study, "cpu"), re.DOTALL)
+    assert check(study) == ""
 
 
 def test_a_slow_one_is_not_waited_for(tmp_path: Path) -> None:
@@ -78,19 +86,16 @@ def test_a_slow_one_is_not_waited_for(tmp_path: Path) -> None:
     assert check(study, "cpu").startswith("takes more than 0 s for a few steps")
 
 
-def test_run_says_so_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_says_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise UserError("enough")
 
     monkeypatch.setattr(driver, "ray_session", stop)
     study, lines = load_study(write_function(tmp_path, UNSAVED)), list[str]()
-    options = Options(
-        results=Results(tmp_path / "results"), data_dir=tmp_path, placement=Placement(resources=study.resources)
-    )
+    results, placement = Results(tmp_path / "results"), Placement(resources=study.resources)
     with pytest.raises(UserError, match="enough"):
-        run_study(study, options, lines.append)
-    (line,) = [line for line in lines if "inexactly" in line]
-    assert line.startswith("mine: train.py:train is deterministic, but resumes inexactly: ")
+        run_study(study, Options(results=results, data_dir=tmp_path, placement=placement), lines.append)
+    assert [line.split(":")[0] for line in lines if "inexactly" in line] == ["mine"]
 
 
 def test_run_refuses_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,12 @@ from lr_sweep.tests.support.tiny_study import SIZE, write_config
 from lr_sweep.trainables.models import published
 from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.models.gpt2 import GPT2
-from lr_sweep.trainables.models.published import FEEDFORWARD
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.pretraining.fit import body_shapes, tensor_mistakes
 from lr_sweep.trainables.run import ModelSize
 
 TOLERANCE = 1e-5
-SIZES, ALIASES, COMPUTED = published.GPT2.sizes, published.GPT2.aliases, published.GPT2.computed
+SIZES, COMPUTED = published.GPT2.sizes, published.GPT2.computed
 LIBRARY = {field.name: field.default for field in dataclasses.fields(GPT2Config)}
 DEEP = ModelSize(layers=3, heads=2, width=16, positions=12)
 
@@ -41,6 +40,7 @@ WITHOUT_EFFECT = frozenset(
         *("bos_token_id", "eos_token_id", "pad_token_id"),
         *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
         *("architectures", "id2label", "label2id", "problem_type"),  # heads; ours is the study's output layer
+        "n_inner",  # shapes of tensors
         *("use_cache", "output_hidden_states", "return_dict", "chunk_size_feed_forward", "is_encoder_decoder"),
         *("dtype", "transformers_version"),  # tensors are converted to float32
     }
@@ -49,7 +49,7 @@ WITHOUT_EFFECT = frozenset(
 
 CHANGING: list[tuple[str, Any]] = [
     *(("activation_function", name) for name in ("relu", "gelu", "quick_gelu", "silu")),
-    *(("layer_norm_epsilon", 1e-3), ("layer_norm_epsilon", 1e-6), ("n_head", 4), ("num_attention_heads", 4)),
+    *(("layer_norm_epsilon", 1e-3), ("layer_norm_epsilon", 1e-6), ("n_head", 4)),
     *(("scale_attn_weights", False), ("scale_attn_by_inverse_layer_idx", True), ("is_causal", False)),
 ]
 """Each changes the function and leaves the tensors as they are."""
@@ -77,18 +77,16 @@ def config_mistakes(folder: Path, size: ModelSize) -> list[str]:
 
 def test_every_field_of_the_library_is_classified() -> None:
     """One that a new version adds has to be put in a table, once it is known whether it changes hidden states."""
-    classified = {*SIZES, *COMPUTED, FEEDFORWARD, *WITHOUT_EFFECT}
+    classified = {*SIZES, *COMPUTED, *WITHOUT_EFFECT}
     assert LIBRARY.keys() - classified == set()
-    assert {*SIZES, FEEDFORWARD, *WITHOUT_EFFECT} - LIBRARY.keys() == set()
+    assert {*SIZES, *WITHOUT_EFFECT} - LIBRARY.keys() == set()
     assert COMPUTED.keys() - LIBRARY.keys() == {"is_causal"}
-    assert GPT2Config.attribute_map == ALIASES
 
 
 def test_a_field_that_is_missing_means_what_the_library_takes_it_for() -> None:
     assert {name: values[0] for name, values in COMPUTED.items() if name in LIBRARY} == {
         name: LIBRARY[name] for name in COMPUTED if name in LIBRARY
     }
-    assert LIBRARY[FEEDFORWARD] is None
 
 
 def test_every_field_without_effect_is_tried() -> None:
@@ -132,7 +130,7 @@ def difference(folder: Path) -> float:
 def test_what_is_refused_changes_hidden_states(saved: Path, tmp_path: Path, name: str, value: Any) -> None:
     folder = changed(saved, tmp_path, {name: value})
     (mistake,) = config_mistakes(folder, DEEP)
-    assert mistake.startswith(f"config.json: {ALIASES.get(name, name)}: got ")
+    assert mistake.startswith(f"config.json: {name}: got ")
     assert difference(folder) > TOLERANCE
 
 
@@ -146,7 +144,7 @@ def test_what_is_accepted_computes_the_same(saved: Path, tmp_path: Path, changes
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "there is no config.json, which says how many heads there are"),
+        (None, "config.json cannot be read ("),
         ("{", "config.json cannot be read ("),
         ("[" * 100_000, "config.json cannot be read ("),
         ("\ud800", "config.json cannot be read ("),
@@ -162,30 +160,12 @@ def test_a_config_that_is_none_of_ours(tmp_path: Path, text: str | None, message
     assert mistake.startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("fields", "messages"),
-    [
-        (
-            {"n_head": None, "n_layer": 5, "n_inner": 3},
-            [
-                "n_layer: got 5, want 1: the study's model has layers: 1",
-                "n_head: it is missing, want 2: the study's model has heads: 2",
-                "n_inner: got 3, want null or 64 (4 x n_embd)",
-            ],
-        ),
-        ({"n_head": None, "num_attention_heads": 2}, []),
-        ({"num_attention_heads": 8}, ["n_head: got 2, and 8 as num_attention_heads, want one"]),
-        (
-            {"quantization_config": {"bits": 4}, "auto_map": {"AutoModel": "mine.Model"}},
-            ['quantization_config: got {"bits": 4}, want null', 'auto_map: got {"AutoModel": "mine.Model"}, want null'],
-        ),
-    ],
-)
-def test_sizes_have_to_agree_and_other_code_is_refused(
-    tmp_path: Path, fields: dict[str, Any], messages: list[str]
-) -> None:
-    write_config(tmp_path, **fields)
-    assert config_mistakes(tmp_path, SIZE) == [f"config.json: {message}" for message in messages]
+def test_sizes_have_to_agree(tmp_path: Path) -> None:
+    write_config(tmp_path, n_head=None, n_layer=5)
+    assert config_mistakes(tmp_path, SIZE) == [
+        "config.json: n_layer: got 5, want 1: the study's model has layers: 1",
+        "config.json: n_head: it is missing, want 2: the study's model has heads: 2",
+    ]
 
 
 Tensors = dict[str, Tensor]
@@ -203,10 +183,10 @@ def mistakes(folder: Path, tensors: Tensors) -> list[str]:
     return tensor_mistakes(folder, SMALL)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_sound_tensors_are_accepted_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_of_the_body_are_accepted_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = {f"transformer.{name}": tensor.to(dtype) for name, tensor in random_weights().items()}
-    tensors["lm_head.weight"] = torch.full((3,), torch.nan)  # not of the body
+    tensors["lm_head.weight"] = torch.ones(3)  # not of the body
     tensors["transformer.h.0.attn.bias"] = torch.ones(2, dtype=torch.bool)  # a mask, as old checkpoints have it
     assert mistakes(tmp_path, tensors) == []
 
@@ -232,7 +212,6 @@ WIDE = ": h.1.mlp.c_fc.weight has shape (16, 32), want (16, 64)"
         (without("wpe"), ["lacks wpe.weight"]),
         (lambda t: t | {"wpe.weight": torch.ones(3)}, [": wpe.weight has shape (3,), want ("]),
         (narrow, [f"{WIDE}, h.1.mlp.c_proj.weight has shape (32, 16)"]),
-        (lambda t: t | {"ln_f.bias": torch.ones(16).char()}, [": ln_f.bias is of I8; want F32, F16, BF16"]),
         (lambda t: narrow(without("ln_f")(t)), ["lacks ln_f.weight, ln_f.bias", WIDE]),
     ],
 )
@@ -243,18 +222,6 @@ def test_tensors_that_do_not_make_the_body(
     assert len(found) == len(messages)
     for mistake, start in zip(found, messages, strict=True):
         assert mistake.startswith(f"model.safetensors{'' if start[0] == ':' else ' '}{start}")
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_numbers_that_are_not_finite_are_counted(tmp_path: Path, dtype: torch.dtype, value: float) -> None:
-    tensors = {name: tensor.to(dtype) for name, tensor in random_weights().items()}
-    tensors["ln_f.bias"][[0, 15]] = value
-    tensors["h.0.mlp.c_fc.weight"][3, 4] = value
-    assert mistakes(tmp_path, tensors) == [
-        "model.safetensors: h.0.mlp.c_fc.weight has 1 of 1024 numbers that are NaN or infinite, "
-        "ln_f.bias has 2 of 16 numbers that are NaN or infinite"
-    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"no safetensors", b"\xff" * 100, None])

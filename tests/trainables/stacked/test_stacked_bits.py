@@ -32,7 +32,7 @@ NUM_STEPS = 20
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sizes_slots_and_other_runs_change_no_bit(variant: str, task: str, dropout: float) -> None:
-    runs = sweep_of(variant, dropout=dropout, readout="last_token")
+    runs = sweep_of(variant, dropout=dropout)
     alone = alone_of(runs, TASKS[task])
     shuffled = random.Random(3).sample(runs, len(runs))
     for group in (shuffled[:3], runs[2:]):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,39 +18,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, write_study
 from lr_sweep.trainables.stacked.layers import onednn_is_faster
 from lr_sweep.trainables.worker import memory
-from lr_sweep.trainables.worker.memory import KeptMemory, largest_stack, share_memory, stack_bytes
+from lr_sweep.trainables.worker.memory import largest_stack, share_memory, stack_bytes
 from lr_sweep.trainables.worker.session import Session
-
-MIB = 2**20
-
-
-class Cycle:
-    """Memory that is freed by Python's collector alone."""
-
-    def __init__(self) -> None:
-        self.own, self.memory = self, touched(200)
-
-
-def touched(mib: int) -> list[torch.Tensor]:
-    return [torch.ones(2**12) for _ in range(64 * mib)]
-
-
-def test_what_stays_is_counted_and_what_is_freed_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_KEPT_BYTES", 100 * MIB)
-    kept = KeptMemory()
-    library = touched(150)  # by the first run: a library's own, for one
-    assert kept.excess() is None
-    Cycle()
-    assert kept.excess() is None
-    leaked = [touched(60)]
-    assert kept.excess() is None
-    leaked += [touched(60)]
-    said = kept.excess()
-    assert said is not None
-    assert said.startswith(f"a worker on {platform.node()} is replaced: it holds ")
-    assert re.search(r" GiB between two runs, 0\.1 more than 3 runs ago\. ", said)
-    assert len(library) + len(leaked) > 0
-
 
 FAULTS = """
 import resource, torch

@@ -249,13 +249,18 @@ def test_other_tasks_and_models_are_not_compared(tmp_path: Path) -> None:
 def wanted_by(name: str) -> pd.DataFrame:
     """The grid of a shipped study, without its data and weights."""
     study = load_study(name)
+    rates = (
+        [study.search.rate_at(index / study.search.rates) for index in range(study.search.rates)]
+        if study.search
+        else []
+    )
     rows = [
         {
             **{"task": cell.task, "model": cell.model, "variant": cell.variant, "learning_rate": rate, "seed": seed},
             "num_steps": study.tasks[cell.task].num_steps,
         }
         for cell in study.cell_list()
-        for rate, seed in product(cell.learning_rates or study.search.stand_ins(()), study.seed_list())
+        for rate, seed in product(cell.learning_rates or rates, study.seed_list())
     ]
     return pd.DataFrame(rows)
 

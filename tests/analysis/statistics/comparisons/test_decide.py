@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,12 +15,16 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     EQUAL,
     FIRST,
     SECOND,
+    SKEWED,
     SPENDING,
     UNDECIDED,
+    UNEQUAL,
     Pairs,
     Settings,
+    _compared,
     judge_pairs,
     nominal_levels,
+    num_failed,
 )
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
@@ -91,6 +96,29 @@ def test_how_many_seeds_a_decision_takes() -> None:
     assert judge_pairs(fresh(10.0, 0.0), TWO, Settings(), NOT_KNOWN).num_seeds[0] > 2
 
 
+@pytest.mark.parametrize(
+    ("noisy", "caution"),
+    [
+        ([11.0, 11.0, 11.0, 7.0], 1 + UNEQUAL + SKEWED / math.sqrt(3)),  # skewness -2 / sqrt(3), of the other one 0
+        ([-9.0, -9.0, -9.0, -13.0], 1 + UNEQUAL),  # what is missing would make the difference larger
+    ],
+)
+def test_unequal_and_skewed_noise_by_hand(noisy: list[float], caution: float) -> None:
+    values = np.array([noisy, [0.0] * 4])
+    assert _compared(values, TWO, NOT_KNOWN)[-1].tolist() == pytest.approx([caution])
+    assert _compared(fresh(10.0, 0.0), TWO, known(2))[-1].tolist() == pytest.approx([1.0])
+
+
+def test_failed_runs_by_hand() -> None:
+    """Medians are 2, 2 and 10, median deviations 1, 1 and 0; three runs do not show which of them failed."""
+    some = np.array(
+        [[1, 2, 3, 4, -6.1], [1, 2, 3, 4, -5.9], [10, 10, 10, 9.9, math.nan], [1, 2, -99, math.nan, math.nan]]
+    )
+    assert num_failed(some, True).tolist() == [1, 0, 1, 0]
+    assert num_failed(some, False).tolist() == [1, 0, 0, 0]  # 0.1 is less than 2% of 10
+    assert num_failed(some[:, :3], True).tolist() == [0, 0, 0, 0]
+
+
 def test_a_breakdown_beside_the_chosen_rate_costs_seeds_but_no_decision() -> None:
     """Earlier runs with a hundred times the deviation are contradicted by eight fresh seeds."""
     loud = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), known(2, deviation=100.0))
@@ -114,10 +142,17 @@ def decision(num_values: tuple[int, int], num_used: tuple[int, int], max_seeds: 
         num_used=np.array(num_used),
         pairs=Pairs.named([(0, 1)]),
         known=Noise(nothing, nothing, nothing),
-        known_means=np.full(2, 0.5),
+        tuned=np.full((2, 3), 0.5),
         settings=Settings(max_seeds=max_seeds),
         metric=ACCURACY,
     )
+
+
+def test_failures_are_named_with_those_among_the_seeds_that_chose() -> None:
+    assert decision((6, 6), (6, 6)).failures() == ""
+    found = replace(decision((6, 6), (6, 6)), tuned=np.array([[0.5, 0.5, -20.0], [0.5, 0.5, 0.5]]))
+    assert found.failures().startswith("runs far below the others: a 1 of 9, b 0 of 9; ")
+    assert found.table()[["num_failed", "num_other_failed"]].values.tolist() == [[1, 0]]
 
 
 @pytest.mark.parametrize(

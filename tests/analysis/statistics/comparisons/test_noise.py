@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from lr_sweep.analysis.statistics.comparisons.noise import Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.comparisons.noise import CellValues, Noise, cell_noise, sampled, welch
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 RISING, BENT = np.array([1.0, 0.0, -1.0]), np.array([1.0, -2.0, 1.0])
 """Sums of squares 2 and 6, without correlation."""
 NOTHING = np.full(3, math.nan)
+PAIR = np.full(2, 3.0), np.array([0]), np.array([1])
+"""Three seeds of each of two cells."""
 
 
-def noise_of(*windows: tuple[Floats, Floats, Floats]) -> list[tuple[float, float]]:
+def noise_of(*windows: Sequence[Sequence[float] | Floats]) -> list[tuple[float, float]]:
     found = cell_noise(np.array(windows))
     return list(zip(found.variance.tolist(), found.dof.tolist(), strict=True))
 
@@ -49,12 +52,51 @@ def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
     assert both == [pytest.approx((3, 4)), pytest.approx((24 / 4, 4))]
 
 
+@pytest.mark.parametrize(
+    ("windows", "variance", "dof"),
+    [
+        # F = 10,000 to the chosen rate: left out, and the other rate pooled as if it were alone.
+        ([(RISING, 100 * BENT, BENT)], 8 / 4, 4),
+        ([(RISING, BENT, 100 * BENT)], 8 / 4, 4),
+        ([(RISING, 100 * BENT, 90 * BENT)], 1, 2),  # both are
+        # The chosen rate of the second cell is as noisy, so the noise of the first may be in two modes, too.
+        ([(RISING, 100 * BENT, NOTHING), (100 * RISING, BENT, NOTHING)], 60002 / 4, 4),
+        ([(RISING, 3 * BENT, NOTHING)], 56 / 4, 4),  # 27 times the variance of 3 seeds is chance
+        ([(np.zeros(3), BENT, NOTHING)], 6 / 4, 4),  # without any spread at chosen rates there is nothing to compare
+    ],
+)
+def test_a_clearly_noisier_rate_beside_is_left_out(
+    windows: list[tuple[Floats, Floats, Floats]], variance: float, dof: float
+) -> None:
+    assert noise_of(*windows)[0] == pytest.approx((variance, dof))
+
+
+def test_a_rate_at_which_runs_explode_or_collapse_does_not_hide_a_difference() -> None:
+    """Losses 2.00 and 3.00, standard deviations 0.01; beside them thousands, or from thousands to 1e12."""
+    seeds, quiet = np.arange(3), np.array([-0.01, 0.0, 0.01])
+    for exploded in (np.array([40.0, 2000.0, 900.0]), np.array([4e3, 2e12, 9e6])):
+        cells = [
+            CellValues.of(np.repeat([1e-3, 1e-2], 3), np.tile(seeds, 2), np.concatenate([mean + quiet, exploded]))
+            for mean in (2.0, 3.0)
+        ]
+        sem, _ = welch(sampled(cells, [1e-3, 1e-3]).noise, *PAIR)
+        assert sem[0] == pytest.approx(0.01 * math.sqrt(2 / 3))
+
+
 def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() -> None:
     """Seeds of the first are in two modes, 10 apart, at all rates alike; those of the second in one of them."""
     modes = np.array([10.0, 0.0, 0.0])
     first, second = noise_of((modes, modes, modes), (RISING / 100, BENT / 100, NOTHING))
     assert first[0] == pytest.approx(100 / 3)
     assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
+
+
+def test_with_two_seeds_a_cell_has_at_least_the_median_noise() -> None:
+    """Variances 50, 8 and 2; of two cells the smaller one counts."""
+    first, second, third = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 2.0, -1.0)))
+    assert [first, second, third] == [(50, 1), (8, 1), (8, 1)]
+    two = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 1.0)))
+    assert two == [(50, 1), (2, 1)]
 
 
 def test_welch_by_hand() -> None:
@@ -68,10 +110,6 @@ def test_without_any_spread_there_is_no_error() -> None:
     sem, dof = welch(Noise(np.zeros(2), np.ones(2)), np.full(2, 2.0), np.array([0]), np.array([1]))
     assert math.isnan(sem[0])
     assert math.isnan(dof[0])
-
-
-PAIR = np.full(2, 3.0), np.array([0]), np.array([1])
-"""Three seeds of each of two cells."""
 
 
 @pytest.mark.parametrize("size", [1e-13, 1.0, 1e13])

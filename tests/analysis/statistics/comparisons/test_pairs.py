@@ -13,6 +13,7 @@ from scipy.stats import nct, t
 from lr_sweep.analysis.report.tables import comparison_table
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.pairs import (
+    choice_luck,
     comparisons,
     further_seeds,
     is_paired,
@@ -20,6 +21,7 @@ from lr_sweep.analysis.statistics.comparisons.pairs import (
     seed_correlation,
     shaffer,
     superiority,
+    without_luck,
 )
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
@@ -67,14 +69,55 @@ def test_variants_are_compared_at_their_own_learning_rates(tmp_path: Path) -> No
     assert found["difference"].tolist() == [pytest.approx(0.1)]
 
 
+def test_the_luck_of_the_choice_is_what_the_best_of_equal_rates_has() -> None:
+    """Standard errors 1; within 3 sqrt(2) = 4.24 of the best are one, two and three rates: 0, 0.59 and 0.87 of luck."""
+    behind = np.array([[0.0, 4.3, 9.0], [0.0, 4.2, math.nan], [0.0, 0.1, 4.2]])
+    luck = choice_luck(behind, Noise(np.full(3, 4.0), np.full(3, 6.0)), np.full(3, 4.0))
+    assert luck == pytest.approx([0.0, 0.5895, 0.8694], abs=1e-4)
+    first, second = np.array([0, 0, 1, 1]), np.array([1, 2, 2, 2])
+    lead = without_luck(np.array([1.0, -1.0, -0.1, 0.1]), luck, first, second)
+    # The first leads without luck; the second cell's lead is luck for 0.8694; the third pair's lead is all luck.
+    assert lead == pytest.approx([1.0, 1.0 - 0.8694, 0.0, 0.1], abs=1e-4)
+
+
+def test_a_noisy_variant_on_a_flat_top_has_to_lead_by_more(tmp_path: Path) -> None:
+    """The noisy variant's best of five equal rates is 3 points ahead: what five rates have by luck is too near."""
+    made = SyntheticRecord(tmp_path)
+    bent, rising = (0.01, -0.02, 0.01), (0.01, 0.0, -0.01)
+    for rate, noise, ahead in (
+        (1e-5, bent, 0),
+        (1e-4, rising, 0),
+        (1e-3, bent, 0.03),
+        (1e-2, rising, 0),
+        (0.1, bent, 0),
+    ):
+        for seed, value in enumerate(noise):
+            for variant, test in (("noisy", 0.8 + ahead + value), ("quiet", 0.8 + value / 100)):
+                made.add(rate, seed, [(300, test, test)], variant=variant)
+    (row,) = comparisons(summary_of(made.write())).to_dict("records")
+    assert row["p"] < 0.05 < row["corrected_p"]
+
+
+def test_a_collapse_at_the_next_rate_does_not_widen_the_interval(tmp_path: Path) -> None:
+    """Standard deviations are 0.01 at 1e-3; at 1e-2 two of five runs lose 0.7."""
+    made = SyntheticRecord(tmp_path)
+    for variant, best in (("a", 0.9), ("b", 0.77)):
+        for seed, noise in enumerate((-0.01, -0.01, 0.0, 0.01, 0.01)):
+            for rate, value in ((1e-4, best - 0.4), (1e-3, best), (1e-2, best - 0.03 - 0.7 * (seed in (1, 4)))):
+                made.add(rate, seed, [(300, value + noise, value + noise)], variant=variant)
+    (row,) = comparisons(summary_of(made.write())).to_dict("records")
+    assert row["distinguishable"]
+    assert 0.1 < row["low"] < row["difference"] < row["high"] < 0.16
+
+
 def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
     tests: dict[tuple[str, str], Sequence[float | None]] = {
         ("mnist", "a"): [0.5, 0.6, 0.9],
         ("mnist", "b"): [0.4, 0.5, None],
         ("mnist", "c"): [0.4, None, None],
         ("mnist", "d"): [None, None, None],
-        ("cifar10", "e"): [0.5, 0.5],
-        ("cifar10", "f"): [0.4, 0.4],
+        ("cifar10", "e"): [0.5, 0.5, 0.5],
+        ("cifar10", "f"): [0.4, 0.4, 0.4],
     }
     found = comparisons(compared(tmp_path, tests)).set_index(["variant", "other"])
     assert found.loc[("a", "b"), "difference"] == pytest.approx(0.2166667)

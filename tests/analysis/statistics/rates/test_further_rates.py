@@ -12,7 +12,6 @@ from lr_sweep.analysis.statistics.rates.further_rates import (
     between,
     beyond,
     kept_rates,
-    stand_ins,
     three_digits,
 )
 
@@ -32,11 +31,6 @@ def test_steps_between_and_around() -> None:
     assert between([1e-4, 1e-3, 1e-2], 1e-3) == (3.16e-4, 3.16e-3)
     assert around(1e-3) == (1e-4, 3.16e-4, 3.16e-3, 1e-2)
     assert beyond([1e-3, 2e-3, 4e-3], "high") == [8e-3, 1.6e-2]
-
-
-def test_stand_ins_halve_the_widest_interval() -> None:
-    assert stand_ins([1e-4, 1e-3, 1e-1], 2) == (1e-2, 3.16e-4)
-    assert stand_ins([1e-4, 1e-3], 0) == ()
 
 
 def halved(values: dict[float, float], eta: int) -> set[float]:
