@@ -11,7 +11,7 @@ import pytest
 
 from lr_sweep.analysis.statistics.comparisons.decide import Settings
 from lr_sweep.benchmarks.drawn_variants import Setting, drawn
-from lr_sweep.benchmarks.gating import GATED, gating
+from lr_sweep.benchmarks.gating import FAILING, GATED, gating
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
     NOISES,

@@ -19,6 +19,7 @@ from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.results.directory import write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
+from lr_sweep.sweep.tune import run_study
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.scripted_trials import (
     Bench,
@@ -164,6 +165,7 @@ def test_a_fresh_run_that_the_user_stopped_is_no_reason_for_more_than_the_most(m
 
 def test_a_function_whose_loss_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Less is better: the first variant's loss is 0.4 lower, which two seeds decide."""
+    monkeypatch.setattr(run_study, "look_at", lambda *_: None)  # which starts a process
     bench, path = new_bench(tmp_path, monkeypatch), write_own_study(tmp_path / "own", rates="1e-3, 1e-2", seeds=2)
     path.write_text(path.read_text() + "decide: {min_difference: 0.05}\n")
     bench.study = load_study(path)
