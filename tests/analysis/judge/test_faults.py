@@ -80,14 +80,6 @@ def test_one_variant_in_two_tables_has_none_to_be_paired_with(tmp_path: Path) ->
     assert not [line for line in study.about_table if "--paired" in line]
 
 
-def test_one_fraction_among_percents_is_refused(tmp_path: Path) -> None:
-    rows = cells_of({key: 100 * value for key, value in PLANTED.items()}, seeds=3)
-    text = rows_of(ACCURACIES, rows).replace("a,0.01,1,80.01", "a,0.01,1,0.8001")
-    assert "0.8001" in text
-    with pytest.raises(UserError, match="a fraction in some rows and percent in others"):
-        study_of(tmp_path, text)
-
-
 @pytest.mark.parametrize(
     ("b", "said"),
     [

@@ -104,13 +104,6 @@ def test_mistakes_are_reported_together(tmp_path: Path, text: str, messages: lis
     assert [message for message in messages if message not in str(raised.value)] == []
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
-    for name, content in (("image.csv", b"\x89PNG\x00\xff"), ("cut.parquet", b"PAR1 and no more")):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=name):
-            judge([tmp_path / name], Reading())
-
-
 TESTS = {"a": (60.5, 61.5, 62.5), "b": (60.0, 61.0, 62.0)}
 
 

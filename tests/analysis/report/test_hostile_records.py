@@ -19,7 +19,6 @@ from lr_sweep.analysis.report.blocks import (
     Table,
     Verdict,
     as_written,
-    file_stems,
     quoted_text,
 )
 from lr_sweep.analysis.study_report import write_report
@@ -62,12 +61,6 @@ def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
     made = sweep(tmp_path, task=r"cost $\frac$", variant="$a$")
     report = write_report(made.write(title=r"What is $\notacommand{$ worth?"), "small")
     assert any(path.suffix == ".png" for path in report.files)
-
-
-def test_stems_of_different_pairs_differ() -> None:
-    assert list(file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]).values()) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
-    assert list(file_stems([("a b",), ("a-b.3",), ("a/b",)]).values()) == ["a-b", "a-b.3", "a-b.4"]
-    assert list(file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]).values()) == ["mnist-gpt2", "cifar10-gpt2"]
 
 
 @pytest.mark.usefixtures("undrawn")
