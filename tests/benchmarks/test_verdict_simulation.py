@@ -122,6 +122,7 @@ def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None
     assert (drawn(Setting(curve="peak"), 10, rng).chosen == 2).all()
 
 
+@pytest.mark.slow
 def test_every_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--studies", "2", *(f"--table={name}" for name in TABLES)])
     assert capsys.readouterr().out.count("|---") > len(TABLES)

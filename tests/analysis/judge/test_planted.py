@@ -23,7 +23,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.judged import judge
 
-QUICK, MANY, PART = 30, 3000, 200
+QUICK, MANY, PART = 16, 3000, 200
 LEAST_ANSWERED = 0.5
 RATES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1]
 RATE_NAMES = ["lr", "learning_rate", "LR", "params_lr", "params.lr", "config/lr", "hparams.lr", "adam_lr", "base_lr"]

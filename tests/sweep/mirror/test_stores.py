@@ -74,6 +74,7 @@ def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monk
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_study_is_mirrored_into_postgresql(results: Path) -> None:
     with postgres_database() as address:
         new_mirror(results, uri=address).sync_all()

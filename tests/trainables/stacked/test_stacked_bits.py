@@ -10,6 +10,7 @@ import torch
 
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.tests.support.small_runs import (
+    EACH_VARIANT,
     TASKS,
     alone_of,
     assert_same_in,
@@ -22,7 +23,6 @@ from lr_sweep.tests.support.small_runs import (
     stacked,
     sweep_of,
 )
-from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize
 
 NUM_STEPS = 20
@@ -30,7 +30,7 @@ NUM_STEPS = 20
 
 @pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_sizes_slots_and_other_runs_change_no_bit(variant: str, task: str, dropout: float) -> None:
     runs = sweep_of(variant, dropout=dropout)
     alone = alone_of(runs, TASKS[task])
