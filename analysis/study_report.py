@@ -47,8 +47,8 @@ from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import decided_section, decided_texts, verdict_block
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
-from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions

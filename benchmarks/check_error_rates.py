@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
-from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.benchmarks import simulated_studies as simulated
@@ -24,7 +26,7 @@ from lr_sweep.common.text import counted
 Fault = Callable[[Truth, np.random.Generator], Frames]
 """Draws a study of a truth, with a fault in it."""
 
-CHECKS = ("edge", "cliff", "narrow", "unstable", "improving", "gap", "stuck", "identical", "diverged")
+CHECKS = ("edge", "cliff", "narrow", "unstable", "improving", "gap", "two-modes", "stuck", "identical", "diverged")
 """Of which a sound study may have findings by chance; `diverged` is a note of its cliffs."""
 NUM_TASKS = (1, 2, 4)
 
@@ -57,17 +59,42 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 """The fault, and the check that finds it."""
 
 
-def judged(frames: Frames) -> list[CheckFinding]:
+class Family(NamedTuple):
+    """Sound studies of one kind."""
+
+    settings: Mapping[str, Any] = {}
+    """Fields of `Setting`."""
+    change: Callable[[Frames, Truth, np.random.Generator], Frames] = lambda frames, *_: frames
+    """Of the drawn study."""
+    metric: Metric = ACCURACY
+
+
+NORMAL = Family()
+FAMILIES = {
+    "one noise at all rates": NORMAL,
+    "noise that doubles from rate to rate": Family({"noise_step": 2.0}),
+    "noise that triples from rate to rate": Family({"noise_step": 3.0}),
+    "splits of 100 examples": Family({"num_examples": 100}),
+    "losses, exploded above the middle rate": Family(
+        {}, simulated.exploded, Metric(name="loss", higher_is_better=False, is_fraction=False)
+    ),
+}
+
+
+def judged(frames: Frames, metric: Metric = ACCURACY) -> list[CheckFinding]:
     """Run every check of a report but those of code versions."""
-    summary = summarise(frames.wanted, frames.runs, frames.curves)
+    summary = summarise(frames.wanted, frames.runs, frames.curves, metric)
     return [*check_sweep(summary, frames.curves), *unequal_tuning(summary)]
 
 
-def on_sound_studies(num_studies: int, num_tasks: int, rng: np.random.Generator) -> Counter[tuple[str, str]]:
+def on_sound_studies(
+    num_studies: int, num_tasks: int, rng: np.random.Generator, family: Family = NORMAL
+) -> Counter[tuple[str, str]]:
     """Count the sound studies with a finding, by check and level, and those that pass (`passes`, `--strict`)."""
     found: Counter[tuple[str, str]] = Counter()
     for _ in range(num_studies):
-        findings = judged(drawn(sound(any_setting(rng, num_tasks), rng), rng))
+        truth = sound(replace(any_setting(rng, num_tasks), **family.settings), rng)
+        findings = judged(family.change(drawn(truth, rng), truth, rng), family.metric)
         found.update({(each.check, each.level) for each in findings})
         found["passes", "--strict"] += all(each.level == "note" for each in findings)
     return found
@@ -108,9 +135,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _sound_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     counts = [on_sound_studies(num_studies, num_tasks, rng) for num_tasks in NUM_TASKS]
+    return _found_table(["sound studies", *(counted(number, "task") for number in NUM_TASKS)], counts, num_studies)
+
+
+def _families_table(num_studies: int, rng: np.random.Generator) -> list[str]:
+    counts = [on_sound_studies(num_studies, 1, rng, family) for family in FAMILIES.values()]
+    return _found_table(["sound studies of one task", *FAMILIES], counts, num_studies)
+
+
+def _found_table(header: list[str], counts: list[Counter[tuple[str, str]]], num_studies: int) -> list[str]:
     rows = [("passes `--strict`", [("passes", "--strict")])]
     rows += [(f"`{check}`: problem, note", [(check, "problem"), (check, "note")]) for check in CHECKS]
-    header = ["sound studies", *(counted(number, "task") for number in NUM_TASKS)]
     return _table(
         header,
         [
@@ -138,7 +173,7 @@ def _family_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     return _table(header, rows)
 
 
-TABLES = {"sound": _sound_table, "faults": _fault_table, "family": _family_table}
+TABLES = {"sound": _sound_table, "families": _families_table, "faults": _fault_table, "family": _family_table}
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:

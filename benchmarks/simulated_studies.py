@@ -38,6 +38,10 @@ class Setting:
     num_evaluations: int
     equal: bool = False
     """Whether the variants of a task are equally good."""
+    noise_step: float = 1.0
+    """Ratio of the noise at neighbouring rates; `noise` is that at the middle one."""
+    num_examples: int = 0
+    """Examples of each split; 0: so many that runs differ by `SPLIT_NOISE` alone."""
 
     @property
     def log_rates(self) -> Floats:
@@ -134,14 +138,15 @@ def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
     """Draw runs and their evaluations."""
     setting = truth.setting
     shape = truth.status.shape
-    run_noise = rng.normal(0, setting.noise, shape)
+    growth = setting.noise_step ** (np.arange(setting.num_rates) - setting.num_rates // 2)
+    run_noise = rng.normal(0, setting.noise, shape) * growth[:, None]
     end = truth.accuracy[..., None] + run_noise
     steps = np.linspace(0, BUDGET, setting.num_evaluations + 1)[1:].round().astype(int)
     left = np.exp(-truth.pace[..., None, None, None] * steps / BUDGET)
     curve = end[..., None] - (end[..., None] - CHANCE) * left
     curve = curve + rng.normal(0, setting.noise / 2, curve.shape)
-    validation = curve + rng.normal(0, SPLIT_NOISE, shape)[..., None]
-    test = curve + rng.normal(0, SPLIT_NOISE, shape)[..., None] - truth.gap[..., None, None, None]
+    validation = _on_a_split(curve, setting, rng)
+    test = _on_a_split(curve, setting, rng) - truth.gap[..., None, None, None]
     wanted = _wanted(truth)
     ends = np.where(truth.status == "complete", BUDGET, BUDGET // 2).ravel()
     runs = wanted[["run_id"]].assign(status=truth.status.ravel(), num_steps=ends, diverged_at_step=pd.NA, failure="")
@@ -160,6 +165,25 @@ def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
     )
     known = runs[runs["status"] != "missing"].astype({"diverged_at_step": "Int64"})
     return Frames(wanted=wanted, runs=known.reset_index(drop=True), curves=curves)
+
+
+def _on_a_split(curve: Floats, setting: Setting, rng: np.random.Generator) -> Floats:
+    """Measure accuracies on the examples of a split; all runs of a task share half of the variance that these cause."""
+    each = rng.normal(size=curve.shape[:-1])[..., None]
+    if not setting.num_examples:
+        return curve + SPLIT_NOISE * each
+    shared = rng.normal(size=(len(curve), *(1,) * (curve.ndim - 1)))
+    error = np.sqrt(np.clip(curve * (1 - curve), 0, 1) / setting.num_examples)
+    return np.round((curve + error * (each + shared) / np.sqrt(2)) * setting.num_examples) / setting.num_examples
+
+
+def exploded(frames: Frames, truth: Truth, rng: np.random.Generator) -> Frames:
+    """Turn accuracies into losses, which are 10 to 1,000 times as large at all rates above the middle one."""
+    above = frames.wanted["learning_rate"].to_numpy() > 1.1 * 10**truth.setting.middle
+    factors = pd.Series(np.where(above, 10 ** rng.uniform(1, 3, len(above)), 1.0), frames.wanted["run_id"])
+    accuracies = frames.curves.filter(like="_accuracy")
+    losses = (1 - accuracies).mul(3 * factors[frames.curves["run_id"]].to_numpy(), axis=0)
+    return replace(frames, curves=frames.curves.assign(**losses))
 
 
 def _wanted(truth: Truth) -> pd.DataFrame:

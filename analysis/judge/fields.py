@@ -12,6 +12,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
+from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.text import RATES, rates_text
 
@@ -28,8 +29,6 @@ NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
-MOST_VALUE = 1e100
-"""A value beyond it is as good as infinite, and its square would be."""
 
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _SEED = re.compile(r"(.*[^\d\n])(\d+)")

@@ -36,8 +36,8 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, finding_of, problems_first
-from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL

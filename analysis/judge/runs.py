@@ -14,6 +14,7 @@ from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted
 from lr_sweep.analysis.judge.table_file import raise_mistakes
+from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
@@ -68,6 +69,7 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     points = rows.dropna(subset=[decisive])
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = points[["run_id", "step"]].assign(**accuracies).sort_values(["run_id", "step"], ignore_index=True)
+    curves = in_range(curves)
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
     wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())

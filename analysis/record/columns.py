@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_VALUE = 1e100
+"""A value beyond it is as good as infinite, and one below its inverse as 0: so would their squares be."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,16 @@ def best_of(curve: Iterable[Mapping[str, Any]], metric: Metric = ACCURACY) -> di
     best = max(known, key=lambda point: (metric.sign * point["validation_accuracy"], -point["step"]), default={})
     columns = {"best_step": "step", "validation_at_best": "validation_accuracy", "test_at_best": "test_accuracy"}
     return {name: best.get(source) for name, source in columns.items()}
+
+
+def in_range(curves: pd.DataFrame) -> pd.DataFrame:
+    """Return evaluations without accuracies beyond `MOST_VALUE`, which are NaN, and with 0 for those below its inverse.
+
+    Sums of squares of all others neither overflow nor underflow.
+    """
+    measured = curves.filter(like="_accuracy")
+    sizes = measured.abs()
+    return curves.assign(**measured.where(sizes <= MOST_VALUE).mask(sizes < 1 / MOST_VALUE, 0.0))
 
 
 def schema(columns: Columns) -> pa.Schema:

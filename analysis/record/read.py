@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
-from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS, WANTED, Columns, table
+from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS, WANTED, Columns, in_range, table
 from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table, rows_of
 from lr_sweep.analysis.record.paths import Paths, RecordError, UnreadableError, closed_folder, unreadable
 from lr_sweep.analysis.record.study import NOTHING_STOPPED, Judgement, RateKey, Refinement, StoppedRates, StudyInfo
@@ -159,13 +158,11 @@ def read_curves(
 ) -> pd.DataFrame:
     """Read evaluations, with the columns of `CURVES`, ordered by step within a run; arguments as of `read_runs`.
 
-    Read them after `read_runs`, and every row has its curve. Infinite accuracies are no values: NaN.
+    Read them after `read_runs`, and every row has its curve. Accuracies are as of `in_range`.
     """
     columns, folder = _named(CURVES, names), Paths(results).curves
     found = read_each(folder, run_ids, columns)
-    frame = _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
-    measured = [name for name in frame.columns if name.endswith("_accuracy")]
-    return frame.assign(**{name: frame[name].replace([math.inf, -math.inf], math.nan) for name in measured})
+    return in_range(_frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns))
 
 
 def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:

@@ -261,6 +261,7 @@ def decided_section(folder: Path, decision: Decision | None, fresh: pd.DataFrame
         error=decision.settings.error,
         progress=decision.progress(),
         lost=int(decision.num_used.sum() - decision.num_values.sum()),
+        failures=decision.failures(),
     )
     write_csv(fresh if fresh is not None else pd.DataFrame(), folder / "fresh.csv")
     body: list[Block] = [table.write(folder, "decided", found)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.text import aligned, duration, machines_there
+from lr_sweep.common.text import aligned, counted, duration, machines_there
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
@@ -125,6 +125,18 @@ def submit(
     job = submit_study(loaded, results, data_dir, server, options, _say)
     _say(f"{job.name} was accepted")
     return 0 if no_follow else _follow(server, job)
+
+
+@command("cluster check cluster.yaml", cluster)
+def check(file: Annotated[Path, opt.argument("FILE", "The file for `ray up`.", opt.local_path)]) -> int:
+    """Name the mistakes in a cluster file before `ray up` starts machines; the exit code is 1 if there are any."""
+    from lr_sweep.sweep.cluster.check import problems_in
+
+    problems = problems_in(file)
+    for problem in problems:
+        _say(f"problem: {problem}")
+    _say(f"{file}: {counted(len(problems), 'problem') if problems else 'no problem in what can be checked here'}")
+    return int(bool(problems))
 
 
 @command("cluster jobs", cluster)

@@ -74,7 +74,9 @@ class _Page:
 
     def overview(self, request: Request) -> Response:
         size = {"width": WIDTH, "height": HEIGHT}
-        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow.address, size=size)
+        view, mlflow = self.live.view(), self.mlflow
+        pages = mlflow.of_studies(study.name for study in view.studies)
+        return self._html("overview.html", view=view, mlflow=mlflow.address, pages=pages, size=size)
 
     def report(self, request: Request) -> Response:
         study = str(request.path_params["study"])

@@ -19,6 +19,8 @@ from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
 from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
+VIEW_TAG = "mlflow.sharedViewState."
+"""The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
 REBUILT = "It is a copy of the record: the next `run` or `export --mlflow` adds what is missing, also to a new store"
 _MAX_METRICS, _MAX_PARAMS = 1000, 100
 """Most metrics and params of a batch that MLflow takes."""

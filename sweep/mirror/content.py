@@ -189,3 +189,22 @@ def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
         for name in _CELL_METRICS
         if math.isfinite(cell[name])
     }
+
+
+def view_key(study: str, owner: str) -> str:
+    """Return the name of a study's view; `owner`: the results directory's id where the store may have others' runs."""
+    return f"{study}-{owner}" if owner else study
+
+
+def runs_view(study: str, owner: str, higher_is_better: bool) -> dict[str, Any]:
+    """Return a view of MLflow's page: the runs of a study, best first, with columns; the address can name only a view.
+
+    They are not nested below their study, which MLflow does only in the order of time.
+    """
+    owned = f" AND tags.`sweep.results_id` = '{owner}'" if owner else ""
+    return {
+        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'{owned}",
+        "orderByKey": "metrics.`test_at_best`",
+        "orderByAsc": not higher_is_better,
+        "selectedColumns": ["params.`variant`", "params.`learning_rate`", "params.`seed`", "metrics.`test_at_best`"],
+    }

@@ -6,6 +6,7 @@ appear twice. Nothing here is needed for training, resuming or the report.
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
+    VIEW_TAG,
     MirrorError,
     MlflowRun,
     is_server,
@@ -34,8 +36,10 @@ from lr_sweep.sweep.mirror.client import (
 from lr_sweep.sweep.mirror.content import (
     MirroredRun,
     naming_labels,
+    runs_view,
     study_metrics,
     study_params,
+    view_key,
 )
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
@@ -155,10 +159,16 @@ class Mirror:
                     self._runs = self._once("run", "sweep.run_id")
                     self._parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
                     self._parent.set_tags(self._owner_tags)  # the directory may have been moved
+                    self._set_view()
                 yield self._parent
         except Exception:
             self._parent = None
             raise
+
+    def _set_view(self) -> None:
+        self._read_wanted()
+        key, view = view_key(self.study, self._owner), runs_view(self.study, self._owner, self._metric.higher_is_better)
+        self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{key}", json.dumps(view))
 
     def _once(self, kind: str, tag: str) -> dict[str, MlflowRun]:
         """Return this directory's MLflow runs of a kind by a tag's value.

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from a2wsgi import WSGIMiddleware
 from starlette.concurrency import run_in_threadpool
@@ -28,13 +28,16 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
+    VIEW_TAG,
     MirrorError,
     database_exists,
     is_server,
     open_client,
+    owner_in,
     store_problems,
     tracking_uri,
 )
+from lr_sweep.sweep.mirror.content import view_key
 
 PREFIX = "/mlflow"
 READS = tuple(
@@ -54,6 +57,8 @@ class MlflowPages:
     def __init__(self, *, takes_artifacts: bool = False) -> None:
         self.address = ""
         """The page of all runs, relative to the server, or on a server of the user's; empty: there is none yet."""
+        self.owner = ""
+        """The id of the results directory in a store that may have others' runs, too."""
         self._takes_artifacts = takes_artifacts
         self._app: ASGIApp = PlainTextResponse("There is nothing in MLflow yet.", 404)
         self._client: Any = None
@@ -76,6 +81,15 @@ class MlflowPages:
         served = WSGIMiddleware(app)
         self._threads, self._app = served.executor, cast(ASGIApp, served)
         self._folder, self._client = artifacts.resolve(), client
+
+    def of_studies(self, studies: Iterable[str]) -> dict[str, str]:
+        """Return the pages of the runs of those studies that the store has; none of a server of the user's."""
+        views: Mapping[str, str] = {}
+        with suppress(MirrorError), store_problems(self.address):
+            views = self._client.get_experiment_by_name(EXPERIMENT).tags if self._client else {}
+        keys = {study: view_key(study, self.owner) for study in studies}
+        shown = {study: key for study, key in keys.items() if f"{VIEW_TAG}{key}" in views}
+        return {study: f"{self.address}&viewStateShareKey={quote(key)}" for study, key in shown.items()}
 
     def close(self) -> None:
         """Let the threads that answered end."""
@@ -151,7 +165,7 @@ def _open(
         try:
             address = runs_page(uri)
             pages.open(uri, Paths(results.resolve()).mlflow_artifacts)
-            pages.address = address
+            pages.owner, pages.address = owner_in(uri, results), address
             say(f"MLflow  {server}{address}")
         except MirrorError as error:
             if problem != (problem := str(error)) and database_exists(uri):

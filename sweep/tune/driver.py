@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import counted, failure_line
 from lr_sweep.sweep.mirror.mirror import MirrorThread
 from lr_sweep.sweep.plan.placement import CohortSizes, cohorts
 from lr_sweep.sweep.results.changes import code_of_tasks
@@ -19,8 +20,9 @@ from lr_sweep.sweep.results.recorder import Recorder, RunLogs, Sink
 from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
+from lr_sweep.sweep.tune.broken_nodes import BrokenNodes, Failure
 from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures
-from lr_sweep.sweep.tune.nodes import Machines, Share
+from lr_sweep.sweep.tune.nodes import Machines, Share, node_text
 from lr_sweep.sweep.tune.progress import Display, StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.trials import (
@@ -77,6 +79,7 @@ class Driver:
         self._sinks: list[Sink] = [recorder, RunLogs(self._results.log), progress, display, work.stopping, mirror]
         self._machines, self._sizes = Machines(self._placement.address is not None), CohortSizes(self._results)
         self._failures = Failures(len({run.cell for run in runs}), self._sizes)
+        self._broken = BrokenNodes(partial(self._machines.usable, self._placement), self._machines.excluded)
         self.ended: dict[str, str] = {}
         """Statuses of the runs that have ended, by id."""
         self._training: set[str] = set()
@@ -100,7 +103,7 @@ class Driver:
         while self.left() and not stop.is_set():
             ended_before = len(self.ended)
             try:
-                with ray_session(self._placement, log_file, stop.breaks_off) as share:
+                with ray_session(self._placement, log_file, self._machines.excluded, stop.breaks_off) as share:
                     self._train_all(share, stop)
             except StopAskedError:
                 return
@@ -138,7 +141,7 @@ class Driver:
         return math.ceil(len(self.left()) / (self._placement.resources.runs_per_trial or 1))
 
     def _train_pass(self, runs: Sequence[WantedRun], share: Share, stop: Stop) -> None:
-        options, leave = self._work.options, Leave()
+        options, leave, excluded = self._work.options, Leave(), set(self._machines.excluded)
         groups = cohorts(runs, self._placement.resources, share.claim(self._useful_trials()))
         self._progress.packed([[run.run_id for run in group] for group in groups], share.at_once)
         every_s = report_every_s(min(len(groups), share.at_once))
@@ -162,10 +165,13 @@ class Driver:
                         self._on_event(event)
                     if stop.is_set():
                         (leave.set if self._training else leave.set_at_once)()
+                    elif not self._machines.excluded <= excluded:  # what trains or waits there starts elsewhere
+                        leave.set()
                     elif not leave.is_set():
                         self._tick(share, leave)
         finally:
             self._interrupt(sorted(self._training))
+            self._count(self._broken.release())
 
     def _tick(self, share: Share, leave: Leave) -> None:
         self._display.tick()
@@ -207,16 +213,19 @@ class Driver:
         match event:
             case Started():
                 self._training.add(event.run_id)
+                self._broken.started(event.run_id, self._machines.node_of(event.run_id))
             case Finished():
                 self._end(event.run_id, event.status)
         if isinstance(event, Finished) or (isinstance(event, Advanced) and event.evaluation):
             self._failures.evaluated()
+            self._count(self._broken.evaluated(event.run_id))
 
     def _on_interruption(self, event: TrialInterrupted) -> None:
         """Note that a trial will start again, in this pass or the next: until then its runs count as training."""
         self._setbacks += 1
         if event.reason is not None and (runs := self._at_fault(event)):
             self._print(self._failures.first_of_kind(runs, event.reason, "; it is tried again"))
+            self._leaves_node(runs, event.reason, event.node)
         for sink in self._sinks:
             sink.interrupted(event.run_ids, "interrupted: its process or machine was lost; it resumes")
 
@@ -224,6 +233,14 @@ class Driver:
         """Return the runs of a trial that failed: those that were training, else all that have not ended."""
         left = [self._runs[run_id] for run_id in event.run_ids if run_id not in self.ended]
         return [run for run in left if run.run_id in self._training] or left
+
+    def _leaves_node(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> bool:
+        was_left = node in self._machines.excluded
+        is_left = self._broken.leaves([run.run_id for run in runs], reason, node)
+        if is_left and not was_left:
+            what = f"trials fail on {node_text(str(node))} ({failure_line(reason)})"
+            self._display.note(f"{what}: it is left, its runs resume elsewhere")
+        return is_left
 
     def _print(self, notes: Iterable[str]) -> None:
         for note in notes:
@@ -234,6 +251,9 @@ class Driver:
             return
         self._setbacks += 1
         run_ids = [run.run_id for run in runs]
+        if self._leaves_node(runs, event.reason, event.node):
+            self._interrupt(run_ids, f"failed: {event.reason}")
+            return
         if len(self._training.intersection(run_ids)) > 1:
             text = self._failures.separate(runs, event.reason)
             self._print([text])
@@ -241,11 +261,17 @@ class Driver:
             return
         self._print(self._failures.first_of_kind(runs, event.reason))
         self._interrupt(run_ids, f"failed: {event.reason}")
-        for run_id in run_ids:
-            for sink in self._sinks:
-                sink.failed(run_id, event.reason)
-            self._end(run_id, "failed")
-        self._failures.failed(runs[0].cell, event.reason, {self._runs[run_id].cell for run_id in self._training})
+        failure = Failure(run_ids=run_ids, cell=runs[0].cell, reason=event.reason, node=event.node)
+        self._count(self._broken.failed(failure))
+
+    def _count(self, failures: Iterable[Failure]) -> None:
+        for failure in failures:
+            for run_id in failure.run_ids:
+                for sink in self._sinks:
+                    sink.failed(run_id, failure.reason)
+                self._end(run_id, "failed")
+            training = {self._runs[run_id].cell for run_id in self._training}
+            self._failures.failed(failure.cell, failure.reason, training)
 
     def _interrupt(self, run_ids: Sequence[str], text: str = "") -> None:
         self._training.difference_update(run_ids)

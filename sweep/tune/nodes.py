@@ -6,9 +6,10 @@ Each sweep publishes how many trials it can use, and computes all shares from th
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import load_yaml
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
-from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit
+from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit, fits
 from lr_sweep.trainables.worker.messages import Advanced, Report
 from lr_sweep.trainables.worker.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
 
@@ -42,11 +43,35 @@ class Machines:
     def __init__(self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_cluster, self._clock, self._counted_at, self._text = on_cluster, clock, -math.inf, ""
         self._node_of: dict[str, str] = {}
+        self._node_of_run: dict[str, str] = {}
+        self.excluded: set[str] = set()
+        """Ids of nodes that the sweep has left; no trial starts there."""
         self._losses: Counter[str] = Counter()
 
-    def started(self, trial: Any) -> None:
+    def started(self, trial: Any, run_ids: Sequence[str]) -> None:
         """Remember where a trial is; Ray no longer knows once it is dead."""
         self._node_of[trial.trial_id] = node_of_trial(trial)
+        self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
+
+    def node_of(self, run_id: str) -> str | None:
+        """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
+        return self._node_of_run.get(run_id) if self._on_cluster else None
+
+    def failed_on(self, trial: Any, text: str) -> str | None:
+        """Return the id of the node on which a trial has failed; None on this machine alone, or if not known.
+
+        Of a worker that failed as it started, only the address is known, from Ray's `text`.
+        """
+        node = self._node_of.pop(trial.trial_id, None)
+        if not self._on_cluster or node is not None:
+            return node if self._on_cluster else None
+        named = re.findall(r"\bip[=:] ?([\w.:]+)", text)
+        there = [each["NodeID"] for each in alive_nodes() if each["NodeManagerAddress"] in named]
+        return there[0] if len(there) == 1 else None
+
+    def usable(self, placement: Placement) -> set[str]:
+        """Return the ids of the nodes that are there, can hold a trial, and were not left."""
+        return {node["NodeID"] for node in alive_nodes() if fits(placement, [node["Resources"]])} - self.excluded
 
     def lost(self, trial: Any) -> bool:
         """Return whether the machine of a trial is gone (Ray reports it, or its raylet does not answer) or will go.
@@ -105,9 +130,20 @@ def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
     return dict(load_yaml(path)) if path.is_file() else {}
 
 
-def cluster_nodes(placement: Placement) -> Nodes:
-    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start."""
-    there = [node["Resources"] for node in alive_nodes()]
+def node_text(node_id: str) -> str:
+    """Return a node's address, and the start of its id."""
+    import ray
+
+    address = next((node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id), "a lost node")
+    return f"{address} (node {node_id[:8]})"
+
+
+def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nodes:
+    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start.
+
+    Nodes with an `excluded` id are left out.
+    """
+    there = [node["Resources"] for node in alive_nodes() if node["NodeID"] not in excluded]
     coming = nodes_to_come(there, CLUSTER_FILE) if placement.address is not None else []
     return [*there, *coming]
 

@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -54,11 +54,12 @@ class RayLostError(Exception):
 def ray_session(
     placement: Placement,
     log_file: Path,
+    excluded: Set[str] = frozenset(),
     starting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Share]:
     """Start or join Ray, yield this sweep's share of it, and leave it again.
 
-    `starting`: around what starts Ray; may raise.
+    `excluded`: ids of nodes that are left out, read again at each look. `starting`: around what starts Ray; may raise.
     Raises UserError if no cluster is at the address or this machine lacks what a trial asks for, RayLostError if a Ray
     started here died while it started.
     """
@@ -72,7 +73,7 @@ def ray_session(
         try:
             _start(placement, folder, starting)
             keep_sigterm()
-            nodes = partial(cluster_nodes, placement)
+            nodes = partial(cluster_nodes, placement, excluded)
             if placement.address is None:  # on a cluster, workers may be to come: `Share` waits for them
                 check_fit(placement, nodes())
             yield Share(placement, nodes, exchange_claims if placement.address is not None else None)

@@ -75,6 +75,8 @@ class TrialFailed:
 
     run_ids: Sequence[str]
     reason: str
+    node: str | None = None
+    """Ray's id of the node where it failed; None: not known, or this machine alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class TrialInterrupted:
     run_ids: Sequence[str]
     reason: str | None = None
     """Why it crashed; None: it lost its machine."""
+    node: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

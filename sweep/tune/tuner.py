@@ -131,7 +131,10 @@ def new_tuner(
 ) -> tune.Tuner:
     """Return a tuner that trains each cohort as one trial, in the order given; arguments as of `train_cohorts`."""
     replace_parts_of_tune()
-    resources = {"cpu": placement.trial["CPU"], "gpu": placement.trial["GPU"]}
+    resources: Any = {"cpu": placement.trial["CPU"], "gpu": placement.trial["GPU"]}
+    if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
+        elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
+        resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
     # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
     configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
     shutil.rmtree(scratch, ignore_errors=True)
@@ -181,7 +184,7 @@ class EventCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Remember the trial's machine."""
-        self.machines.started(trial)
+        self.machines.started(trial, cohort_of_trial(trial).run_ids)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -196,7 +199,8 @@ class EventCallback(tune.Callback):
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
-            self.put(TrialFailed(run_ids=cohort_of_trial(trial).run_ids, reason=result["failed"]))
+            run_ids = cohort_of_trial(trial).run_ids
+            self.put(TrialFailed(run_ids=run_ids, reason=result["failed"], node=self.machines.node_of(run_ids[0])))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Drop Tune's statistics of what the trial reported, which no one reads."""
@@ -223,7 +227,8 @@ class EventCallback(tune.Callback):
     def _failure(self, trial: Any) -> dict[str, Any]:
         # Each failed attempt adds a traceback to Ray's file.
         text = Path(trial.error_file).read_text().rpartition("\nFailure # ")[2] if trial.error_file else ""
-        return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text)}
+        node = self.machines.failed_on(trial, text)
+        return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text), "node": node}
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of_trial(trial).run_ids)

@@ -7,8 +7,9 @@ training itself needs none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -65,6 +66,19 @@ def num_nodes(address: str) -> int:
     except RpcError:
         return 0
     return sum(node.state == GcsNodeInfo.GcsNodeState.ALIVE for node in nodes)
+
+
+def refused_by_ray_up(cluster: dict[str, Any]) -> str:
+    """Return why `ray up` would refuse a cluster file, without the schema that it prints; empty: it would not."""
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    try:
+        with redirect_stdout(StringIO()):  # a warning for each file in `file_mounts`
+            validate_config(prepare_config(cluster))
+    except Exception as error:  # values of other types fail anywhere in it
+        place = ".".join(map(str, getattr(error, "absolute_path", ()))) or "the file"
+        return f"{place}: Ray refuses it: {getattr(error, 'message', error)}"
+    return ""
 
 
 def use_token_file() -> None:

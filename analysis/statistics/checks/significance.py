@@ -30,7 +30,13 @@ LEVEL = 0.05
 LEAST_GAP = 0.02
 """A smaller gap between the modes is none, in the metric's unit; of one that is no fraction, times the cell's mean."""
 NUM_DRAWS, SEED = 20_000, 0
-"""Draws and seed of the simulation that gives the level."""
+"""Drawn cells, and the seed, of the simulation that gives the level."""
+MOST_CELLS = 8
+"""Cells of a drawn study at most: with more, the noise of the rates is known as well."""
+EXPLODED = 1e4
+"""Ratio of the variances of a rate and the chosen one from which on its runs explode, and say nothing of modes."""
+LEAST_NOISE = 0.1
+"""Least variance of a rate, as a share of that of the three: values that are rounded may be equal by chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +108,8 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
     """Find cells whose seeds fall into two modes, at the chosen rate or one beside it.
 
     The widest gap between the sorted seeds of a rate is compared with the spread on its two sides, pooled over the
-    three rates, and that ratio with the ratios of normal noise.
+    three rates, and that ratio with the ratios of normal noise. How noise differs between the three rates, as where it
+    grows with the rate, is learned from all cells.
     """
     windows, cells = at_chosen(summary).windows, summary.cells
     found: dict[Cell, Modes] = {}
@@ -114,7 +121,7 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
         if gap < LEAST_GAP * unit:
             continue
         counts = tuple((~np.isnan(window)).sum(-1).tolist())
-        if ratio > _limit(counts, LEVEL / len(cells)):
+        if ratio > _limit(counts, min(len(cells), MOST_CELLS), LEVEL / len(cells)):
             centre = int(np.flatnonzero(values.rates == row["learning_rate"])[0])
             rate = centre + (0, -1, 1)[at]
             found[row["task"], row["model"], row["variant"]] = _split(float(values.rates[rate]), window[at])
@@ -124,18 +131,23 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
 def _widest(ordered: Floats) -> tuple[Floats, Floats, Ints]:
     """Return the widest gap over the spread beside it, the gap, and the index of its rate.
 
-    `ordered`: ... x rates x seeds, rising along seeds, NaN last. Rates with fewer than three seeds have no spread.
+    Rates with fewer than three seeds have no spread, and those where runs explode are left out.
+
+    `ordered`: ... x cells x rates x seeds, rising along seeds, NaN last; the chosen rate first.
     """
     num_seeds = (~np.isnan(ordered)).sum(-1)
-    gaps = np.where(num_seeds[..., None] > 2, np.nan_to_num(np.diff(ordered), nan=0.0), 0.0)
-    split = gaps.argmax(-1)
-    upper = np.arange(ordered.shape[-1]) > split[..., None]
+    gaps = np.nan_to_num(np.diff(ordered), nan=0.0)
+    upper = np.arange(ordered.shape[-1]) > gaps.argmax(-1)[..., None]
     squares = _squares(ordered, ~upper) + _squares(ordered, upper)
-    dof = np.maximum(num_seeds - 2, 0).sum(-1)
+    counted = (num_seeds > 2) & ((squares <= EXPLODED * squares[..., :1]) | (squares[..., :1] == 0))
+    squares, dof, gap = (np.where(counted, each, 0.0) for each in (squares, num_seeds - 2.0, gaps.max(-1)))
     with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.sqrt(np.where(num_seeds > 2, squares, 0.0).sum(-1) / dof)
-        gap = gaps.max(-1)
-        return np.nan_to_num(gap.max(-1) / spread, nan=0.0, posinf=math.inf), gap.max(-1), gap.argmax(-1)
+        share, equal = (np.nansum(each / each.sum(-1, keepdims=True), -2, keepdims=True) for each in (squares, dof))
+        noise = np.maximum(np.nan_to_num(share / equal, nan=1.0), LEAST_NOISE)  # of each rate, with a mean near 1
+        spread = np.sqrt(noise * (squares / noise).sum(-1, keepdims=True) / dof.sum(-1, keepdims=True))
+        ratio = np.nan_to_num(gap / spread, nan=0.0, posinf=math.inf)
+    at = ratio.argmax(-1)
+    return ratio.max(-1), np.take_along_axis(gap, at[..., None], -1)[..., 0], at
 
 
 def _squares(values: Floats, chosen: Bools) -> Floats:
@@ -147,12 +159,13 @@ def _squares(values: Floats, chosen: Bools) -> Floats:
 
 
 @cache
-def _limit(counts: tuple[int, ...], level: float) -> float:
-    """Return the ratio that normal noise exceeds with a probability, for so many seeds at each rate."""
+def _limit(counts: tuple[int, ...], num_cells: int, level: float) -> float:
+    """Return the ratio that normal noise exceeds with a probability, for so many seeds at each rate, and cells."""
     if max(counts, default=0) < 3:
         return math.inf
-    drawn = np.random.default_rng(SEED).normal(size=(NUM_DRAWS, len(counts), max(counts)))
-    drawn[:, np.arange(drawn.shape[-1]) >= np.array(counts)[:, None]] = np.nan
+    shape = (NUM_DRAWS // num_cells, num_cells, len(counts), max(counts))
+    drawn = np.random.default_rng(SEED).normal(size=shape)
+    drawn[..., np.arange(drawn.shape[-1]) >= np.array(counts)[:, None]] = np.nan
     return float(np.quantile(_widest(np.sort(drawn))[0], 1 - level))
 
 

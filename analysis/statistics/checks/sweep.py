@@ -7,6 +7,7 @@ percent. Of a metric that is no fraction, thresholds are shares of the cell's me
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,10 +19,10 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.statistics.checks.claims import check_claims
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.checks.significance import Modes, Rise, late_rises, two_modes
+from lr_sweep.analysis.statistics.checks.variants import check_claims
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, arrays_by_cell, comparable
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 from lr_sweep.common.text import rate_text
@@ -32,6 +33,10 @@ GAP = 0.03
 """Validation and test differ out of line by more than this, and by more than `GAP_SEMS` of their standard errors, from
 the median of the same task's cells. A gap that they share is a note: the splits differ."""
 GAP_SEMS = 3
+MOST_EXAMPLES = 10_000
+"""Examples of a split up to which their number is read off the accuracies; the error of a larger one is below `GAP`."""
+MOST_VALUES, WHOLE = 100, 5e-5
+"""Accuracies of a split that are looked at, and how far from a whole number of examples they are by rounding."""
 STUCK_EVALUATIONS = 4
 """With fewer evaluations a cell that stays at one accuracy may do so by chance."""
 STUCK_SHARE = 0.5
@@ -58,13 +63,14 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     gaps = summary.cells["validation_mean"] - summary.cells["test_mean"]
     by_task = gaps.groupby(summary.cells["task"])
     usual, num_cells = by_task.median().to_dict(), by_task.count().to_dict()
+    examples = {task: _examples(runs, summary.metric) for task, runs in summary.runs.groupby("task")}
     found: list[CheckFinding] = []
     for cell in cells:
         task, whole_task = cell.row["task"], cell.row["task"] not in learning
         found += [*grid_findings(cell), *fewer_seeds(cell)]
         found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
         found += [*_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
-        found += _gap(cell, usual[task], num_cells[task])
+        found += _gap(cell, usual[task], num_cells[task], examples[task])
         if cell.key in stuck:
             found.append(_stuck(cell, stuck[cell.key], whole_task))
         if cell.key in flat:
@@ -154,19 +160,38 @@ def _improving(cell: SweptCell, rise: Rise | None) -> Iterator[CheckFinding]:
         yield cell.finding("improving", "problem", message, "raise num_steps: finished runs resume where they are")
 
 
-def _gap(cell: SweptCell, usual: float, num_cells: int) -> Iterator[CheckFinding]:
-    """Report a difference between validation and test; `usual` is the median of `num_cells` cells of the task."""
+def _examples(runs: pd.DataFrame, metric: Metric) -> tuple[float, float]:
+    """Return the least numbers of examples of validation and test of which all accuracies are shares; inf: unknown."""
+    numbers, found = np.arange(1, MOST_EXAMPLES + 1), [math.inf, math.inf]
+    for index, name in enumerate(ACCURACIES[1:]):
+        known = runs[name].dropna().unique()[:MOST_VALUES]
+        right = known[:, None] * numbers
+        fits = (np.abs(right - right.round()) < WHOLE).all(0)
+        if metric.is_fraction and len(known) and fits.any():
+            found[index] = float(numbers[fits.argmax()])
+    return found[0], found[1]
+
+
+def _gap(cell: SweptCell, usual: float, num_cells: int, examples: tuple[float, float]) -> Iterator[CheckFinding]:
+    """Report a difference between validation and test; `usual` is the median of `num_cells` cells of the task.
+
+    The error of a difference has that of the `examples` of both splits. All cells share these, so what the cells have
+    in common is as wrong with many seeds as with one.
+    """
     row, metric = cell.row, cell.metric
-    gap = row["validation_mean"] - row["test_mean"]
-    limit = max(GAP * cell.unit, GAP_SEMS * joint_sem(row["validation_sem"], row["test_sem"]))
+    means = row["validation_mean"], row["test_mean"]
+    gap = means[0] - means[1]
+    split = math.sqrt(sum(max(0.0, p * (1 - p)) / n for p, n in zip(means, examples, strict=True)))
+    error = max(joint_sem(row["validation_sem"], row["test_sem"]), split / math.sqrt(max(1, row["num_values"])))
+    limit, shared = (max(GAP * cell.unit, GAP_SEMS * each) for each in (error, max(error, split)))
     message = f"validation less test is {metric.amount_text(gap, sign='+')}"
     # Comparisons are false where there is no value.
     if abs(gap - usual) > limit:
         message += f", where the median of the task's cells is {metric.difference_text(usual)}"
         yield cell.finding("gap", "problem", message, "look at its seeds one by one before using the number")
-    elif abs(gap) > limit and num_cells == 1:
+    elif abs(gap) > shared and num_cells == 1:
         yield cell.finding("gap", "problem", f"{message}, there is no other cell to compare with")
-    elif abs(gap) > limit:
+    elif abs(gap) > shared:
         message = f"validation less test is {metric.amount_text(usual, sign='+')} in the median of the task's cells"
         yield cell.finding("gap", "note", f"{message}, and alike here: its splits differ")
 

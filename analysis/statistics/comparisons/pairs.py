@@ -15,7 +15,7 @@ from operator import or_
 
 import numpy as np
 import pandas as pd
-from scipy.special import nctdtr, ndtri, stdtr, stdtrit
+from scipy.special import comb, nctdtr, ndtri, stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.noise import (
     NO_SPREAD,
@@ -56,8 +56,9 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
           (fractions);
         - `effect_size`: the difference in standard deviations of a run; `superiority`: how often a run of `variant` is
           better than one of `other`;
-        - `p`: of Welch's t test, two-sided; `corrected_p`: over the family, all pairs of all tasks and models;
-          `distinguishable`: whether that is below `LEVEL`;
+        - `p`: of Welch's t test, two-sided; of Fisher's exact test where neither of two variants has any spread;
+          `corrected_p`: over the family, all pairs of all tasks and models; `distinguishable`: whether that is below
+          `LEVEL`;
         - `equal`: whether the difference is certainly within `StudySummary.equal_within`, by two one-sided tests over
           the same family;
         - `further_seeds`: of each of the two, that would make the difference certain (see `further_seeds`); NaN:
@@ -74,12 +75,18 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
         luck = choice_luck(_behind(summary), found.noise, counts)
         lead = without_luck(summary.metric.sign * difference, luck, first, second)
-        corrected, equal = shaffer(2 * stdtr(dof, -lead / sem), of_pairs), np.zeros(len(p), bool)
+        without = 2 * stdtr(dof, -lead / sem)
+        least = np.minimum(counts[first], counts[second])
+        sizes = np.maximum(found.noise.size[first], found.noise.size[second])
+        ranked = np.isnan(sem) & (least > 1) & (np.abs(difference) > NO_SPREAD * sizes)
+        by_rank = 2 / _orders(counts[first], counts[second], is_paired(summary) & ~apart)
+        p, without = (np.where(ranked, by_rank, each) for each in (p, without))
+        effect[ranked] = math.nan
+        corrected, equal = shaffer(without, of_pairs), np.zeros(len(p), bool)
         if (within := summary.equal_within) is not None:  # two one-sided tests (Schuirmann 1987), Holm's correction
             most = np.abs(difference) + np.abs(luck[first] - luck[second])
             equal = shaffer(stdtr(dof, (most - within) / sem), range(len(p))) < LEVEL
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
-    least = np.minimum(counts[first], counts[second])
     frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
     frame = frame.assign(
         other=cells["variant"].to_numpy()[second],
@@ -91,7 +98,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         further_seeds=math.nan,
         note=list(map(_note, least, difference, sem, apart)),
     )
-    open_ = ~(np.isnan(p) | (corrected < LEVEL) | equal)
+    open_ = ~(np.isnan(sem) | (corrected < LEVEL) | equal)
     if open_.any():
         steps = most_equal(tuple(Counter(compress(of_pairs, ~np.isnan(p))).values()))
         level = np.full(open_.sum(), LEVEL / steps[(corrected < LEVEL).sum()])  # of the next step of the family
@@ -185,13 +192,21 @@ def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats,
     return means, np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
 
 
+def _orders(first: Floats, second: Floats, by_seed: Bools) -> Floats:
+    """Return in how many ways the runs of two equal variants may be labelled, each as likely (Fisher 1935).
+
+    In one of these ways all runs of the first are above all of the second. By seed, the two labels of a seed change.
+    """
+    return np.where(by_seed, 2.0**first, comb(first + second, first))
+
+
 def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
     if num_seeds == 0:
         return "a variant without a value"
     if num_seeds == 1:
         return "one seed: no interval, no p"
     if math.isnan(sem):
-        return "no spread between seeds: no interval, no p"
+        return f"no spread between seeds: no interval, {'p by ranks' if difference else 'no p'}"
     few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
     noisy = "noise larger than the difference" if abs(difference) < sem else ""
     return "; ".join(filter(None, [few, noisy, "not by seed: some have no partner" if apart else ""]))

@@ -31,9 +31,14 @@ REACH = 1.5
 single power over more."""
 NOISE_REACH = 1.0
 """Decades around the best rate whose runs say how large noise is; the rates beside it do in any case."""
+NOISIER = 100.0
+"""Ratio of two variances that equal noise exceeds in 1% of pairs of rates with three seeds."""
 STEEPEST = 9.0
 """A rate that falls behind by this many times what the last one did lies beyond a cliff, as does the first one beside
 the best by what those on the other side did. It and those after it are left out."""
+LOPSIDED = 3.0
+"""A side that falls by more than this many times what the other one does has a cliff, or nearly: the optimum is
+somewhere between the rates that are clearly worse."""
 MISFIT = 0.95
 """A misfit larger than such a share of what noise gives is none of noise: the powers do not hold."""
 CALIBRATED = 0.2
@@ -51,7 +56,7 @@ UNKNOWN = (math.nan,) * 4
 TINY = 1e-12
 USUAL = (1e-4, 1e4)
 """Usual distances of the least and the greatest mean: of others `TINY` would not be tiny, or more than rounding."""
-STEPS = 40
+STEPS = 20
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""
 CLEAR = 0.99
@@ -113,27 +118,28 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     weights = 1 / (max(variance, TINY * max(1.0, float(np.ptp(y)) ** 2)) + (SHARE_OFF * y) ** 2)
     misfits = _misfits(x, y, weights, candidates, EXPONENTS)
     misfit, (low, high) = float(misfits.min()), _unimodal(curve, variance, dof)
-    limit = _limit(misfit, misfit_dof, dof) * (1 if few else CALIBRATED)
+    lopsided = is_lopsided(curve)
+    limit = math.inf if lopsided else _limit(misfit, misfit_dof, dof) * (1 if few else CALIBRATED)
     between = (candidates >= low) & (candidates <= high)
     held = math.isfinite(limit)
     likely = np.where(between, np.exp((misfit - misfits) / 2), 0.0)
-    at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(vertex(curve), low, high))
+    top = float(curve.log_rates[curve.best]) if lopsided else vertex(curve)
+    at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(top, low, high))
     inside = candidates[between & (misfits <= misfit + limit)]
     step = candidates[1] - candidates[0]  # none between two candidates is left out
     note = "too few rates to show that the fit holds" if few else ""
     note = note if held else "the fit does not hold: between worse rates"
-    tied_low, tied_high = _tied(curve, variance)
+    tied_low, tied_high = curve.log_rates[list(_tied(curve, variance))]
     first, last = min(inside.min(initial=at) - step, tied_low), max(inside.max(initial=at) + step, tied_high)
     low, high = max(low, first), min(high, last)
     is_cut_off = low <= curve.log_rates[0] or high >= curve.log_rates[-1]
     error = (CUT_ERROR_SHARE if is_cut_off else ERROR_SHARE) * max(high - at, at - low)
-    return Optimum(at, low, high, error, note)
+    return Optimum(at, low, high, max(error, _within_a_step(curve)) if lopsided else error, note)
 
 
 def _candidates(curve: Curve, kept: Ints) -> Floats:
-    """Return log rates between those kept, and beside the best one up to that beyond a cliff."""
-    first, last = kept[0] - (kept[0] == curve.best), kept[-1] + (kept[-1] == curve.best)
-    low, high = curve.log_rates[[first, last]]
+    """Return log rates between those kept, and up to the first rates that are not, as beyond a cliff."""
+    low, high = curve.log_rates[[max(kept[0] - 1, 0), min(kept[-1] + 1, len(curve.means) - 1)]]
     number = STEPS * max(1, round(float((high - low) / np.diff(curve.log_rates).min())))
     return np.linspace(low, high, min(number, MOST_CANDIDATES) + 1)
 
@@ -178,22 +184,49 @@ def _kept(curve: Curve) -> Ints:
 def _noise(curve: Curve) -> tuple[float, int]:
     """Return the variance of a mean over seeds, pooled over the rates near the best, and its degrees of freedom.
 
-    Those are 0 where each has one seed. Rates far away are often noisier.
+    Those are 0 where each has one seed. Rates far away are often noisier, and so are rates where runs explode: those
+    whose variance is more than `NOISIER` times that of most are left out.
     """
     near = np.abs(curve.log_rates - curve.log_rates[curve.best]) <= NOISE_REACH
     near[max(0, curve.best - 1) : curve.best + 2] = True
     near &= curve.counts > 1
     if not near.any():
         return 0.0, 0
+    usual = float(np.quantile(curve.variances[near], 0.5, method="lower"))
+    near &= (curve.variances <= NOISIER * usual) | (usual == 0)
     return float(np.mean(curve.variances[near] / curve.counts[near])), int((curve.counts[near] - 1).sum())
 
 
-def _tied(curve: Curve, variance: float) -> tuple[float, float]:
-    """Return the outermost of the rates around the best that are within `TIED` standard errors of it."""
+def _tied(curve: Curve, variance: float) -> tuple[int, int]:
+    """Return the indices of the outermost rates around the best that are within `TIED` standard errors of it."""
     behind = ~(curve.means[curve.best] - curve.means <= TIED * math.sqrt(2 * variance))  # a rate without a value, too
     first = int(np.flatnonzero(behind[: curve.best]).max(initial=-1)) + 1
     last = curve.best + int(np.flatnonzero(behind[curve.best :]).min(initial=len(behind) - curve.best)) - 1
-    return float(curve.log_rates[first]), float(curve.log_rates[last])
+    return first, last
+
+
+def is_lopsided(curve: Curve) -> bool:
+    """Return whether a curve falls far faster on one side, as to a cliff: no power then shows where it turns.
+
+    The first two rates behind those that tie with the best one are compared with the rates one step further away on
+    the other side, where a symmetric curve falls further, or with the last one there.
+    """
+    variance, _ = _noise(curve)
+    (first, last), usual = _tied(curve, variance), TIED * math.sqrt(2 * variance)
+    short = np.nan_to_num(curve.means[curve.best] - curve.means, nan=math.inf)
+    sides = short[:first][::-1], short[last + 1 :]
+    return any(
+        fall > max(LOPSIDED * _fall(other, away), usual)
+        for side, other in itertools.permutations(sides)
+        for away, fall in enumerate(side[:2], start=2)
+    )
+
+
+def _fall(short: Floats, away: int) -> float:
+    """Return how far the rate so many steps away is behind, or the last one; of a single one by a line; 0: all tie."""
+    if len(short) < 2:
+        return float(short.sum()) * away
+    return float(short[min(away, len(short)) - 1])
 
 
 def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:

@@ -126,6 +126,16 @@ def test_what_no_float_holds_is_infinite_in_percent_too(tmp_path: Path) -> None:
     assert runs["validation_accuracy"][[0.1, 0.001]].tolist() == [0.91, 0.0]
 
 
+def test_losses_whose_squares_no_float_holds_are_0(tmp_path: Path) -> None:
+    rows = [
+        f"{rate},{seed},{loss}"
+        for rate, loss in ((0.1, "1e-160"), (0.01, "2e-90"), (0.001, "3e-90"))
+        for seed in (0, 1)
+    ]
+    summary = study_of(tmp_path, rows_of("lr,seed,val_loss", rows)).summary
+    assert summary.learning_rates["validation_mean"].tolist() == [3e-90, 2e-90, 0.0]
+
+
 def test_numbers_of_thousands_of_digits_are_no_counts(tmp_path: Path) -> None:
     head, rates = "lr,config.salt,val_acc", (0.1, 0.01, 0.001)
     rows = [f"{rate},{digit * 5000},{0.5 + rate}" for rate in rates for digit in "12"]

@@ -243,7 +243,7 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         (["b.csv"], "got 1 table, want two"),
         (["b.csv", "c.csv", "--strict"], "--gate and --strict exclude each other"),
         (["b.csv", "c.csv", "--min-gain", "-1"], "--min-gain: got -1, want 0 or more"),
-        (["b.csv", "c.csv", "--max-seeds", "3"], "want a whole number from 4 to 200"),
+        (["b.csv", "c.csv", "--max-seeds", "3"], "should be greater than or equal to 4"),
     ):
         assert main(["judge", "--gate", *words]) == 2
         assert message in capsys.readouterr().err

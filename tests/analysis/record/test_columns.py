@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.columns import files_text, other_versions
+from lr_sweep.analysis.record.columns import files_text, in_range, other_versions
 from lr_sweep.analysis.statistics.checks.sweep import CheckFinding, code_findings
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.trainables.checkpoint import continued, newest_history, save_checkpoint
@@ -106,3 +108,11 @@ def test_variants_trained_by_different_versions_cannot_be_compared(tmp_path: Pat
     ]
     assert "1 of 1 runs were trained by another version of datasets/d.py than is here" in found[0].message
     assert "than is here" not in found[1].message
+
+
+def test_values_whose_squares_no_float_holds_are_none_or_0() -> None:
+    values = [0.5, 1e-99, -1e-101, 1e-160, 1e99, 1e101, math.inf, -math.inf, math.nan]
+    found = in_range(pd.DataFrame({"step": range(9), "test_accuracy": values}))
+    expected = [0.5, 1e-99, 0.0, 0.0, 1e99, *[math.nan] * 4]
+    assert found["test_accuracy"].tolist() == pytest.approx(expected, nan_ok=True, abs=0)
+    assert found["step"].tolist() == list(range(9))

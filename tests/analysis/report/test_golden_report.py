@@ -186,7 +186,7 @@ def test_the_expected_best_of_two_rates(summary: StudySummary) -> None:
 
 
 def test_checks(report: Report) -> None:
-    """Validation less test: 9, 9 and 0 points. Three standard errors: 6.2 for the first two, 3.5 for the last.
+    """Validation less test: 9, 9 and 0 points; three standard errors of splits of 100, as these seem, are 20 points.
 
     The parabola through 30, 62, 62, 40 bends by -27 / 2 and slopes by 15 / 5 in the middle, so its peak is 3 / 27 of a
     step above 10^-3.5, and 13.5 (0.5 + 0.111)^2 = 5.04 points above that at 1e-4.
@@ -195,16 +195,12 @@ def test_checks(report: Report) -> None:
         "the grid is coarse at 1e-4: by a parabola through its neighbours a rate near 4.08e-4 is better by 5.0 points "
         "(at least 3.1 points); the nearest variant is 10.0 points away, so the order stays"
     )
-    apart = "validation less test is +9.0 points in the median of the task's cells, and alike here: its splits differ"
     assert [(each.variant, each.check, each.level, each.message) for each in report.findings] == [
         (R, "edge", "problem", "the best learning rate, 1e-2, is the largest tried"),
         (R, "missing", "problem", "1 of 12 runs missing: 1 of 3 at 1e-5"),
         (R, "missing", "problem", "1 of 12 runs failed: 1 of 3 at 1e-4"),
-        (R, "gap", "problem", "validation less test is +0.0 points, where the median of the task's cells is +9.0"),
         (F, "narrow", "note", coarse),
-        (F, "gap", "note", apart),
         (U, "diverged", "note", "3 of 12 runs diverged: 3 of 3 at 1e-2"),
-        (U, "gap", "note", apart),
     ]
     setting = "learning_rates: [1e-5, 3.16e-5, 1e-4, 3.16e-4, 1e-3, 1e-2, 1e-1, 1e0]"
     assert report.text.endswith(setting)

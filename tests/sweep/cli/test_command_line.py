@@ -21,7 +21,7 @@ NAMES = [
 ]
 COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]
 COMMANDS += ["figure attention", "figure deviations"]
-COMMANDS += ["cluster jobs", "cluster logs", "cluster stop"]
+COMMANDS += ["cluster check", "cluster jobs", "cluster logs", "cluster stop"]
 PANELS = ["A study", "Results", "Tables", "Clusters and data"]
 
 
@@ -99,7 +99,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
         (["plan", "x", "--json=3"], "Option '--json' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
-        (["cluster", "halt"], "unknown command 'halt'; valid: jobs, logs, stop"),
+        (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations"),
         (["export", "--csv"], "missing: TARGET"),
         (["gc", "--only", "x"], "unknown kind 'x'; valid: checkpoints, leftovers, unwanted"),

@@ -33,6 +33,7 @@ MLFLOW = "/mlflow/#/all"
 def app_of(results: Path) -> Starlette:
     mlflow = MlflowPages()
     mlflow.address = MLFLOW
+    mlflow.of_studies = lambda studies: {study: f"{MLFLOW}&{study}" for study in studies}  # type: ignore[method-assign]
     return live_app(Live(Results(results)), TOKEN, PORT, mlflow)
 
 
@@ -137,7 +138,8 @@ def test_the_overview_says_how_far_the_study_is(client: TestClient) -> None:
     assert "20 of 22 runs ended" in text
     assert " 17 complete 2 diverged 1 failed 2 waiting " in text
     assert "mnist gpt2 unfrozen-pretrained 1e-3 seed 1 : node lost" in text
-    assert MLFLOW in answer.text
+    assert f'href="{MLFLOW}"' in answer.text
+    assert f'href="{MLFLOW}&amp;small"' in answer.text
     assert "No sweep is running" in text
 
 

@@ -80,6 +80,14 @@ def test_server_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert served.address == "http://host:5000/path"
 
 
+def test_pages_of_the_studies_that_are_mirrored(results: Path) -> None:
+    new_mirror(results).sync_all()
+    served = MlflowPages()
+    assert served.of_studies(["small"]) == {}  # not open yet
+    served.address, served._client = "/mlflow/#runs?a=b", open_client(tracking_uri(results))
+    assert served.of_studies(["small", "another"]) == {"small": "/mlflow/#runs?a=b&viewStateShareKey=small"}
+
+
 @pytest.fixture
 def opened(results: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """MLflow's pages of a mirrored record whose report, and a file beside its artifacts, can be asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.mirror import OWNER_TAG
 from lr_sweep.sweep.mirror.pages import runs_page
 from lr_sweep.sweep.results.directory import Results
@@ -162,6 +163,9 @@ def test_a_study_of_the_same_name_elsewhere_is_another_one(first: Path, second: 
     new_mirror(second, uri=shared).sync_all()
     runs = by_owner(shared, "sweep.run_id", "aa")
     assert [runs[each].data.tags["mlflow.parentRunId"] for each in ids] == [studies[each].info.run_id for each in ids]
+    tags = open_client(shared).get_experiment_by_name(EXPERIMENT).tags
+    views = [json.loads(tags[f"mlflow.sharedViewState.small-{each}"]) for each in ids]
+    assert [view["searchFilter"].rpartition("=")[2] for view in views] == [f" '{each}'" for each in ids]
 
 
 def test_two_first_contacts_at_one_moment(

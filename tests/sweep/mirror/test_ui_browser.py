@@ -71,6 +71,21 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
+def test_the_link_of_a_study_shows_its_own_runs_with_their_numbers(window: Browser, address: str) -> None:
+    """Without the run of the study itself."""
+    visit(window, "{0.scheme}://{0.netloc}/".format(urlsplit(address)))
+    link = "[...document.querySelectorAll('.links a')].find(link => link.innerText === 'MLflow')"
+    window.wait_until(f"Boolean({link})")
+    visit(window, window.evaluate(f"{link}.href"))
+    window.wait_until(shows("4 matching runs"))
+    window.wait_until("document.querySelectorAll('.ag-row a').length >= 4")
+    assert "small" not in run_names(window)
+    window.call("Emulation.setDeviceMetricsOverride", width=1900, height=900, deviceScaleFactor=1, mobile=False)
+    for column in ("params.`variant`", "params.`learning_rate`", "params.`seed`", "metrics.`test_at_best`"):
+        window.wait_until(f"document.querySelector('.ag-header-cell[col-id=\"{column}\"]') !== null")
+    window.call("Emulation.clearDeviceMetricsOverride")
+
+
 def test_the_page_of_a_study_shows_its_results(window: Browser, address: str) -> None:
     open_study(window, address)
     window.wait_until(shows("Metrics (6)"))

@@ -13,7 +13,7 @@ from lr_sweep.common.files import write_json
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import driver, trials
-from lr_sweep.sweep.tune.nodes import Share
+from lr_sweep.sweep.tune.nodes import Machines, Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trials import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
@@ -197,3 +197,18 @@ def test_the_first_failure_of_a_kind_is_printed_although_it_is_tried_again(
         "digits tiny unfrozen-random 1e-4 seed 0 and 2 runs in the same trial failed; it is tried again: ImportError: "
         "no module 0"
     ]
+
+
+def test_runs_that_fail_on_one_node_only_are_trained_elsewhere(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(cohorts: Any, *arguments: Any) -> Events:
+        for number, run_id in enumerate(cohorts[0].run_ids[:2]):
+            yield TrialFailed(run_ids=[run_id], reason=f"OSError: /mnt/{number} is gone", node="x")
+
+    bench.monkeypatch.setattr(Machines, "usable", lambda machines, placement: {"x", "y"} - machines.excluded)
+    bench.monkeypatch.setattr(driver, "node_text", lambda node: "10.0.0.1")
+    outcome = bench.run(Disturbed(broken))
+    assert (outcome.trained, outcome.failed) == (4, 0)
+    printed = capfd.readouterr().out
+    assert (
+        printed.count("trials fail on 10.0.0.1 (OSError: /mnt/1 is gone): it is left, its runs resume elsewhere") == 1
+    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from lr_sweep.tests.support.chaos import final_weights, record_content
+from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.small_cluster import ClusterRun, SmallCluster, checkpointed, small_cluster, trains
-from lr_sweep.tests.support.tiny_study import rows, swept, write_study
+from lr_sweep.tests.support.tiny_study import rows, sweep, swept, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # which machine gets which runs is quick: test_nodes.py
 
@@ -102,6 +105,30 @@ def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, fol
     check_as_if_undisturbed(results, undisturbed)
     assert {row["lost_steps"] for row in rows(results).values()} == {0}
     assert max(row["attempts"] for row in rows(results).values()) == 2
+
+
+BROKEN = """
+import os, time
+if "BROKEN" in os.environ:
+    raise RuntimeError(f"{os.environ['BROKEN']}, says process {os.getpid()}")
+for _ in session.steps(model=torch.nn.Linear(1, 1)):
+    time.sleep(2)  # so that the other nodes' trials fail in the meantime
+    if session.due:
+        session.report(validation=1.0, test=0.5)
+"""
+
+
+def test_a_node_on_which_runs_fail_is_left_and_every_run_completes(cluster: SmallCluster, tmp_path: Path) -> None:
+    """No trial uses its retries up there. The rules are quick: test_failures.py."""
+    study = write_function(tmp_path, BROKEN, seeds="6", resources="{runs_per_trial: 1, retries: 9}")
+    with mock.patch.dict(os.environ, {"BROKEN": "a bad disk"}):  # the node's processes inherit it
+        cluster.add()
+    code, printed = sweep("run", study, "--results", tmp_path / "results", "--address", cluster.address, timeout_s=900)
+    cluster.lose()
+    assert code == 0, printed
+    assert "trials fail on " in printed
+    assert printed.count("it is left, its runs resume elsewhere") == 1
+    assert [row["status"] for row in rows(tmp_path / "results").values()] == ["complete"] * 6
 
 
 def test_a_cluster_on_which_no_trial_fits_any_more_is_left_with_the_checkpoints(

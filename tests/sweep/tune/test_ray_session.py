@@ -52,7 +52,7 @@ def test_sigterm_stays_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-    monkeypatch.setattr(module, "cluster_nodes", lambda placement: [{"CPU": 1.0}])
+    monkeypatch.setattr(module, "cluster_nodes", lambda placement, excluded: [{"CPU": 1.0}])
     monkeypatch.setattr(module, "lost_processes", list)
     signal.signal(signal.SIGTERM, ours)
     try:

@@ -176,7 +176,7 @@ def test_a_signal_while_ray_starts_breaks_that_off_and_prints_no_empty_tables(
     """With `ends_ray`, the signal went to the whole process group."""
 
     @contextlib.contextmanager
-    def starts(placement: Placement, log: Path, starting: Any) -> Iterator[Share]:
+    def starts(placement: Placement, log: Path, excluded: Any, starting: Any) -> Iterator[Share]:
         with contextlib.nullcontext() if ends_ray else starting():
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.3)

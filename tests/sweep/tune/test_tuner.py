@@ -14,6 +14,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.settings import Resources
+from lr_sweep.sweep.tune import nodes
 from lr_sweep.sweep.tune import tuner as module
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
@@ -112,14 +113,28 @@ Device-side assertion tracking was not enabled by user.
 """
 
 
-def test_a_failed_attempt_has_the_last_reason(tmp_path: Path) -> None:
-    failed = trial()
+@pytest.mark.parametrize(("started_on", "expected"), [("y", "y"), (None, "x"), ("", None)])
+def test_a_failed_attempt_is_of_a_node_and_for_the_last_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_on: str | None, expected: str | None
+) -> None:
+    """A worker that fails as it starts is on no node that was noted: Ray's text has its address. "": no cluster."""
+    there = [{"NodeID": node, "NodeManagerAddress": f"10.0.0.{number}"} for node, number in (("z", 1), ("x", 2))]
+    monkeypatch.setattr(nodes, "alive_nodes", lambda: there)
+    machines, failed = Machines(on_cluster=started_on != ""), trial()
+    monkeypatch.setattr(machines, "lost", lambda trial: False)
+    monkeypatch.setattr(nodes, "node_of_trial", lambda trial: started_on)
+    if started_on:
+        machines.started(failed, ["a", "b"])
     failed.error_file = tmp_path / "error.txt"
     failed.error_file.write_text(CUDA)
-    tune, events = callback()
+    tune, events = callback(machines)
     tune.on_trial_recover(1, [], failed)
+    tune.on_trial_error(1, [], failed)  # tried again elsewhere, where it did not start either
     reason = "torch.AcceleratorError: CUDA error: no CUDA-capable device is detected"
-    assert events == [TrialInterrupted(run_ids=["a", "b"], reason=reason)]
+    assert events == [
+        TrialInterrupted(run_ids=["a", "b"], reason=reason, node=expected),
+        TrialFailed(run_ids=["a", "b"], reason=reason, node="x" if expected else None),
+    ]
 
 
 @pytest.mark.parametrize(

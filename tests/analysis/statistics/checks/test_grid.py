@@ -14,8 +14,8 @@ import pytest
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.study import SearchRange
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
-from lr_sweep.analysis.statistics.checks.grid import unequal_tuning
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.sweep.study.file import load_study, shipped_studies
@@ -118,6 +118,17 @@ def test_a_coarse_grid(tmp_path: Path, values: tuple[float, ...], gain: str | No
             f"{gain} points (at least {gain} points)"
         )
         assert found["narrow"].learning_rates == (3.16e-5, 3.16e-4)
+
+
+def test_rates_at_which_runs_explode_ask_for_no_finer_grid(tmp_path: Path) -> None:
+    """A parabola through losses of 3.2, 3.0 and 54 to 135 would have its peak far below the least of them."""
+    made = SyntheticRecord(tmp_path)
+    exploded = (88, 72, 29, 54, 134)
+    for rate, losses in ((1e-4, [3.6] * 5), (3e-4, [3.2] * 5), (1e-3, [3.0] * 5), (3e-3, exploded), (1e-2, exploded)):
+        for seed, loss in enumerate(losses):
+            made.add(rate, seed, [(300, loss + 0.01 * (seed - 2), loss)])
+    results = made.write(metric={"name": "loss", "higher_is_better": False, "is_fraction": False})
+    assert "narrow" not in by_check(check_sweep(summary_of(results), record.read_curves(results)))
 
 
 def test_a_gain_that_changes_no_order_is_a_note(tmp_path: Path) -> None:

@@ -99,8 +99,20 @@ def test_steps_beyond_the_study_s_budget_do_not_count_as_rising(tmp_path: Path) 
 
 def test_a_gap_of_the_only_cell_is_a_problem(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    grid(made, {1e-4: 0.59, 1e-3: 0.6, 1e-2: 0.59}, test_below=0.2)
+    grid(made, {1e-4: 0.591, 1e-3: 0.602, 1e-2: 0.593}, test_below=0.2)
     assert by_check(found_in(made))["gap"].level == "problem"
+
+
+@pytest.mark.parametrize(("num_examples", "expected"), [(100, False), (10_000, True)])
+def test_a_gap_that_the_examples_of_small_splits_explain_is_none(
+    tmp_path: Path, num_examples: int, expected: bool
+) -> None:
+    """10 points between 60% and 50% of 100 examples each: three standard errors are 21 points, of 10,000 2.1."""
+    made = SyntheticRecord(tmp_path)
+    for variant in ("frozen-random", "unfrozen-random"):
+        last = 1 / num_examples
+        grid(made, {1e-4: 0.5 + last, 1e-3: 0.6 + last, 1e-2: 0.5}, test_below=0.1, variant=variant)
+    assert ("gap" in {each.check for each in found_in(made)}) == expected
 
 
 def variants(made: SyntheticRecord, by_variant: dict[str, list[list[float]]], task: str = "mnist") -> None:

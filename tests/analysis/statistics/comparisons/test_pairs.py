@@ -125,10 +125,23 @@ def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
     assert found.loc[("a", "c"), "note"] == "one seed: no interval, no p"
     assert found.loc[("a", "c"), "difference"] == pytest.approx(0.2666667)
     assert found.loc[("a", "d"), "note"] == "a variant without a value"
-    assert found.loc[("e", "f"), "note"] == "no spread between seeds: no interval, no p"
-    lost = found.loc[[("a", "c"), ("a", "d"), ("e", "f")]]
+    assert found.loc[("e", "f"), "note"] == "no spread between seeds: no interval, p by ranks"
+    assert found.loc[("e", "f"), "p"] == pytest.approx(2 / 20)
+    assert found.loc[("e", "f"), ["low", "high", "further_seeds"]].isna().all()
+    lost = found.loc[[("a", "c"), ("a", "d")]]
     assert lost[["low", "high", "p", "corrected_p", "further_seeds"]].isna().all(axis=None)
     assert not lost["distinguishable"].any()
+
+
+@pytest.mark.parametrize(("seeds", "p"), [(3, 2 / 20), (5, 2 / 252)])
+def test_of_runs_without_any_spread_the_ranks_decide(tmp_path: Path, seeds: int, p: float) -> None:
+    """All 5 runs of one are above all 5 of the other in 2 of 252 ways to deal them; nothing says how wide it is."""
+    tests = {("mnist", "a"): [1.0] * seeds, ("mnist", "b"): [0.9] * seeds, ("mnist", "c"): [0.9] * seeds}
+    found = comparisons(compared(tmp_path, tests)).set_index(["variant", "other"])
+    assert found["p"].tolist() == pytest.approx([p, p, math.nan], nan_ok=True)
+    assert found["distinguishable"].tolist() == [p < 0.05 / 2] * 2 + [False]
+    assert found["low"].isna().all()
+    assert found.loc[("b", "c"), "note"] == "no spread between seeds: no interval, no p"
 
 
 def test_the_report_has_what_is_drawn_at_random_the_same_each_time(tmp_path: Path) -> None:

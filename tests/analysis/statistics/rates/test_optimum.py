@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.page import chart_data
-from lr_sweep.analysis.statistics.rates.optimum import optima, optimum
+from lr_sweep.analysis.statistics.rates.optimum import is_lopsided, optima, optimum
 from lr_sweep.analysis.statistics.rates.refinement import Curve
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
@@ -82,6 +82,38 @@ def test_of_three_and_four_rates_the_parabola_through_three(means: list[float], 
 
 
 @pytest.mark.parametrize(
+    ("means", "lopsided"),
+    [
+        ([60, 70, 76, 79, 80, 76, 70], False),  # two steps below 80 it is 76, one step above it: as a parabola
+        ([60, 70, 76, 79, 80, 67, 10], True),  # 13 is more than 3 times 4
+        ([60, 70, 76, 79, 80, 70, 10], True),  # 10 is not, but 70 is more than 3 times 10, the third one below
+        ([10, 67, 80, 79, 76, 70, 60], True),  # the other way round
+        ([60, 70, 76, 79, 80, NAN, NAN], True),
+        ([NAN, 79, 80, NAN, NAN], False),  # the same on both sides
+        ([79, 80, 75], False),  # 5 is less than 3 times 2, which a line falls by in two steps
+        ([80 - 0.01, 80, 80 - 0.02], False),  # all are within the noise
+    ],
+)
+def test_a_curve_is_lopsided(means: list[float], lopsided: bool) -> None:
+    assert is_lopsided(curve(np.arange(float(len(means))), np.array(means), 0.02)) == lopsided
+
+
+def test_beside_a_cliff_the_optimum_is_between_the_worse_rates() -> None:
+    """1 decade to each side, as both neighbours are worse by more than the noise; it is anywhere within a step."""
+    found = optimum(curve(np.arange(-5.0, 2), np.array([60, 70, 76, 79, 80, 40, 30])))
+    assert (found.low, found.at, found.high) == (-2, -1, 0)
+    assert found.error == pytest.approx(1 / math.sqrt(12))
+    assert found.note == "the fit does not hold: between worse rates"
+
+
+def test_rates_where_runs_explode_say_nothing_of_the_noise() -> None:
+    """Half of the runs' losses at the two largest rates are thousands: the others still have an optimum."""
+    x, calm = np.arange(-4.0, 1.0), curve(np.arange(-4.0, 1.0), np.array([-2.6, -2.2, -2.0, -1500, -1700]))
+    found = optimum(calm._replace(variances=np.where(x > -2, 1e6, calm.variances)))
+    assert (found.low, found.high) == (-3, -1)
+
+
+@pytest.mark.parametrize(
     ("means", "note"),
     [
         ([1, 2, 3, 4, 5], "the best learning rate is at the edge of those tried"),
@@ -115,6 +147,8 @@ CURVES: dict[str, Callable[[Floats], Floats]] = {
     "asymmetric": _powers(5, 8),
     "steeper on one side": _powers(5, 20),
     "cliff": lambda away: np.where(away > 0.4, -40, _powers(5, 8)(away)),
+    "cliff at the optimum": lambda away: np.where(away > 0, -40, _powers(5, 8)(away)),
+    "10 times as fast on one side": _powers(8, 80, 1),
     "pointed": _powers(8, 8, 1.5),
     "falls ever faster": lambda away: _powers(8, 8)(away) + _powers(8, 8, 4)(away),
     "plateau": lambda away: _powers(1, 1)(away) - 12 * np.maximum(np.abs(away) - 0.3, 0) ** 2,
@@ -133,7 +167,7 @@ def _held(shape: str, deviation: float, step: float) -> float:
 
 
 def test_intervals_hold() -> None:
-    """95% is the aim over all curves and grids; a plateau, whose exponents are far from 2, has less."""
+    """95% is the aim over all curves and grids; a plateau, and a steep side hidden by noise, have less."""
     held = pd.DataFrame(
         [
             (shape, _held(shape, deviation, step))
@@ -145,7 +179,7 @@ def test_intervals_hold() -> None:
     )
     least = held.groupby("shape")["held"].min()
     assert 0.93 <= held["held"].mean() <= 0.98
-    assert least.pop("plateau") >= 0.8
+    assert min(least.pop("plateau"), least.pop("10 times as fast on one side")) >= 0.8
     assert (least >= 0.9).all(), least
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lr_sweep.analysis.statistics.checks.claims import check_claims
+from lr_sweep.analysis.statistics.checks.variants import check_claims
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
