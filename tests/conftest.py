@@ -1,10 +1,12 @@
-"""The order of the tests, how long they may take, alone and together, their signals, and what they imported."""
+"""The order of the tests, how long they may take, their signals, what they imported; and reports without figures."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,31 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     twice = [name for name in ours if Path(str(files[name])).resolve().is_relative_to(root)]
     if twice:
         pytest.exit(f"imported by a short name, want lr_sweep.NAME: {', '.join(twice)}", returncode=1)
+
+
+@contextmanager
+def without_figures() -> Iterator[None]:
+    def empty(_: object, stem: Path) -> tuple[Path, Path]:
+        paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+        for path in paths:
+            path.write_bytes(b"")
+        return paths
+
+    with pytest.MonkeyPatch.context() as patched:
+        for module in ("figure_frame", "laws", "verdict"):
+            patched.setattr(f"lr_sweep.analysis.report.{module}.save", empty)
+        yield
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Figures are made and not drawn, which would take nearly all of the time."""
+    with without_figures():
+        yield
+
+
+@pytest.fixture(scope="module")
+def undrawn_module() -> Iterator[None]:
+    """The same for a module's own fixtures, and for its tests from then on."""
+    with without_figures():
+        yield

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,8 +33,9 @@ for name in wanted:
     importlib.import_module(name)
 """
 RUN = """
+import json
 from lr_sweep.sweep.cli.parser import main
-sys.exit(main(sys.argv[3:]))
+sys.exit(max(main(words) for words in json.loads(sys.argv[3])))
 """
 PACKAGES = ("common", "datasets", "trainables", "sweep", "analysis")
 NEEDS_RAY = {f"lr_sweep.trainables.worker.{name}" for name in ("ray_trainable", "tune_internals")}
@@ -59,6 +62,7 @@ def modules(package: str) -> list[str]:
     return [".".join(["lr_sweep", *path.relative_to(ROOT).with_suffix("").parts]) for path in files]
 
 
+@cache
 def imported(module: str, package: str = "lr_sweep.") -> set[str]:
     """Top-level names that a module imports anywhere in it; of this program's own, the names below a package."""
     tree = ast.parse((ROOT / f"{module.removeprefix('lr_sweep.').replace('.', '/')}.py").read_text())
@@ -130,29 +134,17 @@ def test_what_ray_does_not_document_is_used_in_two_modules() -> None:
     assert [name for name, text in texts.items() if internal.search(text)] == ours
 
 
-@pytest.mark.parametrize(
-    ("blocked", "wanted"),
-    [
-        (
-            ["ray", "mlflow", "optuna", "pydantic", "torchvision", "sklearn"],
-            [name for package in ("datasets", "trainables") for name in modules(package) if name not in NEEDS_RAY],
-        ),
-        (["torch", "ray", "mlflow", "sklearn"], modules("analysis")),
-        (["torch", "ray", "mlflow", "pandas", "transformers"], ["lr_sweep.sweep.cli.parser"]),
-        (["optuna"], ["lr_sweep.sweep.tune.run_study"]),
-    ],
-    ids=["training needs no Ray", "analysis needs no torch", "help is quick", "a grid needs no Optuna"],
-)
-def test_what_can_be_imported_without_what(blocked: list[str], wanted: list[str]) -> None:
-    run_without(blocked, wanted)
-
-
-def run_without(blocked: list[str], wanted: list[str], *arguments: str | Path, script: str = "") -> str:
+def run_without(blocked: list[str], wanted: list[str], script: str = "", *arguments: str | Path) -> str:
     """Import modules in a process where packages are hidden, then run a script there; return what it printed."""
     command = [sys.executable, "-c", BLOCK + script, ",".join(blocked), ",".join(wanted), *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_training_needs_no_ray() -> None:
+    wanted = [name for package in ("datasets", "trainables") for name in modules(package) if name not in NEEDS_RAY]
+    run_without(["ray", "mlflow", "optuna", "pydantic", "torchvision", "sklearn"], wanted)
 
 
 TWICE = """
@@ -168,16 +160,16 @@ except SystemExit as ended:
 """
 
 
-def test_no_module_is_imported_by_two_names(tmp_path: Path) -> None:
+def test_a_grid_needs_no_optuna_and_no_module_is_imported_by_two_names(tmp_path: Path) -> None:
     """`python -m sweep` in the checkout could import everything once more by its short name."""
-    run_without(["none"], ["sys"], "plan", "quickstart", "--results", tmp_path, script=TWICE)
+    modules = ["lr_sweep.sweep.tune.run_study"]
+    run_without(["optuna"], modules, TWICE, "plan", "quickstart", "--results", tmp_path)
 
 
 SLOW = ["torch", "ray", "mlflow", "optuna", "matplotlib", "transformers", "sklearn", "huggingface_hub", "torchvision"]
 
 
-@pytest.mark.parametrize("command", ["plan", "status", "ls", "show"])
-def test_looking_is_quick(tmp_path: Path, command: str) -> None:
+def test_looking_is_quick(tmp_path: Path) -> None:
     """`show` draws a curve by the statistics of the report; the others need not even pandas."""
     study = write_study(tmp_path)
     record = SyntheticRecord(tmp_path / "results", "tiny")
@@ -185,14 +177,16 @@ def test_looking_is_quick(tmp_path: Path, command: str) -> None:
         record.wanted.append(run.row())
     record.end(record.wanted[0], [(10, 0.5, 0.5)], "complete", 20)
     record.write()
-    blocked = SLOW if command == "show" else [*SLOW, "pandas"]
-    named = {"ls": [], "show": [record.wanted[0]["run_id"]]}.get(command, [str(study)])
-    printed = run_without(blocked, ["sys"], command, *named, "--results", record.results, script=RUN)
-    assert {"plan": "1 complete", "status": "A small study", "ls": "  tiny", "show": "best"}[command] in printed
+    at = ["--results", str(record.results)]
+    lines = [["plan", str(study), *at], ["status", str(study), *at], ["ls", *at]]
+    printed = run_without([*SLOW, "pandas"], ["sys"], RUN, json.dumps(lines))
+    assert all(text in printed for text in ("1 complete", "A small study", "  tiny"))
+    assert "best" in run_without(SLOW, ["sys"], RUN, json.dumps([["show", record.wanted[0]["run_id"], *at]]))
 
 
-def test_judge_needs_neither_torch_nor_ray(tmp_path: Path) -> None:
+def test_analysis_and_judge_need_neither_torch_nor_ray(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("lr,seed,val_acc\n0.1,0,0.5\n0.01,0,0.6\n0.001,0,0.5\n")
-    arguments = ("judge", tmp_path / "runs.csv", "--out", tmp_path / "out")
-    run_without(["torch", "ray", "mlflow", "transformers"], ["sys"], *arguments, script=RUN)
+    line = ["judge", str(tmp_path / "runs.csv"), "--out", str(tmp_path / "out")]
+    hidden = ["torch", "ray", "mlflow", "sklearn", "transformers"]
+    run_without(hidden, modules("analysis"), RUN, json.dumps([line]))
     assert (tmp_path / "out" / "index.html").exists()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons.decide import EQUAL, FIRST, SECOND, UNDECIDED
-from lr_sweep.benchmarks.cost_to_decision import NUM_RATES, RUNG, Policy, Truth, is_false, main, recorded
+from lr_sweep.benchmarks.cost_to_decision import NUM_RATES, RUNG, Policy, Truth, is_false, recorded
 
 FAR_APART = np.array([30.0, 20.0, 10.0, 0.0])
 
@@ -49,11 +47,3 @@ def test_the_truth_of_a_recorded_study() -> None:
     assert truth.means == pytest.approx(np.array([[0.6, 0.8], [0.2, 0.2]]))
     spread = np.std([0.5, 0.7], ddof=1)
     assert truth.deviations == pytest.approx(np.array([[spread, 0.0], [spread, spread]]))
-
-
-def test_the_table_and_the_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--studies", "1", "--figure", str(tmp_path / "cost")])
-    printed = capsys.readouterr().out
-    assert "| synthetic, all | grid, 5 seeds | 100.0 |" in printed
-    assert "| recorded, mnist-converged |" in printed
-    assert (tmp_path / "cost.svg").stat().st_size < 60_000

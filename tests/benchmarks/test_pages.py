@@ -16,7 +16,6 @@ from lr_sweep.benchmarks.published_page import (
     at_fixed_rate,
     demonstration_page,
     tuned_values,
-    write_demonstration,
 )
 
 
@@ -46,10 +45,6 @@ def test_the_handle_says_what_the_fixed_rate_concluded() -> None:
     assert (rate["kind"], rate["sure"], rate["lost"]) == ("winner", True, "unfrozen-random: not published")
     assert panels["mnist"]["rates"][0]["kind"] == "winner"
     assert panels["listops"]["rates"][0]["kind"] == "unknown"  # the tuned winner has no value at 1e-3
-
-
-def test_the_page_is_written(tmp_path: Path) -> None:
-    assert write_demonstration(tmp_path / "new").read_text() == demonstration_page()
 
 
 @pytest.mark.parametrize("reference", [command_reference, study_reference])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lr_sweep.benchmarks import original_speed, plain_ray_tune, sweep_speed
+from lr_sweep.benchmarks import original_speed, plain_ray_tune
 from lr_sweep.benchmarks.engine_cases import CELLS
 from lr_sweep.datasets import digits
 from lr_sweep.trainables.models.classifier import Classifier
@@ -36,18 +36,6 @@ def test_it_reads_the_same_images() -> None:
     assert found.shape == (1797, 4, 16)
     assert torch.equal(found.flatten(1).sort(0).values, wanted.flatten(1).sort(0).values)
     assert {len(tokens) for tokens, _ in plain_ray_tune.load_splits()} == {1197, 300}
-
-
-def test_both_have_the_grid() -> None:
-    axes = (plain_ray_tune.VARIANTS, plain_ray_tune.LEARNING_RATES, plain_ray_tune.SEEDS)
-    assert len(axes[0]) * len(axes[1]) * len(axes[2]) == sweep_speed.NUM_RUNS
-
-
-def test_a_folder_without_the_code_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        original_speed.main([str(tmp_path)])
-    assert ended.value.code == 2
-    assert "lacks universal_computation/fpt.py, universal_computation/trainer.py" in capsys.readouterr().err
 
 
 def test_batches_are_those_of_the_engines() -> None:

@@ -58,7 +58,7 @@ def recorded_cells(report: Path) -> dict[tuple[str, str, str], tuple[str, float,
     }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow if way == "gp" else []) for way in WAYS])
 def test_ways_try_distinct_rates_up_to_the_whole_grid(way: str) -> None:
     rates = np.logspace(-5, -1, 9)
     cell = RecordedCell(("a", "b", "c"), rates, np.linspace(0.1, 0.9, 9), np.linspace(0.1, 0.9, 9))

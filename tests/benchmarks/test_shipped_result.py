@@ -13,7 +13,6 @@ from lr_sweep.tests.support.tiny_study import succeeds
 
 KINDS = {".html", ".md", ".csv", ".json", ".png", ".yaml"}
 STUDIES = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
-JUDGED = [path for path in STUDIES if (path / "runs.csv").exists()]
 
 
 def a_report(folder: Path) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,12 +29,18 @@ ERROR = 0.05 + 3 * 0.0069
 """Three standard errors of a share of 5% above it."""
 
 
+def some_slow(noises: Iterable[str]) -> list[Any]:
+    """All but two kinds of noise are of the slow tests."""
+    quick = ("normal", "two modes, 50%")
+    return [pytest.param(each, marks=[] if each in quick else pytest.mark.slow) for each in noises]
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(1)
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", some_slow(NOISES))
 @pytest.mark.parametrize(("num_variants", "num_tasks"), [(2, 1), (4, 2)])
 def test_equal_variants_are_seldom_told_apart(
     noise: str, num_variants: int, num_tasks: int, rng: np.random.Generator
@@ -93,7 +101,7 @@ def test_decide_is_seldom_wrong_where_runs_of_one_variant_fail(
     assert deciding(np.zeros(num_variants), noise, Settings(), NUMBER, rng).wrong_difference < ERROR
 
 
-@pytest.mark.parametrize("noise", [each for each in GATED if "alone" not in each and "lognormal" not in each])
+@pytest.mark.parametrize("noise", some_slow(each for each in GATED if "alone" not in each and "lognormal" not in each))
 @pytest.mark.parametrize("is_tuned", [True, False])
 @pytest.mark.parametrize("max_seeds", [8, 20])
 def test_the_gate_seldom_accepts_without_a_gain(
@@ -114,6 +122,7 @@ def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None
     assert (drawn(Setting(curve="peak"), 10, rng).chosen == 2).all()
 
 
+@pytest.mark.slow
 def test_every_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--studies", "2", *(f"--table={name}" for name in TABLES)])
     assert capsys.readouterr().out.count("|---") > len(TABLES)

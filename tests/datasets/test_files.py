@@ -107,18 +107,6 @@ def test_several_processes_download_once(tmp_path: Path) -> None:
     assert log.read_text() == "once\n"
 
 
-def test_socket_timeout_is_put_back(tmp_path: Path) -> None:
-    during = []
-
-    def download(folder: Path) -> None:
-        during.append(socket.getdefaulttimeout())
-        write_files(folder)
-
-    files.fetch(dataclasses.replace(REMOTE, download=download), tmp_path)
-    assert during == [files.CONNECTION_TIMEOUT_S]
-    assert socket.getdefaulttimeout() is None
-
-
 def test_md5s_are_torchvisions() -> None:
     from torchvision.datasets import CIFAR10, MNIST
 

@@ -29,11 +29,6 @@ def test_patch_order_by_hand() -> None:
     ]
 
 
-def test_patches_come_in_raster_order() -> None:
-    image = torch.arange(16).view(1, 4, 4, 1)
-    assert to_patches(image, patch_size=2).tolist() == [[[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]]
-
-
 def test_draw_per_class_partitions() -> None:
     labels = torch.tensor([0, 1, 1, 0, 1, 0, 0])
     drawn, left = draw_per_class(labels, 2, np.random.RandomState(0))

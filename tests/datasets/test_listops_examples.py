@@ -91,11 +91,6 @@ def test_length_distribution_is_exact(examples: Examples, longer_than: int, expe
     assert abs(got - exact) < 4 * standard_error(exact, NUM_EXAMPLES)
 
 
-def test_constant_guess(examples: Examples) -> None:
-    best = np.bincount(examples.labels).max() / NUM_EXAMPLES
-    assert abs(best - 0.17) < 4 * standard_error(0.17, NUM_EXAMPLES)
-
-
 def test_digits_and_operators_are_uniform(examples: Examples) -> None:
     counts = np.bincount(examples.inputs.reshape(-1), minlength=16)
     for tokens in (counts[1:11], counts[11:15]):
@@ -119,11 +114,11 @@ def features(tokens: list[str]) -> list[float]:
 def test_structure_is_that_of_the_recursive_generator(examples: Examples) -> None:
     source = random.Random(0)
     wanted: list[list[float]] = []
-    while len(wanted) < 500:
+    while len(wanted) < 300:
         tree = reference_tree(1, source)
         if 500 < len(tree) < 2000:
             wanted.append(features(tree))
-    want, got = np.array(wanted), np.array([features(words(ids)) for ids in examples.inputs[:1000]])
+    want, got = np.array(wanted), np.array([features(words(ids)) for ids in examples.inputs[:600]])
     error = np.sqrt(want.var(axis=0) / len(want) + got.var(axis=0) / len(got))
     assert (np.abs(want.mean(axis=0) - got.mean(axis=0)) < 4 * error).all()
 

@@ -116,6 +116,9 @@ def random_weights(size: ModelSize = SIZE) -> dict[str, torch.Tensor]:
 LOSSES = ("train_loss", "validation_loss", "test_loss")
 TASKS = {"numbers": real_valued_task(), "symbols": symbol_task(), "pairs": pairs_task(), "xor": xor_task()}
 
+EACH_VARIANT = ["frozen-pretrained", "unfrozen-random"]
+EACH_VARIANT += [pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS if name not in EACH_VARIANT]  # type: ignore[misc]
+
 Tensors = dict[str, torch.Tensor]
 Alone = dict[str, tuple[object, Tensors]]
 """By run id: the numbers of a curve, and the state at its end."""
@@ -129,7 +132,7 @@ def plain_of(run: Run, data: TaskData | None = None) -> Training:
     return Training(run, data or TASKS["numbers"], weights_for(run), CPU, wall_clock=lambda: 1000.0)
 
 
-def plain(run: Run, num_steps: int = 50, data: TaskData | None = None) -> Training:
+def plain(run: Run, num_steps: int = 20, data: TaskData | None = None) -> Training:
     training = plain_of(run, data)
     while not training.progress.diverged and training.progress.step < num_steps:
         training.advance()
@@ -144,7 +147,7 @@ def stack_of(runs: Sequence[Run], data: TaskData | None = None) -> tuple[Stacked
 
 
 def stacked(
-    runs: Sequence[Run], num_steps: int = 50, data: TaskData | None = None
+    runs: Sequence[Run], num_steps: int = 20, data: TaskData | None = None
 ) -> tuple[StackedTraining, list[StackedSlot]]:
     stack, slots = stack_of(runs, data)
     go_on(stack, num_steps)
@@ -195,7 +198,7 @@ def numbers(curve: Sequence[Evaluation]) -> list[dict[str, object]]:
     return [dataclasses.asdict(evaluation) | {"elapsed_s": 0.0} for evaluation in curve]
 
 
-def alone_of(runs: Sequence[Run], data: TaskData | None = None, num_steps: int = 20) -> Alone:
+def alone_of(runs: Sequence[Run], data: TaskData | None = None, num_steps: int = 10) -> Alone:
     found = {}
     for run in runs:
         stack, (slot,) = stacked([run], num_steps, data)
@@ -203,7 +206,7 @@ def alone_of(runs: Sequence[Run], data: TaskData | None = None, num_steps: int =
     return found
 
 
-def assert_same_in(group: Sequence[Run], alone: Alone, data: TaskData | None = None, num_steps: int = 20) -> None:
+def assert_same_in(group: Sequence[Run], alone: Alone, data: TaskData | None = None, num_steps: int = 10) -> None:
     """Train a group of runs together; each has the bits that it has alone."""
     stack, slots = stacked(group, num_steps, data)
     for run, slot in zip(group, slots, strict=True):

@@ -59,6 +59,16 @@ def test_exports_are_read_by_name(names: list[str], metric: str | None, found: s
     assert (result.of, result.metric) == (dict(pair.split("=") for pair in found.split()), "accuracy")
 
 
+RATE_NAMES = "lr LR learning_rate learningRate adam_lr optimizer.lr start_lr opt/lr params_lr params.lr hparams.lr"
+RATE_NAMES += " hparams/lr config/lr config/optimizer/lr params_learning_rate"
+
+
+@pytest.mark.parametrize("rate", [*RATE_NAMES.split(), "Learning Rate"])
+def test_a_learning_rate_is_known_by_its_name(rate: str) -> None:
+    names = [rate, "lr_decay", "warmup_lr_steps", "seed", "val_acc"]
+    assert find_columns(names, {}, None).of["learning_rate"] == rate
+
+
 def test_test_data_of_another_metric_or_left_out_by_the_user_are_not_read() -> None:
     assert "test" not in find_columns(["lr", "val_loss", "test_acc"], {}, None).of
     assert "test" not in find_columns(["lr", "val_acc", "test_acc"], {"test": ""}, None).of

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.judge import judged_json, write_judged
-from lr_sweep.analysis.judge.reading import QuestionError, Reading
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.common.errors import UserError
@@ -78,14 +78,6 @@ def test_one_variant_in_two_tables_has_none_to_be_paired_with(tmp_path: Path) ->
     frame = pd.DataFrame({"lr": [0.1] * 3 + [0.01] * 3, "seed": [0, 1, 2] * 2, "val_acc": [0.1, 0.2, 0.3] * 2})
     study = judge([drawn(tmp_path / f"{name}.csv", frame) for name in "ab"], Reading())
     assert not [line for line in study.about_table if "--paired" in line]
-
-
-def test_one_fraction_among_percents_is_refused(tmp_path: Path) -> None:
-    rows = cells_of({key: 100 * value for key, value in PLANTED.items()}, seeds=3)
-    text = rows_of(ACCURACIES, rows).replace("a,0.01,1,80.01", "a,0.01,1,0.8001")
-    assert "0.8001" in text
-    with pytest.raises(UserError, match="a fraction in some rows and percent in others"):
-        study_of(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -171,23 +163,6 @@ def drawn(path: Path, frame: pd.DataFrame, **settings: str) -> Path:
     return path
 
 
-def test_three_decays_at_three_rates_of_one_metric_named_beside_it(tmp_path: Path) -> None:
-    """CRLF; differences below 0.1 points; the best rate is at the edge."""
-    rng, grid = np.random.default_rng(0), list(product((1e-3, 5e-3, 1e-2), (1e-3, 1e-2, 1e-1), range(10, 160, 10)))
-    frame = pd.DataFrame(grid, columns=["lr", "weight_decay", "seed"])
-    peak = 0.95 + 0.01 * frame["lr"].rank(pct=True) - 0.002 * frame["weight_decay"]
-    frame["metric_value"] = peak + rng.normal(0, 2e-4, len(frame))
-    frame.insert(0, "phase", "grid")
-    frame["metric_key_used"] = "best_val_metrics.f1_macro"
-    study = judge([drawn(tmp_path / "summary.csv", frame, lineterminator="\r\n")], Reading())
-    means = frame.groupby(["weight_decay", "lr"])["metric_value"].mean().unstack()
-    want = {f"weight_decay={decay:g}": (1e-2, round(row[1e-2], 6)) for decay, row in means.iterrows()}
-    assert chosen(study) == want
-    assert study.summary.cells["at_edge"].tolist() == ["high"] * 3
-    assert study.info.metric.name == "f1 macro"
-    assert any("--paired" in line for line in study.about_table)
-
-
 def test_epochs_of_test_data_with_an_empty_scheduled_rate(tmp_path: Path) -> None:
     rng, grid = np.random.default_rng(1), list(product((1e-3, 1e-2, 1e-1, 1.0000000000000004), range(5), range(1, 11)))
     frame = pd.DataFrame(grid, columns=["start_lr", "seed", "epoch"]).assign(epoch_lr="")
@@ -200,48 +175,6 @@ def test_epochs_of_test_data_with_an_empty_scheduled_rate(tmp_path: Path) -> Non
     assert study.summary.learning_rates["learning_rate"].tolist() == [1e-3, 1e-2, 1e-1, 1.0]
     assert study.info.metric.chosen_on == ""
     assert chosen(judge([tmp_path / "results.csv"], Reading(select_on_test=True)))["all"][0] == 1.0
-
-
-def test_widths_at_rates_of_powers_of_two_are_compared(tmp_path: Path) -> None:
-    grid = list(product((96, 192, 384, 768), (2.0**-8, 2.0**-9, 2.0**-10, 2.0**-12)))
-    frame = pd.DataFrame(grid, columns=["width", "lr"])
-    shift = np.log2(frame["lr"]) + 8 + np.log2(frame["width"] / 96)
-    frame["val_loss"] = 4 - frame["width"] / 1000 + shift**2 / 100
-    text = frame.astype(object)
-    text.loc[12, "val_loss"], text.loc[13, "val_loss"] = "nan", ""
-    study = judge([drawn(tmp_path / "width.csv", text)], Reading())
-    known = frame.drop([12, 13]).sort_values(["val_loss", "lr"]).drop_duplicates("width").sort_values("width")
-    want = {f"width={row.width:g}": (float(f"{row.lr:.5e}"), round(row.val_loss, 6)) for row in known.itertuples()}
-    assert chosen(study) == want
-    assert sorted(study.summary.runs["status"])[-3:] == ["complete", "diverged", "missing"]
-    assert study.about_table[0].startswith("read as: variant = width (guessed: the one setting")
-
-
-def test_two_algorithms_with_further_settings_get_one_question(tmp_path: Path) -> None:
-    rng, axes = np.random.default_rng(4), {"PPO": ("n_steps", (512, 2048)), "DQN": ("exploration", (0.1, 0.2))}
-    rows = [
-        {"env": env, "algo": algo, "seed": seed, "learning_rate": rate, name: value, "gamma": gamma}
-        for algo, (name, values) in axes.items()
-        for env, rate, value, gamma, seed in product(
-            ("CartPole", "Acrobot"), (1e-4, 3e-4, 1e-3), values, (0.99, 0.999), (0, 1)
-        )
-        if (env, algo) != ("Acrobot", "DQN")
-    ]
-    frame = pd.DataFrame(rows)
-    names = ["__".join(map(str, row)) for row in frame.itertuples(index=False)]
-    frame["mean_reward"], frame["std_reward"] = rng.normal(-100, 50, len(frame)), 1.0
-    path = drawn(tmp_path / "runs.csv", frame.assign(run_id=names, timesteps=150000, status="success", error=""))
-    with pytest.raises(QuestionError, match="settings are no seeds") as raised:
-        judge([path], Reading())
-    assert "nuisance=" in str(raised.value)
-    study = judge([path], raised.value.choices[0].reading)
-    keys = ["env", "algo", "learning_rate", "n_steps", "exploration", "gamma"]
-    means = frame.fillna({"n_steps": 0, "exploration": 0}).groupby(keys)["mean_reward"].mean()
-    want = {key: (value[2], means[value]) for key, value in means.groupby(["env", "algo"]).idxmax().items()}
-    cells = study.summary.cells.set_index(["task", "variant"])
-    found = {key: (row["learning_rate"], row["validation_mean"]) for key, row in cells.iterrows()}
-    assert {key: value[0] for key, value in found.items()} == {key: value[0] for key, value in want.items()}
-    assert [found[key][1] for key in want] == pytest.approx([value[1] for value in want.values()])
 
 
 def test_a_column_of_names_at_several_rates_is_compared_and_not_pooled(tmp_path: Path) -> None:

@@ -68,13 +68,6 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
         assert chosen(study) == {"a": (0.1, 0.975)}
 
 
-def test_unequal_tuning_is_found(tmp_path: Path) -> None:
-    rows = [f"a,{rate},0,0.5,0.5" for rate in (0.1, 0.2, 0.4)] + ["b,0.2,0,0.6,0.6"]
-    study = study_of(tmp_path, "\n".join(["variant,lr,seed,val_acc,test_acc", *rows]))
-    (found,) = [each for each in study.findings if each.check == "unequal"]
-    assert (found.variant, found.learning_rates) == ("b", (0.1, 0.4))
-
-
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
@@ -111,13 +104,6 @@ def test_mistakes_are_reported_together(tmp_path: Path, text: str, messages: lis
     assert [message for message in messages if message not in str(raised.value)] == []
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
-    for name, content in (("image.csv", b"\x89PNG\x00\xff"), ("cut.parquet", b"PAR1 and no more")):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=name):
-            judge([tmp_path / name], Reading())
-
-
 TESTS = {"a": (60.5, 61.5, 62.5), "b": (60.0, 61.0, 62.0)}
 
 
@@ -133,11 +119,6 @@ def table(tmp_path: Path) -> Path:
     path = tmp_path / "runs.csv"
     path.write_text("\n".join(["variant,lr,seed,val_accuracy,test_accuracy", *rows]) + "\n")
     return path
-
-
-def test_variants_are_equal_within_points(table: Path, tmp_path: Path) -> None:
-    text = write_judged(judge([table], Reading(equal_within=5.0)), tmp_path / "out").text
-    assert "a and b are equal within 5.0 points: a leads by 0.5 points" in text
 
 
 def test_variants_are_compared_by_seed(table: Path, tmp_path: Path) -> None:

@@ -144,13 +144,6 @@ def test_names_that_spreadsheets_would_run_are_quoted(table: Path) -> None:
     assert (Path("again") / "cells.csv").read_text().splitlines()[1].split(",")[1:4] == ["'@t", "all", "'=a+1"]
 
 
-def test_lower_is_better(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", "mine.csv", "--lower-is-better", "--metric", "miss"]) == 0
-    printed = capsys.readouterr().out
-    assert "miss: lower is better" in printed
-    assert "a        0.5 ± 0 *" in printed
-
-
 GRID = "algo,gamma,lr,seed,val_acc\n" + "".join(
     f"{algo},{gamma},{rate},{seed},{0.5 + rate + gamma / 10 + seed / 64}\n"
     for algo in "ab"
@@ -273,27 +266,3 @@ def test_fresh_seeds_in_a_second_table_decide_and_say_what_to_run_next(
     assert "run next   a at 1e-3: 1 fresh seed\nrun next   b at 1e-3: 1 fresh seed\n" in printed
     assert main(["judge", "first.csv", "--decide", "first.csv"]) == 2
     assert "seed 0 of a at 1e-4 is in both tables" in capsys.readouterr().err
-
-
-def test_fresh_seeds_are_equal_within_what_a_kept_reading_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two variants with the same mean, and noise of 1 point: they differ by less than 30 for certain."""
-    monkeypatch.chdir(tmp_path)
-    values = {seed: 0.8 + noise for seed, noise in enumerate((0.01, -0.01, 0.0, 0.01, -0.01))}
-    rows = [(name, rate, seed) for name in "ab" for rate in (0.1, 0.01, 0.001) for seed in values]
-    for table, seeds in (("first", range(3)), ("fresh", range(3, 5))):
-        lines = [f"{n},{r},{s},{values[s] - (r != 0.01) / 10}" for n, r, s in rows if s in seeds]
-        Path(f"{table}.csv").write_text("\n".join(["variant,lr,seed,val_acc", *lines, ""]))
-    Path("how.yaml").write_text("equal_within: 30.0\n")
-    for options, decided in (([], "0 of 1 pairs"), (["--columns", "how.yaml"], "1 of 1 pairs")):
-        assert main(["judge", "first.csv", "--decide", "fresh.csv", *options]) == 0
-        assert f"decided    {decided} decided" in capsys.readouterr().out
-
-
-def test_a_table_that_is_judged_is_never_replaced(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", "mine.csv", "--out", "judged/runs"]) == 0
-    before = files(table.parent / "judged" / "runs")
-    assert main(["judge", "judged/runs/runs.csv"]) == 2  # its report would be written to the same folder
-    assert "it holds runs.csv, which is judged" in capsys.readouterr().err
-    assert files(table.parent / "judged" / "runs") == before

@@ -1,5 +1,7 @@
 """Tables of random layouts with planted winners: right, or refused with the reason; never silently wrong.
 
+With random faults in them, each gives a report, a question or a message, in the time and memory of a laptop.
+
 A case is its number. What is right is worked out from what was planted, not from the table.
 """
 
@@ -14,12 +16,14 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.judged import judge
 
-QUICK, MANY, PART = 30, 3000, 200
+QUICK, MANY, PART = 16, 3000, 200
 LEAST_ANSWERED = 0.5
 RATES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1]
 RATE_NAMES = ["lr", "learning_rate", "LR", "params_lr", "params.lr", "config/lr", "hparams.lr", "adam_lr", "base_lr"]
@@ -192,3 +196,64 @@ def test_planted_winners_are_found_or_the_table_is_refused(tmp_path: Path) -> No
 def test_very_many_planted_winners(tmp_path: Path, first: int) -> None:
     found = outcomes(tmp_path, range(first, first + PART))
     assert found["right"] > LEAST_ANSWERED * PART, found
+
+
+FIELDS = ["", "x" * 300, "１", "nan", "inf", "-inf", "1e400", "1.7e308", "-1.7e308", "5e-324", "-", "5_0", "-0"]
+FIELDS += [
+    "0,001",
+    "-1",
+    "1e-31",
+    "1e30",
+    "seed_1",
+    "9223372036854775807",
+    "PRUNED",
+    "odd",
+    "\x00",
+    "=1+1",
+    "@x",
+    "$x$",
+]
+FIELDS += ["$x$", "<b>", "..", "ｎ", "é", "CON", '"', "\\", "%s{0}"]
+NOT_PLAIN = [b"\xff\xfe", b"\x00", b"PAR1", b'"', b"sep=;\n", b"\xef\xbb\xbf", b"\r", b"\n\n\n"]
+
+
+def damaged(case: int) -> bytes:
+    """Make a planted table with other fields, rows that are there twice, a cut, or bytes that are no text."""
+    draw, lines = random.Random(case), planted(case).text.splitlines()
+    mark = next((each for each in ";\t|," if each in lines[-1]), ",")
+    for _ in range(draw.choice([0, 1, 1, 2, 5])):
+        at = draw.randrange(len(lines))
+        fields = lines[at].split(mark)
+        fields[draw.randrange(len(fields))] = draw.choice(FIELDS)
+        lines[at] = mark.join(fields)
+    lines += draw.choices(lines, k=draw.choice([0] * 9 + [1, 3]))
+    content = "\n".join(lines).encode()
+    if draw.random() < 0.15:
+        content = content[: draw.randint(0, len(content))]
+    if draw.random() < 0.1:
+        at = draw.randint(0, len(content))
+        content = content[:at] + draw.choice(NOT_PLAIN) + content[at:]
+    return content
+
+
+def read(path: Path, reading: Reading) -> str:
+    """Read a table, and write the report beside it; tries what a question offers."""
+    try:
+        write_judged(judged([str(path)], reading).study, path.with_name("out"))
+    except QuestionError as question:
+        offered = [read(path, reading.but(choice.reading)) for choice in question.choices]
+        return "question" if offered and "message" not in offered else f"an offer of {question} fails"
+    except UserError as error:
+        return "message" if str(error) else "an empty message"
+    return "report"
+
+
+@pytest.mark.parametrize("cases", [range(16), pytest.param(range(16, 700), marks=pytest.mark.slow)], ids=len)
+def test_damaged_tables_give_a_report_or_a_message(tmp_path: Path, undrawn: None, cases: range) -> None:
+    found = Counter[str]()
+    for case in cases:
+        (tmp_path / "table.csv").write_bytes(damaged(case))
+        with limited(case):
+            found[read(tmp_path / "table.csv", Reading())] += 1
+    assert found.keys() <= {"report", "question", "message"}, found
+    assert 0 < found["report"] < len(cases)  # else nothing was tried

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
+from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
 LOSSES = rows_of(
     "lr,seed,val_loss,val_acc",
@@ -104,18 +103,6 @@ def test_a_whole_curve_is_equal_by_no_chance(tmp_path: Path) -> None:
     flat = rows_of("run_id,lr,step,val_acc", [f"{run},0.1,{step},0.1" for run in "ab" for step in range(4)])
     other = "".join(f"{run},0.2,{step},{0.3 + (run == 'c') / 8}\n" for run in "cd" for step in range(4))
     assert num_runs(study_of(tmp_path, flat + other)) == (4, False)  # two that learned nothing, and two that did
-
-
-def test_a_multirun_of_hydra_that_was_run_twice(tmp_path: Path) -> None:
-    """One seed, which no job overrode."""
-    for hour, (job, rate) in ((hour, each) for hour in (10, 11) for each in enumerate((0.1, 0.01))):
-        folder = tmp_path / f"{hour}-00-00" / str(job)
-        (folder / ".hydra").mkdir(parents=True)
-        (folder / ".hydra" / "config.yaml").write_text(f"lr: {rate}\nseed: 0\n")
-        (folder / "metrics.json").write_text(json.dumps({"val_acc": 0.7 + rate}))
-    found = judge([tmp_path], Reading())
-    assert num_runs(found) == (2, True)
-    assert "seed = config.seed" in found.about_table[0]
 
 
 HEAD = "variant,lr,seed,val_loss\n"

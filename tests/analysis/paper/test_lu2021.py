@@ -170,7 +170,7 @@ def test_table_8_has_the_recorded_number_of_trained_parameters(tmp_path: Path) -
     assert entry(table, "Small (Base), 12 layers", "FPT") == ("70.0", "68.2 (+1.8)")
 
 
-@pytest.mark.parametrize("number", TABLES)
+@pytest.mark.parametrize("number", [pytest.param(n, marks=[] if n < 4 else pytest.mark.slow) for n in TABLES])
 def test_every_table_can_be_laid_out(tmp_path: Path, number: int) -> None:
     made = SyntheticRecord(tmp_path, f"lu2021-table{number}")
     for task, model, variant in dict.fromkeys(entry.cell for entry in entries(number) if entry.model):

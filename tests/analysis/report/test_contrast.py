@@ -58,7 +58,3 @@ def test_lines_differ_without_colour() -> None:
     styles = variant_styles([*STYLES, *map(str, range(20))])
     assert len({(style.marker, style.dash) for style in STYLES.values()}) == len(STYLES)
     assert len({(style.marker, style.dash) for style in list(styles.values())[4:]}) == 20
-
-
-def test_eight_variants_of_other_names_have_a_colour_each() -> None:
-    assert len({style.colour for style in variant_styles(list("abcdefgh")).values()}) == 8

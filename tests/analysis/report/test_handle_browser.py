@@ -73,14 +73,6 @@ def test_the_mouse_drags_it_to_every_rate(opened: Browser) -> None:
     assert paragraphs(opened) == expected("1e-5")
 
 
-def test_it_snaps_to_the_closest_rate_that_was_tried(opened: Browser) -> None:
-    step = between_rates(opened)
-    opened.drag(GRIP, 0.4 * step)
-    assert paragraphs(opened) == expected("1e-3")
-    opened.drag(GRIP, 0.6 * step)
-    assert paragraphs(opened) == expected("1e-2")
-
-
 @pytest.mark.parametrize("above", [-10, 60], ids=["on the axis", "on the figure"])
 def test_a_click_moves_it_there(opened: Browser, above: int) -> None:
     opened.point_at(".axis-reach")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
@@ -21,9 +19,7 @@ from lr_sweep.analysis.report.blocks import (
     Table,
     Verdict,
     as_written,
-    file_stems,
     quoted_text,
-    write_csv,
 )
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.text import percent_text
@@ -67,12 +63,6 @@ def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
     assert any(path.suffix == ".png" for path in report.files)
 
 
-def test_stems_of_different_pairs_differ() -> None:
-    assert list(file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]).values()) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
-    assert list(file_stems([("a b",), ("a-b.3",), ("a/b",)]).values()) == ["a-b", "a-b.3", "a-b.4"]
-    assert list(file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]).values()) == ["mnist-gpt2", "cifar10-gpt2"]
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_files_of_names_that_look_alike_are_all_written(tmp_path: Path) -> None:
     made = sweep(tmp_path, task="t", model="x y")
@@ -113,13 +103,6 @@ def test_table_1_of_distilgpt2_has_the_values_of_table_4(tmp_path: Path) -> None
     assert there is not None
     assert table.rows == (("frozen-random", "60.0 ± 0.0", f"{there.value} ± {there.sem} (−38.0)"),)
     assert "Rothermel et al. 2021, Table 4, 3 seeds" in table.caption
-
-
-def test_what_an_outside_writer_needs_is_in_the_docs() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
-    for key in ("study", "title", "format", "selection", "metric"):
-        assert re.search(rf"^- .*`{key}`", page, re.MULTILINE), key
-    assert '`{"format": 1}`' in page
 
 
 @pytest.mark.parametrize(
@@ -185,10 +168,3 @@ def test_formulas_are_quoted_and_read_back(text: str) -> None:
 @pytest.mark.parametrize("text", ["a=1", "-1.5", "+2e-3", "-40%", "", "'a", "–", "1e-3"])
 def test_other_text_is_left(text: str) -> None:
     assert (quoted_text(text), as_written(text)) == (text, text)
-
-
-def test_numbers_and_headings(tmp_path: Path) -> None:
-    """Headings are names of tasks, which may be alike."""
-    frame = pd.DataFrame([["=a", -1.5, None, True]], columns=["=t", "x", "x", "+b"])
-    write_csv(frame, tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").read_text() == "'=t,x,x,'+b\n'=a,-1.5,,True\n"

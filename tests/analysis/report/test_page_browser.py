@@ -100,31 +100,6 @@ def test_a_hover_shows_the_value_as_the_tables_write_it(opened: Browser) -> None
     assert tooltip(opened) == []
 
 
-def test_a_hover_tells_what_failed_and_what_diverged(opened: Browser) -> None:
-    opened.point_at(f'{UNFROZEN} [data-rate="1e-3"]')
-    assert tooltip(opened)[1:5] == [
-        *("unfrozen-pretrained", "71.0 %, one seed: no SEM", "1 of 2 seeds have a value"),
-        "0 diverged, 1 failed, 0 missing",
-    ]
-    opened.point_at(f'{UNFROZEN} [data-rate="1e-2"]')
-    assert tooltip(opened)[2:5] == [
-        *("– (2 of 2 diverged)", "0 of 2 seeds have a value", "2 diverged, 0 failed, 0 missing"),
-    ]
-
-
-def test_points_are_where_their_values_are(opened: Browser) -> None:
-    """Higher accuracies stand higher, equal steps of a factor are equally wide."""
-    marker = "(rate) => document.querySelector(`[data-variant=frozen-random] [data-rate='${rate}'] polygon`)"
-    boxes = opened.evaluate(
-        f"['1e-4', '1e-3', '1e-2'].map({marker}).map(e => e.getBoundingClientRect()).map(b => [b.x, b.y])"
-    )
-    (x1, y1), (x2, y2), (x3, y3) = boxes
-    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.01)
-    # 50, 60 and 40%: one step up, two steps down.
-    assert 2 * (y1 - y2) == pytest.approx(y3 - y2, abs=0.01)
-    assert y2 < y1 < y3
-
-
 def test_a_switch_takes_a_variant_s_line_away_and_brings_it_back(opened: Browser) -> None:
     assert count(opened, FROZEN) == 1
     opened.click('#variants input[value="frozen-random"]')
@@ -268,12 +243,6 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
     window.point_at('#plot [data-rate="1e-4"]')
     assert "– (1 of 1 missing)" in tooltip(window)
     assert errors(window) == []
-
-
-def test_a_page_without_any_run_has_no_figure_and_no_error(window: Browser, tmp_path: Path) -> None:
-    window.open(written(tmp_path, "None", Section("A", [SweepChart("")]), {"panels": []}))
-    assert errors(window) == []
-    assert window.evaluate("document.querySelector('#sweep').hidden") is True
 
 
 @pytest.mark.slow

@@ -162,6 +162,7 @@ def test_a_results_directory_that_is_not_ours(tmp_path: Path, command: str) -> N
     assert "format.json: got format 99, want 1: read it with the version of this program that wrote it" in printed
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_strict_report_of_an_untuned_study(tmp_path: Path) -> None:
     record = SyntheticRecord(tmp_path, "tiny")
     record.add(1e-3, 0, [(300, 0.5, 0.5)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import re
 import shutil
@@ -155,8 +156,19 @@ PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
 CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
 
 
-@pytest.mark.parametrize("kind", CONTENTS)
-@pytest.mark.parametrize("part", PARTS)
+def is_quick(part: str, kind: str) -> bool:
+    """Whether it is of `make test`, too: JSON in each way, other files as folders, folders as files."""
+    is_file = "." in part.rpartition("/")[2]
+    return part.endswith(".json") or kind == ("folder" if is_file else "brackets")
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        pytest.param(*case, marks=[] if is_quick(*case) else pytest.mark.slow)
+        for case in itertools.product(PARTS, CONTENTS)
+    ],
+)
 def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, part: str, kind: str) -> None:
     shutil.rmtree(folder / "odd", ignore_errors=True)
     four_runs(folder / "odd")

@@ -98,10 +98,9 @@ def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
 @pytest.mark.parametrize(
     ("pattern", "harm"),
     [
-        (pattern, harm)
+        pytest.param(pattern, harm, marks=pytest.mark.slow if harm in ("looping", "pipe") else [])
         for pattern in READ
         for harm in (*CONTENT, *PLACE)
-        if pattern != "timings.json" or harm in CONTENT
     ],
 )
 def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, harm: str) -> None:

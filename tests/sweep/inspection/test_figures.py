@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 from pathlib import Path
 
 import numpy as np
@@ -136,34 +135,6 @@ def test_a_family_without_attention_is_refused(tmp_path: Path) -> None:
     (run,) = train(study, results)
     message = refused("figure", "attention", run.run_id, "--results", results.root, "--out", tmp_path)
     assert f"run {run.run_id} is of the family lstm; attention is drawn of gpt2 alone" in message
-
-
-LISTED = """
-from dataclasses import dataclass
-from lr_sweep.datasets import digits
-from lr_sweep.datasets.digits import fetch, load, num_held_out, num_train, origin, shape
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    split_seed: int = 0
-    classes: tuple[int, ...] = (1, 2)
-
-def checksum(options, data_dir):
-    assert options.classes == (3, 5), options
-    return "listed"
-"""
-
-
-def test_a_task_with_an_option_that_is_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record has it as a JSON list, which is no key of a cache."""
-    (tmp_path / "listed_task.py").write_text(LISTED)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(TASKS, "listed", importlib.import_module("listed_task"))  # type: ignore[arg-type]
-    results = Results(tmp_path / "results")
-    tasks = "{listed: {num_steps: 10, classes: [3, 5]}}"
-    (run,) = train(write_study(tmp_path, tasks=tasks, variants=["frozen-random"], rates=[1e-2]), results)
-    succeeds("figure", "attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")
-    assert len(list((tmp_path / "maps").iterdir())) == 3
 
 
 SIZE = ModelSize(layers=11, heads=1, width=2, positions=3)

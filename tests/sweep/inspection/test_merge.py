@@ -33,7 +33,6 @@ from lr_sweep.tests.support.records import (
 )
 
 TWO = Trained(evaluations=2)
-PRETRAINED = "unfrozen-pretrained"
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 TRAINED = st.one_of(

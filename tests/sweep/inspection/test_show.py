@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,11 +25,8 @@ from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import (
-    ROOT,
     cohort_here,
-    command_line,
     curves,
-    environment,
     events_of,
     refused,
     rows,
@@ -189,16 +184,6 @@ def test_damage_is_reported(results: Results) -> None:
     with pytest.raises(RecordError, match="cannot read"):
         run_text(results, RUN)
     assert "no results directory at" in refused("show", RUN, "--results", results.root / "none")
-
-
-def test_a_terminal_without_blocks(results: Results) -> None:
-    write_curve(results.root, RUN, 3)
-    env = environment(PYTHONIOENCODING="ascii") | {"LC_ALL": "C"}
-    command = command_line("show", RUN, "--results", results.root)
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "????" in done.stdout
-    assert os.linesep in done.stdout
 
 
 def test_the_log_of_a_run(results: Results) -> None:

@@ -122,17 +122,6 @@ def test_what_kills_left_is_no_run(tmp_path: Path, ids: dict[str, str]) -> None:
     assert listing(Results(tmp_path), []) == before
 
 
-def test_a_long_title_is_cut(tmp_path: Path) -> None:
-    record = SyntheticRecord(tmp_path)
-    record.want(1e-3, 0)
-    record.write()
-    (tmp_path / "studies" / "small" / "study.json").write_text('{"study": "small", "title": "' + "word " * 40 + '"}')
-    head, line = listing(Results(tmp_path), []).splitlines()[:2]
-    assert line.count("word") == 9  # 9 x 4 letters, 8 blanks and " ..." are 48
-    assert len(line) == len(head)
-    assert "..." in line
-
-
 def test_an_empty_directory_and_none(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no results directory at"):
         listing(Results(tmp_path / "none"), [])
@@ -196,6 +185,7 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
     assert status_text(results, "small", now).splitlines()[1].startswith("no sweep is running")
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
 def test_a_study_is_named_as_it_is_recorded(tmp_path: Path, ids: dict[str, str], command: str) -> None:
     """`small` is no shipped study; its file may lie elsewhere, or have mistakes by now."""

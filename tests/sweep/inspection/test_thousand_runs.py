@@ -14,6 +14,8 @@ import pytest
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, runs_of, write_study
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 2.0
 """CPU time beyond that of importing the libraries: other processes change it less than the time on the clock."""
 
@@ -92,7 +94,6 @@ def test_all_runs_are_counted(answers: dict[str, Answer]) -> None:
     assert sum(" complete " in line for line in answers["ls"].text.splitlines()) == 1001
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_curves(commands: dict[str, list[str]], answers: dict[str, Answer]) -> None:
     curves = list((Path(commands["ls"][-1]) / "curves").iterdir())
     assert len(curves) == 1000

@@ -23,6 +23,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 TOKEN, PORT = "0123456789abcdef" * 2, 5001
 ORIGIN = f"http://127.0.0.1:{PORT}"
 COOKIE = {f"lr-sweep-{PORT}": TOKEN}

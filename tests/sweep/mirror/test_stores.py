@@ -49,6 +49,7 @@ def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: 
         runs_page(tracking_uri(again))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_is_put_into_mlflow(results: Path) -> None:
     succeeds("report", "small", "--results", results)
     succeeds("export", "--mlflow", "--results", results)
@@ -74,6 +75,7 @@ def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monk
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_study_is_mirrored_into_postgresql(results: Path) -> None:
     with postgres_database() as address:
         new_mirror(results, uri=address).sync_all()

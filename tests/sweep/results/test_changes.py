@@ -105,6 +105,7 @@ def test_runs_without_a_row_are_known_by_their_checkpoints(tmp_path: Path, monke
     assert changes(study, results)[0] == "1 recorded run was trained by another version of trainables/stacked/layers.py"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_resumed_after_a_change_is_a_problem_of_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.results.directory import write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
+from lr_sweep.sweep.tune import run_study
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.scripted_trials import (
     Bench,
@@ -41,6 +43,7 @@ TESTS: dict[str, Callable[[int], float]] = {
 }
 """The first leads by forty deviations, which two seeds decide; the others differ by less than their noise."""
 DECIDE = "{min_difference: 0.1, max_seeds: 4}"
+WANTED: dict[str, Any] = {"rates": (1e-4, 1e-3), "seeds": 3, "variants": (CLEAR, NEAR, ALIKE), "decide": DECIDE}
 
 
 @pytest.fixture
@@ -48,10 +51,25 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench
     """A bench of three variants with rates 1e-4 and 1e-3, of which the second is the best, and seeds 0 to 2."""
 
     def made(folder: str = "study", **changes: Any) -> Bench:
-        wanted = {"rates": (1e-4, 1e-3), "seeds": 3, "variants": (CLEAR, NEAR, ALIKE), "decide": DECIDE}
-        return grid_bench(tmp_path / folder, monkeypatch, **wanted | changes)
+        return grid_bench(tmp_path / folder, monkeypatch, **WANTED | changes)
 
     return made
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of such a study that has run to its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        bench = grid_bench(tmp_path_factory.mktemp("trained"), patch, **WANTED)
+        bench.run(Landscape(tests=TESTS))
+    return bench.folder
+
+
+@pytest.fixture
+def ended(trained: Path, make: Callable[..., Bench], tmp_path: Path) -> Bench:
+    """A copy of it."""
+    shutil.copytree(trained, tmp_path / "study")
+    return make()
 
 
 def fresh_seeds(bench: Bench) -> dict[tuple[str, float], list[int]]:
@@ -94,17 +112,16 @@ def test_only_undecided_cells_get_further_rounds(make: Callable[..., Bench]) -> 
     assert len(pd.read_csv(outcome.report.folder / "fresh.csv")) == 10
 
 
-def test_the_summary_that_selects_never_sees_fresh_runs(make: Callable[..., Bench]) -> None:
+def test_the_summary_that_selects_never_sees_fresh_runs(ended: Bench, make: Callable[..., Bench]) -> None:
     """The decision is the mean of seeds 3 and 4, by hand; the table has that of seeds 0 to 2, as without `decide`."""
-    bench, plain = make(), make("plain", decide="null")
-    for each in (bench, plain):
-        each.run(Landscape(tests=TESTS))
-    found, without = (read_summary(each.results.root, "tiny") for each in (bench, plain))
+    plain = make("plain", decide="null")
+    plain.run(Landscape(tests=TESTS))
+    found, without = (read_summary(each.results.root, "tiny") for each in (ended, plain))
     pd.testing.assert_frame_equal(found.summary.cells, without.summary.cells)
     assert found.decision is not None
     first = found.decision.table().iloc[0]
     assert first["difference"] == pytest.approx((0.9 + (-0.02 + 0.0) / 20) - (0.5 + (-0.02 + 0.0 + 0.01 - 0.01) / 4))
-    assert set(rows(plain.results.root)) < set(rows(bench.results.root))
+    assert set(rows(plain.results.root)) < set(rows(ended.results.root))
 
 
 def test_named_pairs_alone_get_seeds_and_equal_is_a_decision(make: Callable[..., Bench]) -> None:
@@ -133,13 +150,11 @@ def test_another_chosen_rate_gets_seeds_of_its_own(make: Callable[..., Bench]) -
     assert fresh_seeds(bench) == before
 
 
-def test_further_seeds_of_the_study_are_fresh_no_more(make: Callable[..., Bench]) -> None:
-    bench = make()
-    bench.run(Landscape(tests=TESTS))
-    bench.study = load_study(write_study(bench.folder, rates=(1e-4, 1e-3), seeds=4, variants=TESTS, decide=DECIDE))
-    bench.run(Landscape(tests=TESTS))
-    assert fresh_seeds(bench)[NEAR, 1e-3] == [4, 5, 6, 7]
-    summary = read_summary(bench.results.root, "tiny").summary
+def test_further_seeds_of_the_study_are_fresh_no_more(ended: Bench) -> None:
+    ended.study = load_study(write_study(ended.folder, rates=(1e-4, 1e-3), seeds=4, variants=TESTS, decide=DECIDE))
+    ended.run(Landscape(tests=TESTS))
+    assert fresh_seeds(ended)[NEAR, 1e-3] == [4, 5, 6, 7]
+    summary = read_summary(ended.results.root, "tiny").summary
     assert sorted(summary.runs["seed"].unique()) == [0, 1, 2, 3]
 
 
@@ -151,19 +166,18 @@ def test_a_fresh_run_without_a_value_is_left_out(make: Callable[..., Bench]) -> 
     assert decided(bench).table()[["outcome", "num_lost"]].to_numpy().tolist() == [["undecided", 4]]
 
 
-def test_a_fresh_run_that_the_user_stopped_is_no_reason_for_more_than_the_most(make: Callable[..., Bench]) -> None:
-    bench = make()
-    bench.run(Landscape(tests=TESTS))
-    before, recorded = fresh_seeds(bench), rows(bench.results.root)
+def test_a_fresh_run_that_the_user_stopped_is_no_reason_for_more_than_the_most(ended: Bench) -> None:
+    before, recorded = fresh_seeds(ended), rows(ended.results.root)
     (last,) = (run_id for run_id, row in recorded.items() if (row["variant"], row["seed"]) == (NEAR, 6))
-    (row,) = read_rows(bench.results.run(last), RUNS) or ()
-    write_parquet(bench.results.run(last), [row | {"status": "stopped", "num_steps": 10}], RUNS)
-    assert bench.run(Landscape(tests=TESTS)).trained == 0
-    assert fresh_seeds(bench) == before
+    (row,) = read_rows(ended.results.run(last), RUNS) or ()
+    write_parquet(ended.results.run(last), [row | {"status": "stopped", "num_steps": 10}], RUNS)
+    assert ended.run(Landscape(tests=TESTS)).trained == 0
+    assert fresh_seeds(ended) == before
 
 
 def test_a_function_whose_loss_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Less is better: the first variant's loss is 0.4 lower, which two seeds decide."""
+    monkeypatch.setattr(run_study, "tried", lambda *_: None)  # which starts a process
     bench, path = new_bench(tmp_path, monkeypatch), write_own_study(tmp_path / "own", rates="1e-3, 1e-2", seeds=2)
     path.write_text(path.read_text() + "decide: {min_difference: 0.05}\n")
     bench.study = load_study(path)

@@ -14,7 +14,8 @@ from lr_sweep.sweep.study.search import Point, Search
 
 CELL = ("digits", "tiny", "frozen-random")
 OTHER = ("digits", "tiny", "unfrozen-random")
-SAMPLERS = get_args(Search.model_fields["sampler"].annotation)
+GP = pytest.param("gp", marks=pytest.mark.slow)
+SAMPLERS = [GP if name == "gp" else name for name in get_args(Search.model_fields["sampler"].annotation)]
 
 
 def search_of(sampler: str, rates: int = 8, seed: int = 0) -> Search:
@@ -81,7 +82,7 @@ def test_adaptive_samplers_come_closer(sampler: str, rates: int) -> None:
     assert sum(after) / len(after) < 0.75 * sum(before) / len(before)
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", GP])
 def test_a_rate_that_diverged_counts_as_the_worst_of_the_cell(sampler: str) -> None:
     """And not as nothing: the same proposals follow a value as low as the worst one."""
     observed = [measured(rate) for rate in (2e-5, 3e-4, 2e-3)]
@@ -94,7 +95,7 @@ def test_a_rate_that_diverged_counts_as_the_worst_of_the_cell(sampler: str) -> N
     assert ignored != diverged
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", GP])
 @pytest.mark.parametrize("outcome", ["diverged", "lost"])
 def test_a_cell_without_a_value_is_searched_on(sampler: str, outcome: str) -> None:
     search = search_of(sampler, rates=6)

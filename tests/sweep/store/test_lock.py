@@ -162,9 +162,8 @@ def written(machines: Machines) -> Path:
     return results.root
 
 
-@pytest.mark.parametrize("share", [0.05, 0.3])
-def test_every_body_that_is_cut_is_asked_for_again(machines: Machines, written: Path, share: float) -> None:
-    with faulty(machines.server, cut=share) as server:
+def test_every_body_that_is_cut_is_asked_for_again(machines: Machines, written: Path) -> None:
+    with faulty(machines.server, cut=0.3) as server:
         machines.be("second", server)
         copy = refresh(URI)
         assert sum(number for (_, _, fate), number in server.seen.items() if fate == "cut") > 0

@@ -100,16 +100,6 @@ def test_one_learning_rate_more_trains_its_four_runs_and_touches_no_old_file(gri
 
 
 @pytest.mark.slow
-def test_seeds_and_variants_more_train_theirs_alone(grid: Grid) -> None:
-    before = grid.files()
-    grid.run(seeds=3)
-    assert len(grid.trained) == 6
-    grid.run(seeds=3, variants=(*VARIANTS, "frozen-random"))
-    assert len(grid.trained) == 9
-    assert {name: content for name, content in grid.files().items() if name in before} == before
-
-
-@pytest.mark.slow
 def test_a_second_study_trains_nothing_for_the_cell_it_shares(grid: Grid) -> None:
     """Its other variant is new, and so are its names, its title and its retries."""
     before = grid.files()

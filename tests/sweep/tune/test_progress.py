@@ -6,8 +6,6 @@ from io import StringIO
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from lr_sweep.datasets.task import TaskShape
@@ -192,27 +190,6 @@ def test_best_is_the_highest_and_of_equals_the_first() -> None:
         state.evaluated(name, step, accuracy)
     ((run, best),) = state.best.values()
     assert (run.run_id, best.step, best.validation_accuracy) == ("b", 10, 0.7)
-
-
-events = st.lists(
-    st.tuples(st.sampled_from(["started", "advanced", "finished"]), st.sampled_from("abcd"), st.floats(0, 1e4))
-)
-
-
-@given(events)
-def test_counts_always_add_up_and_time_left_is_never_negative(happened: list[tuple[str, str, float]]) -> None:
-    state = four_runs()
-    for kind, name, number in happened:
-        if kind == "advanced":
-            at(state, number).advanced(name, int(number), number, number)
-        elif kind == "started":
-            at(state, number).started(name)
-        else:
-            state.finished(name, "complete")
-    summary = at(state, 0.0).summary()
-    assert sum(summary.counts.values()) == 10
-    assert summary.time_left_s is None or summary.time_left_s >= 0
-    assert summary.elapsed_s == 0.0
 
 
 def test_plain_lines_come_every_30_s_and_at_the_end() -> None:

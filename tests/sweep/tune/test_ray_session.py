@@ -194,6 +194,7 @@ print("left")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_another_thread_s_garbage_does_not_end_the_process_while_ray_shuts_down(tmp_path: Path) -> None:
     command = [sys.executable, "-c", COLLECTS_MEANWHILE, str(tmp_path / "log")]
@@ -222,6 +223,7 @@ print("left")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_process_whose_parent_has_ended_leaves_ray_and_works_on(tmp_path: Path) -> None:
     """As after `nohup`, where Ray takes the parent for the raylet; once with a raylet that dies."""

@@ -12,19 +12,16 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.recorder import Recorder, write_wanted
-from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trials import StorageFailed
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, NoMirror, Script, new_bench
-from lr_sweep.tests.support.tiny_study import rows, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import rows
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.worker.messages import Event, Started
 
@@ -207,14 +204,6 @@ def test_a_sweep_in_which_nothing_trains_yet_is_left_at_once(bench: Bench) -> No
 
     assert bench.run(Disturbed(workers_start)).stopped
     assert bench.states() == ["waiting"] * 4
-
-
-def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:
-    study = load_study(write_study(tmp_path))
-    results = Results(tmp_path / "results")
-    write_wanted(results, study, runs_of(tmp_path / "tiny.yaml", results.root))
-    assert load_study(results.study("tiny") / "tiny.yaml") == study
-    assert len(read_wanted(results.root, "tiny")) == 4
 
 
 def test_runs_that_failed_too_often_are_given_up(bench: Bench) -> None:

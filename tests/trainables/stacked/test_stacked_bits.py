@@ -10,6 +10,7 @@ import torch
 
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.tests.support.small_runs import (
+    EACH_VARIANT,
     TASKS,
     alone_of,
     assert_same_in,
@@ -22,20 +23,19 @@ from lr_sweep.tests.support.small_runs import (
     stacked,
     sweep_of,
 )
-from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize
 
 NUM_STEPS = 20
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_sizes_slots_and_other_runs_change_no_bit(variant: str, task: str, dropout: float) -> None:
     runs = sweep_of(variant, dropout=dropout)
     alone = alone_of(runs, TASKS[task])
     shuffled = random.Random(3).sample(runs, len(runs))
-    for group in (shuffled, runs[2:], shuffled[:3]):
+    for group in (shuffled[:3], runs[2:]):
         assert_same_in(group, alone, TASKS[task])
 
 
@@ -72,10 +72,10 @@ def _narrow(token_dim: int) -> TaskData:
     return dataclasses.replace(data, shape=shape, scale=scale, shift=shift, **splits)
 
 
-@pytest.mark.parametrize("variant", ["frozen-random", "frozen-pretrained", "unfrozen-random"])
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
 def test_a_companion_that_diverges_changes_no_bit(variant: str) -> None:
     runs = sweep_of(variant)
-    alone = alone_of(runs)
+    alone = alone_of(runs, num_steps=NUM_STEPS)
     stack, slots = stack_of(runs)
     sick = slots[1]
     stack._rows.values[stack.slots.index(sick)] = torch.nan
@@ -89,11 +89,11 @@ def test_a_companion_that_diverges_changes_no_bit(variant: str) -> None:
             assert same_bits(stack.state(slot)[0], alone[run.run_id][1])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
 def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None:
     """A waiting run takes the free slot; runs are then at different steps, and evaluated at different times."""
     runs = sweep_of(variant)
-    alone = alone_of(runs)
+    alone = alone_of(runs, num_steps=NUM_STEPS)
     stack, slots = stacked(runs[:3], 10)
     stack.train_chunk(3)
     saved = stack.state(slots[0])
@@ -116,8 +116,8 @@ def test_random_cohorts() -> None:
     draw = random.Random(7)
     runs = [
         run_of("unfrozen-pretrained", learning_rate=10.0 ** -draw.uniform(1, 5), seed=draw.randrange(4))
-        for _ in range(12)
+        for _ in range(8)
     ]
     alone = alone_of(runs)
-    for size in (3, 8):
+    for size in (3, 6):
         assert_same_in(draw.sample(runs, size), alone)
