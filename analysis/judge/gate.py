@@ -1,14 +1,13 @@
-"""Comparisons on fresh seeds: `gate`, whether a candidate is better than a baseline, and `judge --decide`.
+"""The gate: is a candidate better than a baseline, as far as fresh seeds show, and which seeds to run next?
 
-Both are sequential tests by the machinery of `decide`, and say which seeds to run next. In the gate, seeds that chose a
-learning rate say how noisy its runs are, and nothing else: their mean is the best of several.
+It is a sequential test by the machinery of `decide`. Seeds that chose a learning rate say how noisy its runs are, and
+nothing else: their mean is the best of several.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,22 +16,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.judge import Judged, RunsRead, judged, runs_read
+from lr_sweep.analysis.judge.judge import RunsRead, runs_read
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading, asking
-from lr_sweep.analysis.judge.runs import RUN as RUN_KEY
 from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.study import Deciding
-from lr_sweep.analysis.report.blocks import TEXT_WIDTH
-from lr_sweep.analysis.report.verdict import decided_texts
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, swept_cells
 from lr_sweep.analysis.statistics.checks.grid import grid_findings
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
-from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
+from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.noise import RUN, WINDOW, CellValues, Noise, cell_noise, padded
 from lr_sweep.analysis.statistics.selection.best import Floats, best_learning_rates
 from lr_sweep.analysis.statistics.selection.summary import summarise
@@ -46,7 +41,6 @@ GATE_ERROR = 0.06
 normal, by simulation (docs/statistics.md)."""
 LOGNORMAL_ACCEPT = 0.1
 """The same share where the noise of both sides is lognormal and unequal (docs/statistics.md)."""
-DECIDE_ERROR = 0.05
 FIRST_LOOK_ALONE = 8
 """Seeds of each at the first look where nothing else says how noisy they are. Chosen by simulation."""
 NUM_ASKED = 4
@@ -330,39 +324,3 @@ def _seeds_text(seeds: Sequence[int]) -> str:
     if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
         return f"seeds {seeds[0]} to {seeds[-1]}"
     return f"seeds {listed([str(seed) for seed in seeds])}"
-
-
-def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
-    """Compare all variants of each task and model on the seeds of a table, read as the first one was; say what to run.
-
-    Raises UserError if a run is in both: seeds that chose are not fresh.
-    """
-    chosen = found.study.summary
-    if not chosen.metric.chosen_on:
-        raise UserError("--decide: the table chooses no learning rate, so no seed is one at a chosen rate")
-    runs = judged([fresh], found.reading).study.summary.runs
-    if len(tasks := chosen.cells["task"].unique()) == 1 and runs["task"].nunique() == 1:
-        runs = runs.assign(task=tasks[0])  # without a column of tasks each file is one
-    both = runs.merge(chosen.runs[RUN_KEY], on=RUN_KEY)
-    if len(both):
-        row = both.iloc[0]
-        where = f"seed {row['seed']} of {row['variant']} at {rate_text(row['learning_rate'])}"
-        raise UserError(f"--decide {fresh}: {where} is in both tables: leave out seeds that chose the learning rate")
-    settings = Deciding(pairs="all", min_difference=min_difference, max_seeds=MAX_SEEDS, error=DECIDE_ERROR)
-    decision = decide(chosen, runs, settings)
-    rates = dict(zip(decision.cells, decision.rates, strict=True))
-    several = len({cell[:2] for cell in decision.cells}) > 1
-    next_ = [
-        f"{' '.join(cell) if several else cell[2]} at {rate_text(rates[cell])}: {counted(number, 'fresh seed')}"
-        for cell, number in decision.next_seeds().items()
-    ]
-    num_elsewhere = len(runs) - int(decision.num_used.sum())
-    elsewhere = [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"] if num_elsewhere else []
-    decided = [decision.progress(), *decided_texts(decision).values()]
-    failed = list(filter(None, [decision.failures()]))
-    said = {"decided": decided, "failed": failed, "left out": elsewhere, "run next": next_}
-    return "\n".join(
-        textwrap.fill(line, TEXT_WIDTH, initial_indent=f"{head:11}", subsequent_indent=" " * 11)
-        for head, lines in said.items()
-        for line in lines
-    )

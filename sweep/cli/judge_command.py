@@ -88,7 +88,7 @@ def judge(
     """Judge runs that any program made: write their tables, figures and checks (docs/judge.md)."""
     import pandas
 
-    from lr_sweep.analysis.judge.gate import decided_text
+    from lr_sweep.analysis.judge.fresh import decided_text
     from lr_sweep.analysis.judge.judge import SHARED_SEEDS, check_apart, judged, judged_json, write_judged
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
 

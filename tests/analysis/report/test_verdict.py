@@ -163,7 +163,8 @@ def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     ((name, text, chosen),) = verdict_block(verdicts(summary), summary, {}).items
     assert name == "mnist"
     assert text.startswith(
-        "After tuning, a beats c and b by 10.0 to 20.0 points with only two seeds (95% interval over c: 3.9 to 16.1). At 1e-3 alone, a has"
+        "After tuning, a beats c and b by 10.0 to 20.0 points with only two seeds (95% interval over c: 3.9 "
+        "to 16.1). At 1e-3 alone, a has"
     )
     assert text.endswith("another variant has the highest mean; its lead is significant at none of them.")
     assert chosen == "Learning rates chosen on validation: a 1e-3, b 1e-3, c 1e-3."
