@@ -1,6 +1,8 @@
 """Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
 
 RESULTS is the results directory that the study was run into; `lr-sweep report STUDY` has written its report.
+`--again` gives every folder the verdict that `judge` has of its runs.csv today; what fresh seeds decided, and the small
+print on the choice, stay.
 Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
 tables, and `lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
@@ -10,9 +12,12 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lr_sweep.analysis.judge.judge import judged, write_judged
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import Paths
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
@@ -47,6 +52,29 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     yield page
 
 
+OPENING = re.compile(
+    r"- \*\*(?P<name>.*?)\*\*: (?P<fresh>On fresh seeds.* rates say: )?(?P<said>.*?)"
+    r"(?P<small> Learning rates chosen .*)?"
+)
+"""A line of the list that a report opens with."""
+
+
+def renewed(folder: Path) -> str:
+    """Return a shipped report.md with the sentences of today's verdict, from its runs.csv."""
+    text, runs = (folder / "report.md").read_text(encoding="utf-8"), folder / "runs.csv"
+    with tempfile.TemporaryDirectory() as out:
+        report = write_judged(judged([runs], Reading()).study, Path(out) / "judged")
+        today = (report.folder / "report.md").read_text(encoding="utf-8").splitlines()
+    said = {found["name"]: found["said"] for found in map(OPENING.fullmatch, today) if found}
+
+    def line(text: str) -> str:
+        if not (found := OPENING.fullmatch(text)):
+            return text
+        return f"- **{found['name']}**: {found['fresh'] or ''}{said[found['name']]}{found['small'] or ''}"
+
+    return "\n".join(map(line, text.split("\n")))
+
+
 def _figure(found: re.Match[str], kept: set[str]) -> str:
     return f"{found['image']}{found['title']}.\n" if found["file"] in kept else f"{found['title']}: on that page.\n"
 
@@ -54,9 +82,16 @@ def _figure(found: re.Match[str], kept: set[str]) -> str:
 def main() -> None:
     """Write the folder, and print its files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, help="a results directory")
-    parser.add_argument("study", help="its name there")
+    parser.add_argument("results", type=Path, nargs="?", help="a results directory")
+    parser.add_argument("study", nargs="?", help="its name there")
+    parser.add_argument("--again", action="store_true", help="give all shipped reports today's verdict")
     chosen = parser.parse_args()
+    if chosen.again:
+        for folder in sorted(path.parent for path in SHIPPED.glob("*/runs.csv")):
+            (folder / "report.md").write_text(renewed(folder), encoding="utf-8")
+        return
+    if chosen.study is None:
+        parser.error("want RESULTS and STUDY, or --again")
     report, folder = Paths(chosen.results).report(chosen.study), SHIPPED / chosen.study
     if not report.is_dir():
         parser.error(f"{report} is not there: run `lr-sweep report {chosen.study}` first")

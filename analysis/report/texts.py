@@ -99,8 +99,8 @@ def _more(seeds: float) -> str:
     return "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
 
 
-def _further(seeds: float, what: str) -> str:
+def _further(seeds: float) -> str:
     """Write the end of a sentence on differences that are not decided."""
     if math.isinf(seeds):
-        return f"; more seeds will hardly decide {what}"
-    return "" if math.isnan(seeds) else f"; about {seeds:.0f} more of each would decide {what}"
+        return "; more seeds will hardly decide it"
+    return "" if math.isnan(seeds) else f"; about {seeds:.0f} more of each would decide it"

@@ -28,7 +28,7 @@ from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Conditions, Flip, Lead
 from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
-from lr_sweep.common.text import rate_text
+from lr_sweep.common.text import counted, rate_text
 
 MINUS = "\N{MINUS SIGN}"
 MOST_NAMED = 3
@@ -165,14 +165,10 @@ def _open(leader: str, leads: Sequence[Row], within: str) -> Iterator[str]:
 
 
 def _undecided(leader: str, leads: Sequence[Row]) -> str:
-    named = [
-        f"{each['over']} by {each['amount']} ({'' if index else '95% interval '}{each['interval']})"
-        for index, each in enumerate(leads[:MOST_NAMED])
-    ]
+    named = [say("undecided_lead", first=not index, **each) for index, each in enumerate(leads[:MOST_NAMED])]
     if further := len(leads) - len(named):
-        named.append(f"{further} others by up to {leads[-1]['amount']}")
-    seeds, more = (max(each[name] for each in leads) for name in ("num_seeds", "further_seeds"))
-    return say("undecided", leader=leader, named=_joined(named), seeds=seeds, more=more)
+        named.append(f"{counted(further, 'other')} by up to {leads[-1]['amount']}")
+    return say("undecided", leader=leader, named=_joined(named), seeds=max(each["num_seeds"] for each in leads))
 
 
 def _listed(names: Sequence[str]) -> str:

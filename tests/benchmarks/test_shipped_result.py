@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.report.blocks import Image
-from lr_sweep.benchmarks.shipped_result import MOST_FILES, SAMPLE, SHIPPED, main, ship
+from lr_sweep.benchmarks.shipped_result import MOST_FILES, SAMPLE, SHIPPED, main, renewed, ship
 from lr_sweep.tests.support.tiny_study import succeeds
 
 KINDS = {".html", ".md", ".csv", ".json", ".png", ".yaml"}
@@ -97,3 +97,9 @@ def _rates(report: Path) -> dict[tuple[int, int], float]:
     rows = [line.split("|")[2:-1] for line in section.splitlines() if line.startswith("|") and "±" in line]
     cells = {(n, m): cell.split()[0] for n, row in enumerate(rows) for m, cell in enumerate(row) if "±" in cell}
     return {place: float(text.replace("−", "-")) for place, text in cells.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", [path.parent for path in SHIPPED.glob("*/runs.csv")], ids=lambda path: path.name)
+def test_a_shipped_report_opens_with_the_verdict_of_today(folder: Path) -> None:
+    assert renewed(folder) == (folder / "report.md").read_text()

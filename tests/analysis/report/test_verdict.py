@@ -113,10 +113,10 @@ WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
                 lead("f", 0.02, -0.01, 0.05, 9),
             ],
             NO_FLIP,
-            "After tuning, a and b have the same mean. a leads c by 0.030 points (95% interval −0.010 to 0.070), d by "
-            "0.030 points (−0.010 to 0.070) and f by 2.0 points (−1.0 to 5.0). These leads are not decided by 3 seeds "
-            "of each; about 9 more of each would decide them. a leads e by 1.0 points. There is no interval, so this "
-            "is not certain.",
+            "After tuning, a and b have the same mean. a leads c by 0.030 points (95% interval −0.010 to 0.070; 5 more "
+            "seeds), d by 0.030 points (−0.010 to 0.070; 5 more seeds) and f by 2.0 points (−1.0 to 5.0; 9 more "
+            "seeds). These leads are not decided by 3 seeds of each. a leads e by 1.0 points. There is no interval, so "
+            "this is not certain.",
         ),
         (
             [WINS, lead("c", 0.06, 0.05, 0.07), lead("d", 0.3, 0.28, 0.32), lead("e", 0.4, 0.38, 0.42)],
