@@ -87,10 +87,10 @@ def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert found["checks"]["format"] == 1
     assert Path(found["report"]).is_file()
     for name, gain in (("base", 0.0), ("better", 0.1), ("few", 0.1)):
-        lines = [f"{seed},{0.5 + gain + seed / 100}" for seed in range(2 if name == "few" else 5)]
+        lines = [f"{seed},{0.5 + gain + seed / 100}" for seed in range(2 if name == "few" else 8)]
         Path(f"{name}.csv").write_text("seed,val_acc\n" + "\n".join(lines) + "\n")
     gate = printed("judge", "--gate", "base.csv", "better.csv")
     assert gate.keys() == documented("judge --gate")
     assert (gate["outcome"], gate["seeds"]) == ("accept", {})
     more = printed("judge", "--gate", "base.csv", "few.csv", code=3)
-    assert (more["outcome"], more["seeds"]) == ("run", {"baseline": [5], "candidate": [2, 3, 4, 5]})
+    assert (more["outcome"], more["seeds"]) == ("run", {"candidate": [2, 3, 4, 5]})
