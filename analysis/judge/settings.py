@@ -16,7 +16,7 @@ from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, rounded
+from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
@@ -272,7 +272,7 @@ def best_settings(runs: Runs, metric: Metric) -> tuple[Runs, pd.DataFrame, pd.Da
 
 def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFrame) -> str:
     """Say which settings were chosen, and that intervals count it; `candidates`, `best`: from `best_settings`."""
-    chosen = cells[RATE].merge(best, on=RATE).itertuples(index=False, name=None)
+    chosen = tuples_in(cells[RATE].merge(best, on=RATE))
     said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
     return (

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lr_sweep.trainables.numerics import State, Tensors
+
 MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
     "dict": dict,
     "ordered": OrderedDict,
@@ -33,8 +35,6 @@ DTYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
 )
 """Types of tensors that safetensors can save."""
-State = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and JSON values that refer to them."""
 AS_RANK_0 = {"rank": 0}
 """In the state of another rank, in place of a thing whose bits are those of rank 0's."""
 LARGEST_NUMPY_SEED = 2**32
@@ -96,7 +96,7 @@ def joined(states: Sequence[State]) -> State:
 def by_rank(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[State]:
     """Return the state of each rank; of a run in one process, its state."""
     first = {name: values[name] for name in ("saved", "generators")}
-    own: list[dict[str, Tensor]] = [{} for _ in range(1 + len(values.get("ranks", [])))]
+    own: list[Tensors] = [{} for _ in range(1 + len(values.get("ranks", [])))]
     for name, tensor in tensors.items():
         rank, _, plain = name.rpartition(".")
         own[int(rank.removeprefix("rank") or 0)][plain] = tensor
@@ -151,7 +151,7 @@ class Encoder:
     """Turns values into JSON, and collects their tensors: a shared one once, a copy of each view of one memory."""
 
     def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: Tensors = {}
         self._names: dict[tuple[Any, ...], str] = {}
 
     def encode(self, value: Any, path: str) -> Any:

@@ -23,9 +23,9 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, welch
+from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, undefined_is_nan, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons, shaffer
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded
+from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 
 LU2021_LEARNING_RATE = 1e-3
@@ -229,11 +229,10 @@ def flips(summary: StudySummary) -> pd.DataFrame:
     compared = comparisons(summary)
     pairs = _turned(compared[compared["distinguishable"]], summary.metric.sign)
     cells, values = summary.cells, cell_values(summary)
-    keys = cells[[*GROUP, "variant"]].itertuples(index=False, name=None)
+    keys = tuples_in(cells[[*GROUP, "variant"]])
     at = {key: index for index, key in enumerate(keys)}
     ones, others = (
-        np.array([at[key] for key in pairs[[*GROUP, name]].itertuples(index=False, name=None)], int)
-        for name in ("worse", "better")
+        np.array([at[key] for key in tuples_in(pairs[[*GROUP, name]])], int) for name in ("worse", "better")
     )
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
     tested = [_at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric) for rate in rates]
@@ -251,7 +250,7 @@ def _turned(compared: pd.DataFrame, sign: int) -> pd.DataFrame:
 def _at(rate: float, here: Sampled, pairs: pd.DataFrame, ones: Ints, others: Ints, metric: Metric) -> pd.DataFrame:
     counts = np.minimum(here.counts[ones], here.counts[others]).astype(int)
     difference = here.means[ones] - here.means[others]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         sem, dof = welch(here.noise, here.counts, ones, others)
         p = stdtr(dof, -metric.sign * difference / sem)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
@@ -309,7 +308,7 @@ def order_of(means: Mapping[str, float]) -> Order:
 
 def flips_of(rows: pd.DataFrame) -> tuple[Flip, ...]:
     """Read rows of `flips`."""
-    return tuple(Flip(*row) for row in rows[list(Flip._fields)].itertuples(index=False, name=None))
+    return tuple(Flip(*row) for row in tuples_in(rows[list(Flip._fields)]))
 
 
 def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, int]]) -> Kind:

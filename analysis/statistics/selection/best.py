@@ -36,6 +36,11 @@ SMALL_DIGITS, LARGE_DIGITS = 9, 15
 MOST_PLACES = 308
 
 
+def tuples_in(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a frame as plain tuples."""
+    return frame.itertuples(index=False, name=None)
+
+
 def comparable(mean: float) -> float:
     """Round a mean before it is compared, by numpy's rule as in a table: Python's `round` takes other halves up."""
     return float(rounded(np.array(mean)))
@@ -89,7 +94,7 @@ def arrays_by_cell(frame: pd.DataFrame, *names: str) -> dict[Cell, list[np.ndarr
     codes = frame.groupby(CELL, sort=False).ngroup().to_numpy()
     order = codes.argsort(kind="stable")
     starts = np.flatnonzero(np.diff(codes[order])) + 1
-    keys = frame[CELL].drop_duplicates().itertuples(index=False, name=None)
+    keys = tuples_in(frame[CELL].drop_duplicates())
     columns = (np.split(frame[name].to_numpy()[order], starts) for name in names)
     return {key: arrays for key, *arrays in zip(keys, *columns, strict=True)}
 
