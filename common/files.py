@@ -19,6 +19,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+Fields = dict[str, Any]
+"""Values by name: an object of JSON, a row, options."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors of a file that takes no more."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
@@ -130,7 +132,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(content: Mapping[str, Any]) -> Fields:
     """Return a JSON object with a checksum of what it holds, by which `is_changed` knows a damaged one."""
     return {**content, _CHECKSUM: _digest(content)}
 

@@ -15,19 +15,19 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import flush, follow_umask, hash_file
+from lr_sweep.common.files import Fields, flush, follow_umask, hash_file
 from lr_sweep.common.object_store import ObjectStore
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
     from lr_sweep.trainables.numerics import State, Tensors
 
-Version = dict[str, Any]
+Version = Fields
 """`from_step`, and `files`: versions (`source_code`) of the files that trained from there on; None: not known."""
 History = list[Version]
 """Which code trained a run, in the order of its steps."""
@@ -44,7 +44,7 @@ RETRY_S = 5.0
 log = logging.getLogger(__name__)
 
 
-def save_checkpoint(folder: Path, tensors: Tensors, progress: dict[str, Any], history: History | None = None) -> Path:
+def save_checkpoint(folder: Path, tensors: Tensors, progress: Fields, history: History | None = None) -> Path:
     """Write `step-<step>-<sha256 prefix>.safetensors` atomically; raises OSError if the disk refuses it."""
     from safetensors.torch import save_file
 

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.common.files import hash_once
+from lr_sweep.common.files import Fields, hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
 from lr_sweep.sweep.study.cells import StudyCell
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _options(name: str, value: Any) -> dict[str, Any]:
+def _options(name: str, value: Any) -> Fields:
     """Build the options of a task, model or variant, of which there may be none."""
     NAME.validate_python(name)
     if value is not None and not isinstance(value, Mapping):
@@ -192,7 +192,7 @@ def _trainable_text(value: str) -> str:
     return value
 
 
-NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_options)]
+NamedOptions = Annotated[dict[str, Fields], PlainValidator(_named_options)]
 
 
 class FunctionStudy(Study):
@@ -229,7 +229,7 @@ class FunctionStudy(Study):
         return {info.data.get("study", FUNCTION): {}} if tasks is None else tasks
 
     @classmethod
-    def read_options(cls, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def read_options(cls, task: str, given: Mapping[str, Any]) -> Fields:
         """Build the options of a task; raises its mistakes."""
         return _options(task, given)
 
@@ -295,11 +295,11 @@ class FunctionStudy(Study):
         for name, sha256 in self.data.items():
             data_file(name, sha256, (*self.code.folders, data_dir))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what reports read of it, as JSON values."""
         return super().facts() | {"metric": dict(self.metric)}
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Fields:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
         content = super().plain() | {"code": list(self.code.code)}
         if self.cells is None:

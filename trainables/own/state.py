@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lr_sweep.common.files import Fields
 from lr_sweep.trainables.numerics import State, Tensors
 
 MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
@@ -59,7 +60,7 @@ def check_savable(saved: Mapping[str, Any]) -> None:
         raise StateError(f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}")
 
 
-def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> State:
+def state_of(saved: Mapping[str, Any], generators: Fields) -> State:
     """Return the state of things and of random generators; raises StateError for what only pickle could save."""
     encoder = Encoder()
     things = {name: encoder.encode(thing.state_dict(), name) for name, thing in saved.items()}
@@ -69,7 +70,7 @@ def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> State:
 
 def restore(
     saved: Mapping[str, Any], tensors: Mapping[str, Tensor], values: Mapping[str, Any], first: State | None = None
-) -> dict[str, Any]:
+) -> Fields:
     """Restore things from what `state_of` returned; return the states of the random generators.
 
     `first` is the state of rank 0, which has what `without` left out. Raises StateError for a state of other things.
@@ -82,7 +83,7 @@ def restore(
             assert first is not None, "only other ranks leave something out"
             of, value = first[0], first[1]["saved"][name]
         thing.load_state_dict(decode(value, of))
-    generators: dict[str, Any] = decode(values["generators"], tensors)
+    generators: Fields = decode(values["generators"], tensors)
     return generators
 
 
@@ -125,7 +126,7 @@ def seed_generators(seed: int) -> None:
     random.seed(seed)
 
 
-def generator_states() -> dict[str, Any]:
+def generator_states() -> Fields:
     """Return the states of these generators: tensors, arrays, lists and numbers."""
     return {
         "torch": torch.get_rng_state(),
@@ -135,7 +136,7 @@ def generator_states() -> dict[str, Any]:
     }
 
 
-def restore_generators(states: dict[str, Any]) -> None:
+def restore_generators(states: Fields) -> None:
     """Restore what `generator_states` returned."""
     torch.set_rng_state(states["torch"])
     if states["cuda"]:
@@ -181,7 +182,7 @@ class Encoder:
                 raise StateError(f"{path}: got a key of type {type(key).__name__}, want text or a number")
         return [[key, self.encode(value, f"{path}[{key!r}]")] for key, value in mapping.items()]
 
-    def _metadata(self, mapping: Any, path: str) -> dict[str, Any]:
+    def _metadata(self, mapping: Any, path: str) -> Fields:
         """Keep the versions of modules, which torch hangs on their state as an attribute."""
         found = getattr(mapping, "_metadata", None)
         return {} if found is None else {"metadata": self.encode(found, f"{path}._metadata")}

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.common.files import flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
+from lr_sweep.common.files import Fields, flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables import checkpoint
@@ -112,7 +112,7 @@ class TextTrainee:
             self.measure()
         return loss.item()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what `pretraining.json` says of the training, after its last step."""
         return {
             "text": self.recipe.corpus_name(),
@@ -143,7 +143,7 @@ class TextTrainee:
         return tensors, {"step": self.step, "duration_s": self._duration_s(), "curve": self.curve}
 
     @torch.no_grad()
-    def load_state(self, tensors: Tensors, progress: dict[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, progress: Fields) -> None:
         """Resume from what `state` returned."""
         self.step, self._earlier_s = progress["step"], progress["duration_s"]
         self.curve = [(step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]]
@@ -217,7 +217,7 @@ class TaskTrainee:
         progress.elapsed_s += time.monotonic() - began
         return progress.loss_sum - loss_sum
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what `pretraining.json` says of the training, after its last step."""
         return {
             "recipe": asdict(self.recipe),
@@ -242,7 +242,7 @@ class TaskTrainee:
         tensors, progress = self.training.state()
         return tensors, progress | {"accuracy_before": self.accuracy_before}
 
-    def load_state(self, tensors: Tensors, progress: dict[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, progress: Fields) -> None:
         """Resume from what `state` returned."""
         self.accuracy_before = progress["accuracy_before"]
         self.training.load_state(tensors, {name: x for name, x in progress.items() if name != "accuracy_before"})
@@ -267,7 +267,7 @@ def pretrain(
     on_step: OnStep,
     *,
     checkpoint_every_s: float = 60.0,
-) -> dict[str, Any]:
+) -> Fields:
     """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
 
     Resumes from the newest checkpoint of an earlier call, to the bytes of a training without a break; they do not
@@ -312,7 +312,7 @@ def _threads_kept(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _save(trainee: Trainee, facts: dict[str, Any], folder: Path) -> None:
+def _save(trainee: Trainee, facts: Fields, folder: Path) -> None:
     remove_dead_partials(folder.parent)
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
