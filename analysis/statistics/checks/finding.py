@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from lr_sweep.analysis.metric import Metric
@@ -87,17 +88,10 @@ class SweptCell:
         """What thresholds are multiplied with: 1, or the size of the mean where that may be any number."""
         return 1.0 if self.metric.is_fraction else abs(self.row["validation_mean"])
 
-    def finding(
-        self,
-        check: str,
-        level: Level,
-        message: str,
-        fix: str = "",
-        rates: Collection[float] = (),
-        condition: str = "",
-    ) -> CheckFinding:
-        """Return a finding of this cell, as `finding_of`."""
-        return finding_of(self.row, check, level, message, fix, rates, condition)
+    @property
+    def finding(self) -> partial[CheckFinding]:
+        """`finding_of` this cell: takes its other arguments."""
+        return partial(finding_of, self.row)
 
 
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:

@@ -130,13 +130,8 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
             outcome[open_ & (outcome == UNDECIDED) & (np.abs(difference) + half < settings.min_difference)] = EQUAL
     difference, sem, dof, _ = _compared(values, pairs, known)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
-    return Decided(
-        outcome=outcome,
-        num_seeds=num_seeds,
-        difference=difference,
-        low=difference - half,
-        high=difference + half,
-    )
+    ends = {"low": difference - half, "high": difference + half}
+    return Decided(outcome=outcome, num_seeds=num_seeds, difference=difference, **ends)
 
 
 def _differ(outcome: Ints, below: Bools, steps: Ints, difference: Floats, pairs: Pairs) -> None:
