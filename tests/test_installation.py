@@ -37,9 +37,7 @@ print(datasets.load_dataset)
 
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {
-    "sweep/starters/lightning/train.py": "lightning",
-}
+EXTRAS = {"sweep/starters/lightning/train.py": "lightning"}
 """What a module may import besides the dependencies that all have. Who imports it says which extra is missing."""
 
 

@@ -23,11 +23,7 @@ NEAR = 0.01
 """A run has converged where its validation accuracy is this close to the best of its curve, as a fraction."""
 NEVER = "-"
 """Never matched, as the paper writes it."""
-AT_END = {
-    theirs.TRAIN_AT_END: "train",
-    theirs.TEST_AT_END: "test",
-    theirs.TRAIN_MINUS_TEST_AT_END: "difference",
-}
+AT_END = {theirs.TRAIN_AT_END: "train", theirs.TEST_AT_END: "test", theirs.TRAIN_MINUS_TEST_AT_END: "difference"}
 AT_BEST = {theirs.TRAIN: "train", theirs.TRAIN_MINUS_TEST: "gap"}
 """Columns of `accuracies_at_budget` and `train_accuracies`, by metric."""
 

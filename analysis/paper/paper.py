@@ -31,11 +31,7 @@ from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE
 
 FIGURE_1_TASK = "cifar10-lra"
-ROWS_OF_TABLE_3 = {
-    "train": theirs.TRAIN_AT_END,
-    "test": theirs.TEST_AT_END,
-    "diff": theirs.TRAIN_MINUS_TEST_AT_END,
-}
+ROWS_OF_TABLE_3 = {"train": theirs.TRAIN_AT_END, "test": theirs.TEST_AT_END, "diff": theirs.TRAIN_MINUS_TEST_AT_END}
 NOTHING_PUBLISHED = "The paper has no entry for these tasks, models and variants."
 
 Labels = tuple[str, ...]

@@ -91,10 +91,7 @@ def _digest(text: str) -> Markup:
 
 
 def chart_data(
-    summary: StudySummary,
-    published: PublishedBest,
-    orders: pd.DataFrame,
-    conditions: Conditions = MappingProxyType({}),
+    summary: StudySummary, published: PublishedBest, orders: pd.DataFrame, conditions: Conditions = MappingProxyType({})
 ) -> Fields:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
 

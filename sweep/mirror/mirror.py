@@ -33,14 +33,7 @@ from lr_sweep.sweep.mirror.client import (
     owner_in,
     store_problems,
 )
-from lr_sweep.sweep.mirror.content import (
-    MirroredRun,
-    naming_labels,
-    runs_view,
-    study_metrics,
-    study_params,
-    view_key,
-)
+from lr_sweep.sweep.mirror.content import MirroredRun, naming_labels, runs_view, study_metrics, study_params, view_key
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
 from lr_sweep.sweep.results.validation import read_options

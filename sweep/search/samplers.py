@@ -63,8 +63,7 @@ def _guided(
     """Ask Optuna's sampler; it knows the pending points of the same round, and keeps away from them."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        sampler=_sampler(search, _key(search.seed, cell, len(tried))),
-        direction="maximize" if maximise else "minimize",
+        sampler=_sampler(search, _key(search.seed, cell, len(tried))), direction="maximize" if maximise else "minimize"
     )
     axes = distributions(search)
     for trial in _trials([(parameters(point), each) for point, each in tried], axes, maximise=maximise):

@@ -240,6 +240,5 @@ def _name(variant: str, options: Mapping[str, Any]) -> str:
 
 
 _NAMES = TypeAdapter(
-    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)],
-    config=STRICT,
+    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)], config=STRICT
 )

@@ -13,14 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainValidator,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.files import Fields, hash_once

@@ -18,13 +18,7 @@ from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
 from lr_sweep.sweep.plan.plan import state_counts
-from lr_sweep.sweep.results.changes import (
-    change_lines,
-    own_examples,
-    replaced_by,
-    restart_cells,
-    version_now,
-)
+from lr_sweep.sweep.results.changes import change_lines, own_examples, replaced_by, restart_cells, version_now
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.results.recorder import write_started
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
@@ -138,13 +132,7 @@ def _try_function(work: Work, device: str, say: Say) -> None:
 
 
 def _finish(
-    work: Work,
-    before: Reconciled,
-    ended: Mapping[str, str],
-    mirror: MirrorThread,
-    say: Say,
-    *,
-    stopped: bool,
+    work: Work, before: Reconciled, ended: Mapping[str, str], mirror: MirrorThread, say: Say, *, stopped: bool
 ) -> Outcome:
     """Say which runs did not train to their ends; write the report, unless nothing is new, and mirror it.
 

@@ -18,14 +18,7 @@ from lr_sweep.common.files import Fields
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
-from lr_sweep.sweep.tune.trials import (
-    Leave,
-    Reported,
-    StorageFailed,
-    TrialEvent,
-    TrialFailed,
-    TrialInterrupted,
-)
+from lr_sweep.sweep.tune.trials import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.trainables.own.run import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.messages import Cohort, evaluations

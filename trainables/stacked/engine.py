@@ -24,13 +24,7 @@ from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at, query_factor
 from lr_sweep.trainables.numerics import State, Tensors, products_in
 from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
-from lr_sweep.trainables.plain.evaluation import (
-    evaluated_splits,
-    example_losses,
-    in_batches,
-    named_scores,
-    wants_test,
-)
+from lr_sweep.trainables.plain.evaluation import evaluated_splits, example_losses, in_batches, named_scores, wants_test
 from lr_sweep.trainables.plain.optimizers import moments_of
 from lr_sweep.trainables.run import Run, gpt2_size
 from lr_sweep.trainables.stacked.batches import Batches
@@ -60,11 +54,7 @@ class StackedTraining:
     """Runs of one cell between step 0 and their ends."""
 
     def __init__(
-        self,
-        data: TaskData,
-        weights: Tensors | None,
-        device: torch.device,
-        wall_clock: Callable[[], float] = time.time,
+        self, data: TaskData, weights: Tensors | None, device: torch.device, wall_clock: Callable[[], float] = time.time
     ) -> None:
         """Start with no run; arguments as of `Training`."""
         if device.type == "cpu":

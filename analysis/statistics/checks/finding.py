@@ -45,13 +45,7 @@ class CheckFinding:
 
 
 def finding_of(
-    cell: Row,
-    check: str,
-    level: Level,
-    message: str,
-    fix: str = "",
-    rates: Collection[float] = (),
-    condition: str = "",
+    cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = (), condition: str = ""
 ) -> CheckFinding:
     """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
     labels = {name: cell[name] for name in CELL}

@@ -148,10 +148,7 @@ def test_a_file_a_run_is_read_as_one_file_with_all_runs(tmp_path: Path) -> None:
     assert (
         chosen(parts)
         == chosen(judge([tmp_path / "all.jsonl"], Reading()))
-        == {
-            "weight_decay=0": (1e-3, 0.9),
-            "weight_decay=0.1": (1e-2, 0.88),
-        }
+        == {"weight_decay=0": (1e-3, 0.9), "weight_decay=0.1": (1e-2, 0.88)}
     )
 
 

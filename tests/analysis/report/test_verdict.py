@@ -56,16 +56,8 @@ WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
 @pytest.mark.parametrize(
     ("leads", "changed", "text"),
     [
-        (
-            [WINS],
-            {},
-            f"{WON} At 1e-3 alone you would have concluded that b wins, by 10.0 points over a.",
-        ),
-        (
-            [WINS],
-            {"flips": False},
-            f"{WON} At 1e-3 alone, b leads a by 10.0 points, which is not significant there.",
-        ),
+        ([WINS], {}, f"{WON} At 1e-3 alone you would have concluded that b wins, by 10.0 points over a."),
+        ([WINS], {"flips": False}, f"{WON} At 1e-3 alone, b leads a by 10.0 points, which is not significant there."),
         (
             [LEADS],
             {"flips": False},
