@@ -152,7 +152,6 @@ class Sweep:
 
     def _kill(self, target: str, dice: random.Random) -> bool:
         """Kill one of a kind as soon as there is one; return False if the study has ended before."""
-
         if target == "page":
             assert self.page is not None
             self.page.kill()

@@ -28,7 +28,6 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     assert not store.names("runs")
     assert {Path(name).name for name in store.names("studies")} >= {"study.json", "wanted.parquet", "tiny.yaml"}
     assert 300 <= _newest_step(store) < NUM_STEPS
-
     env = environment_of(machines.server, machines.be("second"))
     with pytest.raises(UserError, match=r"is being written to by process \d+ on \S+ \(study tiny\)"):
         StoredResults(URI).writing("tiny").__enter__()
@@ -36,7 +35,6 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     output = swept("run", study, "--results", URI, env=env, timeout_s=PATIENCE_S)
     assert f"store      {URI}" in output
     assert SECRET not in output
-
     machines.be("third")
     read = results_here(URI)
     assert {(row["status"], row["num_steps"]) for row in rows(read.root).values()} == {("complete", NUM_STEPS)}
