@@ -18,7 +18,6 @@ from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
 

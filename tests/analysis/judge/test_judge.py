@@ -20,7 +20,6 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 ROOT = Path(__file__).parents[3]
 ACCURACY = rows_of(
     "variant,lr,seed,val_acc,test_acc",

@@ -28,7 +28,6 @@ from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 F, U, R = "frozen-pretrained", "unfrozen-pretrained", "frozen-random"
-
 VALUES = {  # variant, learning rate: validation by seed, test by seed, at step 200
     (F, 1e-5): ((0.30, 0.30, 0.30), (0.30, 0.30, 0.30)),
     (F, 1e-4): ((0.60, 0.62, 0.64), (0.50, 0.53, 0.56)),

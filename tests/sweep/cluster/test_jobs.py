@@ -29,7 +29,6 @@ from lr_sweep.tests.support.tiny_study import (
 from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
 PATIENCE_S = 480.0
 
 

@@ -16,7 +16,6 @@ from lr_sweep.tests.support.tiny_study import curves, rows, succeeds, swept, tra
 from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
 URI = "s3://bucket/killed"
 NUM_STEPS = 6000
 """A run of so many lasts some 15 s, three of the store's passes, so that the machine is lost before it ends."""
