@@ -21,6 +21,8 @@ from filelock import FileLock, Timeout
 
 Fields = dict[str, Any]
 """Values by name: an object of JSON, a row, options."""
+ReadFields = Mapping[str, Any]
+"""The same, where they are only read."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors of a file that takes no more."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
@@ -127,17 +129,17 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
         partial.write_bytes(content)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: ReadFields) -> None:
     """Write JSON, whole or not at all."""
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def sealed(content: Mapping[str, Any]) -> Fields:
+def sealed(content: ReadFields) -> Fields:
     """Return a JSON object with a checksum of what it holds, by which `is_changed` knows a damaged one."""
     return {**content, _CHECKSUM: _digest(content)}
 
 
-def is_changed(content: Mapping[str, Any]) -> bool:
+def is_changed(content: ReadFields) -> bool:
     """Return whether a JSON object is another than what was sealed; False for one without a checksum."""
     return _CHECKSUM in content and content[_CHECKSUM] != _digest(content)
 
@@ -158,7 +160,7 @@ def is_changed_text(text: bytes) -> bool:
     return is_sealed(text) and text != sealed_text(text.partition(b"\n")[2].decode(errors="replace"))
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: ReadFields) -> str:
     rest = {key: value for key, value in content.items() if key != _CHECKSUM}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

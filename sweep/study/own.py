@@ -16,7 +16,7 @@ from annotated_types import Len
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.common.files import Fields, hash_once
+from lr_sweep.common.files import Fields, ReadFields, hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
 from lr_sweep.sweep.study.cells import StudyCell
@@ -222,7 +222,7 @@ class FunctionStudy(Study):
         return {info.data.get("study", FUNCTION): {}} if tasks is None else tasks
 
     @classmethod
-    def read_options(cls, task: str, given: Mapping[str, Any]) -> Fields:
+    def read_options(cls, task: str, given: ReadFields) -> Fields:
         """Build the options of a task; raises its mistakes."""
         return _options(task, given)
 
@@ -265,7 +265,7 @@ class FunctionStudy(Study):
         files = replace(self.code, folders=(*self.code.folders, data_dir))
         return Examples({}, "", ", ".join(self.data) or f"made by {self.trainable}", files=files)
 
-    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> OwnRun:
+    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> OwnRun:
         """Return a run of a cell with options that a search chose."""
         assert examples.files, "made by this class"
         own = self.tasks[cell.task].options | self.models[cell.model] | self.variants[cell.variant]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lr_sweep.common.files import Fields
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.trainables.numerics import State, Tensors
 
 MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
@@ -48,7 +48,7 @@ class StateError(Exception):
 # --- what the function saves
 
 
-def check_savable(saved: Mapping[str, Any]) -> None:
+def check_savable(saved: ReadFields) -> None:
     """Raise StateError for things that cannot be saved, all of them in one message."""
     methods = ("state_dict", "load_state_dict")
     wrong = [
@@ -60,7 +60,7 @@ def check_savable(saved: Mapping[str, Any]) -> None:
         raise StateError(f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}")
 
 
-def state_of(saved: Mapping[str, Any], generators: Fields) -> State:
+def state_of(saved: ReadFields, generators: Fields) -> State:
     """Return the state of things and of random generators; raises StateError for what only pickle could save."""
     encoder = Encoder()
     things = {name: encoder.encode(thing.state_dict(), name) for name, thing in saved.items()}
@@ -68,9 +68,7 @@ def state_of(saved: Mapping[str, Any], generators: Fields) -> State:
     return encoder.tensors, values
 
 
-def restore(
-    saved: Mapping[str, Any], tensors: Mapping[str, Tensor], values: Mapping[str, Any], first: State | None = None
-) -> Fields:
+def restore(saved: ReadFields, tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None) -> Fields:
     """Restore things from what `state_of` returned; return the states of the random generators.
 
     `first` is the state of rank 0, which has what `without` left out. Raises StateError for a state of other things.
@@ -94,7 +92,7 @@ def joined(states: Sequence[State]) -> State:
     return tensors, {**states[0][1], "ranks": [values for _, values in states[1:]]}
 
 
-def by_rank(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[State]:
+def by_rank(tensors: Mapping[str, Tensor], values: ReadFields) -> list[State]:
     """Return the state of each rank; of a run in one process, its state."""
     first = {name: values[name] for name in ("saved", "generators")}
     own: list[Tensors] = [{} for _ in range(1 + len(values.get("ranks", [])))]
@@ -104,12 +102,12 @@ def by_rank(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[St
     return list(zip(own, [first, *values.get("ranks", [])], strict=True))
 
 
-def prints_of(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, str]:
+def prints_of(tensors: Mapping[str, Tensor], values: ReadFields) -> dict[str, str]:
     """Return the fingerprints of the things of a state, by name."""
     return {name: fingerprint(value, tensors) for name, value in values["saved"].items()}
 
 
-def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> State:
+def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: ReadFields) -> State:
     """Return a rank's state without these things, which rank 0 has with the same bits."""
     rest = {**values, "saved": {**values["saved"], **dict.fromkeys(names, AS_RANK_0)}}
     kept = {name for part in (*rest["saved"].values(), rest["generators"]) for name in _tensor_names(part)}

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields, hash_file, hash_once, is_changed, open_plain, read_plain
+from lr_sweep.common.files import Fields, ReadFields, hash_file, hash_once, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize
 
@@ -99,7 +98,7 @@ def made_here_as(folder: Path) -> str:
     return describe_training(facts["size"], facts["recipe"], facts["text"])
 
 
-def describe_training(size: Mapping[str, Any], recipe: Mapping[str, Any], text: str) -> str:
+def describe_training(size: ReadFields, recipe: ReadFields, text: str) -> str:
     """Return what tables call weights that were trained on text, by the fields of their size and recipe."""
     tokens = recipe["num_steps"] * recipe["batch_size"] * recipe["num_tokens"]
     return (

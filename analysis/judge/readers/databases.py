@@ -20,7 +20,7 @@ from typing import Any
 from lr_sweep.analysis.judge.readers.tables import table_of_rows
 from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields, open_plain
+from lr_sweep.common.files import Fields, ReadFields, open_plain
 from lr_sweep.common.network import quiet_mlflow
 
 SQLITE = b"SQLite format 3\0"
@@ -165,7 +165,7 @@ def _runs(client: Any, experiment: str) -> list[Row]:
     return rows
 
 
-def _row(run: str, status: str, params: Mapping[str, Any], metrics: Mapping[str, Any]) -> Row:
+def _row(run: str, status: str, params: ReadFields, metrics: ReadFields) -> Row:
     settings = {f"params.{name}": value for name, value in params.items()}
     return {"run_id": run, "status": status, **settings, **{f"metrics.{k}": float(v) for k, v in metrics.items()}}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, MOST_FIELDS, MOST_ROWS, Line, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields, read_plain
+from lr_sweep.common.files import Fields, ReadFields, read_plain
 
 MOST_DEPTH = 20
 BETWEEN = " - "
@@ -34,7 +34,7 @@ _NUMBERED = re.compile(
 )
 
 
-def table_of_rows(path: Path, rows: Sequence[Mapping[str, Any]], reader: str) -> TableFile:
+def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str) -> TableFile:
     """Return rows with any columns as a table; raises UserError if there are none, or too many."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     if not rows or not names:
@@ -120,7 +120,7 @@ def _read_lines(path: Path, text: str) -> list[Fields]:
     return rows
 
 
-def _rows(content: Any) -> list[Mapping[str, Any]]:
+def _rows(content: Any) -> list[ReadFields]:
     if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
         return content
     if not isinstance(content, Mapping):
