@@ -33,6 +33,11 @@ _MARK = b"# sha256 of the lines below: "
 """Begins a text that has a checksum of itself."""
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where they are missing."""
+    path.mkdir(parents=True, exist_ok=True)
+
+
 def partial_path(path: Path) -> Path:
     """Return where this process writes a file, or a folder, before it is renamed to `path`."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.partial")
@@ -76,7 +81,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     `durable`: wait until it is on the disk, some milliseconds; unneeded for what can be fetched again. Raises OSError
     with `EROFS` for a folder, such as /proc, that takes no files.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = partial_path(path)
     with _can_be_made(path):
         partial.touch()

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import Fields, flush, follow_umask, hash_file
+from lr_sweep.common.files import Fields, flush, follow_umask, hash_file, make_folder
 from lr_sweep.common.object_store import ObjectStore
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
@@ -48,7 +48,7 @@ def save_checkpoint(folder: Path, tensors: Tensors, progress: Fields, history: H
     """Write `step-<step>-<sha256 prefix>.safetensors` atomically; raises OSError if the disk refuses it."""
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     # Another machine may train this run for a while: one that is cut off from the cluster, but not from the disk.
     partial = folder / f"partial-{platform.node()}-{os.getpid()}"
     try:

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import attention_figure, deviations_figure
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import Fields, whole_file
+from lr_sweep.common.files import Fields, make_folder, whole_file
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results import run_state
@@ -144,7 +144,7 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
 
 
 def _written(stem: Path, numbers: Sequence[Row] | Fields, figure: Figure) -> list[str]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     path = stem.with_suffix(".npz" if isinstance(numbers, dict) else ".csv")
     if isinstance(numbers, dict):
         with whole_file(path) as partial, partial.open("wb") as file:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lr_sweep.common.files import Fields, ReadFields, hash_once
+from lr_sweep.common.files import Fields, ReadFields, hash_once, make_folder
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
@@ -136,7 +136,7 @@ def write_code(files: OwnFiles, folder: Path) -> None:
 
 
 def _new(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     return path
 
 

@@ -190,14 +190,8 @@ def test_variants_with_one_learning_rate_are_not_called_tuned(tmp_path: Path, ra
 
 
 def figure_of(num_pairs: int) -> Figure:
-    row: dict[str, Any] = {
-        "task": "digits",
-        "model": "tiny",
-        "variant": "a",
-        "difference": 0.01,
-        "low": 0,
-        "high": 0.02,
-    }
+    row: dict[str, Any] = {"task": "digits", "model": "tiny", "variant": "a", "difference": 0.01}
+    row |= {"low": 0, "high": 0.02}
     looks = pd.DataFrame([row | {"other": f"b{i}", "num_seeds": seeds} for i in range(num_pairs) for seeds in (3, 4)])
     decision: Any = SimpleNamespace(metric=ACCURACY, settings=SimpleNamespace(min_difference=0.0))
     return _figure(looks, decision)
