@@ -52,7 +52,7 @@ from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary, ledger
 from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.text import failure_line
@@ -225,7 +225,7 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
     write_csv(summary.learning_rates, folder / "learning_rates.csv")
     write_csv(summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)), folder / "runs.csv")
-    pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
+    pairs = list(tuples_in(summary.runs[GROUP].drop_duplicates()))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
         for (task, model), stem in file_stems(pairs).items()

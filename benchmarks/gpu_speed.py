@@ -32,10 +32,7 @@ ENGINES = [
     Case(cell="base-unfrozen-1024", precision="bf16", plain_precision="fp32"),
 ]
 
-PAIRS = [
-    *((case, number) for number in (27, 1, 8, 2, 4, 16) for case in ENGINES),
-    (FROZEN, 39),
-]
+PAIRS = [*((case, number) for number in (27, 1, 8, 2, 4, 16) for case in ENGINES), (FROZEN, 39)]
 """The most important first: the time may not suffice for all."""
 
 

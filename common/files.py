@@ -19,6 +19,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+Fields = dict[str, Any]
+"""Values by name: an object of JSON, a row, options."""
+ReadFields = Mapping[str, Any]
+"""The same, where they are only read."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors of a file that takes no more."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
@@ -27,6 +31,11 @@ _YAML_VERSION = re.compile(r"^(\ufeff?%YAML +)1\.[01](?=\s)", re.MULTILINE)
 _CHECKSUM = "checksum"
 _MARK = b"# sha256 of the lines below: "
 """Begins a text that has a checksum of itself."""
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where they are missing."""
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def partial_path(path: Path) -> Path:
@@ -72,7 +81,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     `durable`: wait until it is on the disk, some milliseconds; unneeded for what can be fetched again. Raises OSError
     with `EROFS` for a folder, such as /proc, that takes no files.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = partial_path(path)
     with _can_be_made(path):
         partial.touch()
@@ -125,17 +134,17 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
         partial.write_bytes(content)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: ReadFields) -> None:
     """Write JSON, whole or not at all."""
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(content: ReadFields) -> Fields:
     """Return a JSON object with a checksum of what it holds, by which `is_changed` knows a damaged one."""
     return {**content, _CHECKSUM: _digest(content)}
 
 
-def is_changed(content: Mapping[str, Any]) -> bool:
+def is_changed(content: ReadFields) -> bool:
     """Return whether a JSON object is another than what was sealed; False for one without a checksum."""
     return _CHECKSUM in content and content[_CHECKSUM] != _digest(content)
 
@@ -156,7 +165,7 @@ def is_changed_text(text: bytes) -> bool:
     return is_sealed(text) and text != sealed_text(text.partition(b"\n")[2].decode(errors="replace"))
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: ReadFields) -> str:
     rest = {key: value for key, value in content.items() if key != _CHECKSUM}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

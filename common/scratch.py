@@ -71,12 +71,6 @@ def remove_dead(parent: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def dead_folders(parent: Path) -> list[Path]:
-    """Return the folders in an `own_folder` that no living process has locked."""
-    with _alone(parent):
-        return list(_dead(parent))
-
-
 def _dead(parent: Path) -> Iterator[Path]:
     for folder in sorted(parent.glob("*-*")):
         if (lock := _locked(folder)) is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
 
 NO_VALUE = "–"
+Say = Callable[[str], None]
+"""Takes a line for the user."""
 RATES = (1e-30, 1e30)
 """Least and greatest learning rate that is read; further ones are mistakes, and rates derived from them overflow."""
 SIGNIFICANT = 2

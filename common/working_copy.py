@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import cache_folder, is_locked, write_bytes
+from lr_sweep.common.files import cache_folder, is_locked, make_folder, write_bytes
 from lr_sweep.common.object_store import PATIENCE_S, ObjectStore, StoreError, checked, reachable
 
 KEPT = {
@@ -54,7 +54,7 @@ def refresh(uri: str, *, weights: bool = False, curves: bool = True, patience_s:
     `patience_s`, or there is none.
     """
     copy = working_copy(uri)
-    copy.mkdir(parents=True, exist_ok=True)
+    make_folder(copy)
     with FileLock(copy / ".pull.lock"):
         if not is_locked(copy / WRITER_LOCK):
             pull(ObjectStore(uri, patience_s=patience_s), copy, weights=weights, curves=curves)
@@ -127,7 +127,7 @@ def _place(copy: Path, gone: Iterable[str], versions: Mapping[str, str], known: 
         (copy / name).unlink(missing_ok=True)
     for name in sorted(versions, key=lambda name: (name.startswith("runs/"), name.endswith(".safetensors"))):
         with suppress(FileNotFoundError):
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((copy / name).parent)
             _incoming(copy, name, versions[name]).replace(copy / name)
             known[name] = (versions[name], (copy / name).stat().st_mtime_ns)
     write_bytes(copy / FETCHED, json.dumps(known).encode(), durable=False)

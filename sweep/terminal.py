@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from lr_sweep.common.files import lead_nowhere
+from lr_sweep.common.files import lead_nowhere, make_folder
 
 STOPPED = 130
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -72,7 +72,7 @@ def output_to(log_file: Path) -> Iterator[Console]:
 
     Done on file descriptors: Ray's C++ parts and MLflow print past `sys.stdout`.
     """
-    log_file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log_file.parent)
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {1: os.dup(1), 2: os.dup(2)}

@@ -17,7 +17,6 @@ from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 
 ROOT = Path(__file__).parent.parent
-
 BLOCK = """
 import importlib, sys
 blocked, wanted = sys.argv[1].split(","), sys.argv[2].split(",")

@@ -34,12 +34,8 @@ assert "lr_sweep" not in datasets.__file__, datasets.__file__
 assert "digits" in lr_sweep.datasets.TASKS
 print(datasets.load_dataset)
 """
-
-
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {
-    "sweep/starters/lightning/train.py": "lightning",
-}
+EXTRAS = {"sweep/starters/lightning/train.py": "lightning"}
 """What a module may import besides the dependencies that all have. Who imports it says which extra is missing."""
 
 

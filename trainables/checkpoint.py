@@ -15,19 +15,19 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import flush, follow_umask, hash_file
+from lr_sweep.common.files import Fields, flush, follow_umask, hash_file, make_folder
 from lr_sweep.common.object_store import ObjectStore
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
-    from torch import Tensor
+    from lr_sweep.trainables.numerics import State, Tensors
 
-Version = dict[str, Any]
+Version = Fields
 """`from_step`, and `files`: versions (`source_code`) of the files that trained from there on; None: not known."""
 History = list[Version]
 """Which code trained a run, in the order of its steps."""
@@ -44,13 +44,11 @@ RETRY_S = 5.0
 log = logging.getLogger(__name__)
 
 
-def save_checkpoint(
-    folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any], history: History | None = None
-) -> Path:
+def save_checkpoint(folder: Path, tensors: Tensors, progress: Fields, history: History | None = None) -> Path:
     """Write `step-<step>-<sha256 prefix>.safetensors` atomically; raises OSError if the disk refuses it."""
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     # Another machine may train this run for a while: one that is cut off from the cluster, but not from the disk.
     partial = folder / f"partial-{platform.node()}-{os.getpid()}"
     try:
@@ -86,9 +84,7 @@ def keep_newest(folder: Path, number: int) -> None:
         old.unlink(missing_ok=True)
 
 
-def load_newest_checkpoint(
-    folder: Path, on_damaged: Callable[[Path], None]
-) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def load_newest_checkpoint(folder: Path, on_damaged: Callable[[Path], None]) -> State | None:
     """Return tensors (on the CPU) and progress of the newest intact checkpoint; None where there is none.
 
     A damaged file is renamed, so that it is not counted among the newest; `on_damaged` is called with its new path.
@@ -103,7 +99,7 @@ def load_newest_checkpoint(
     return None
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def read_checkpoint(path: Path) -> State | None:
     """Return tensors (on the CPU) and progress; None: it is damaged. Raises FileNotFoundError if nothing is there."""
     is_none = not path.is_file() and os.path.lexists(path)
     if is_none or hash_file(path)[:16] != path.stem.split("-")[2]:
@@ -215,9 +211,7 @@ class CheckpointStore:
         return OSError(errno.EHOSTUNREACH, f"{self.uri} for {self.patience_s:.0f} s: {reason(problem)}")
 
 
-def newest_checkpoint(
-    folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]
-) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def newest_checkpoint(folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]) -> State | None:
     """Return what `load_newest_checkpoint` does, of this machine's disk and of a store; raises as `fetch_newer`."""
     for path in folder.glob("partial-*"):  # of workers that died while they wrote a checkpoint
         path.unlink(missing_ok=True)

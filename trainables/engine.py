@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from lr_sweep.trainables.run import AnyRun
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from lr_sweep.trainables.numerics import State, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +163,8 @@ class Engine(Protocol[S]):
     def remove(self, slots: Sequence[S]) -> None:
         """Let runs go, which makes room for others."""
 
-    def state(self, slot: S) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self, slot: S) -> State:
         """Return what is needed to resume a run: tensors by name, and its progress as plain JSON values."""
 
-    def load_state(self, slot: S, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, slot: S, tensors: Tensors, progress: dict[str, Any]) -> None:
         """Resume a run from what `state` returned, there or in another process."""

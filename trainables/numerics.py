@@ -9,11 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lr_sweep.trainables.run import Precision
+
+Tensors = dict[str, Tensor]
+"""Tensors by name."""
+State = tuple[Tensors, dict[str, Any]]
+"""What is needed to resume: tensors, and JSON values, which may refer to them."""
 
 
 def products_in(precision: Precision, device: torch.device) -> torch.autocast:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Interval
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Count, Dimension, Fraction, NotNegative, Positive, Steps
 from lr_sweep.datasets.task import options_content
 from lr_sweep.trainables.parts import PARTS, Initialisation, sorted_parts
@@ -49,7 +50,7 @@ class BodySize:
     width: Dimension
     """Hidden size D."""
 
-    later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    later: ClassVar[ReadFields] = MappingProxyType({})
     """Options that came after runs were recorded, with the values that held before."""
 
 
@@ -125,7 +126,7 @@ class Protocol:
     decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
     """Last share of the steps, in which `warmup-stable-decay` decays (Hägele et al. 2024, section 3)."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType(
+    gone: ClassVar[ReadFields] = MappingProxyType(
         {"lora_rank": 8, "lora_alpha": 8.0, "muon_rate_ratio": 1.0, "base_heads": None}
     )
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
@@ -147,7 +148,7 @@ class AnyRun(ABC):
     seed: int
 
     @abstractmethod
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Fields:
         """Return everything that can change the run's numbers, as plain JSON values."""
 
     @property
@@ -187,7 +188,7 @@ class Run(AnyRun):
     """
 
     task: str
-    task_options: dict[str, Any]
+    task_options: Fields
     """Every option of the task, defaults filled in."""
     data_checksum: str
     """Checksum of the task's examples (`Task.checksum`)."""
@@ -208,7 +209,7 @@ class Run(AnyRun):
     def __post_init__(self) -> None:
         object.__setattr__(self, "trained", sorted_parts(self.trained))
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Fields:
         """Return the run as plain JSON values. Fields that came later are left out at their defaults: ids stay."""
         before = self.model.later
         model = {name: value for name, value in vars(self.model).items() if (name, value) not in before.items()}
@@ -224,7 +225,7 @@ class Run(AnyRun):
         return content
 
     @classmethod
-    def from_content(cls, content: dict[str, Any], model: BodySize) -> Run:
+    def from_content(cls, content: Fields, model: BodySize) -> Run:
         """Rebuild a run from `content()` and its model (`backbones.size_from`); raises as `refuse_gone`."""
         given = dict(content)
         version, protocol = given.pop("protocol_version"), given["protocol"]
@@ -244,7 +245,7 @@ class Run(AnyRun):
         return replace(self, learning_rate=learning_rate, seed=seed)
 
 
-def refuse_gone(recorded: Mapping[str, Any], known: Collection[str]) -> None:
+def refuse_gone(recorded: ReadFields, known: Collection[str]) -> None:
     """Raise UserError if a run was recorded with options that this version does not have."""
     if gone := [f"`{name}: {value}`" for name, value in recorded.items() if name not in known]:
         raise UserError(
@@ -265,12 +266,12 @@ def engine_of(run: AnyRun, wanted: EngineName) -> EngineName:
     return "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
 
 
-def needs_plain(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
+def needs_plain(trained: Sequence[str], protocol: ReadFields) -> bool:
     """Return whether only the plain engine trains such runs: it reads features, and has Muon."""
     return protocol.get("optimizer") == "muon" or reads_features(trained, protocol)
 
 
-def reads_features(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
+def reads_features(trained: Sequence[str], protocol: ReadFields) -> bool:
     """Return whether only the output layer is trained, without dropout: see `trainables.plain.evaluation`."""
     return list(trained) == ["output"] and not protocol["dropout"] and not protocol["input_dropout"]
 
@@ -288,7 +289,7 @@ def gpt2_size(run: Run) -> ModelSize:
     return run.model
 
 
-def id_of(content: Mapping[str, Any]) -> str:
+def id_of(content: ReadFields) -> str:
     """Return the id of the run with this content: 16 hex digits of a sha256."""
     return _hashed(_CANONICAL.encode(content))
 

@@ -45,7 +45,7 @@ from lr_sweep.analysis.statistics.selection.summary import StudySummary, summari
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
-from lr_sweep.common.files import read_plain
+from lr_sweep.common.files import make_folder, read_plain
 
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
@@ -257,7 +257,7 @@ def write_judged(study: Study, folder: Path) -> Report:
     with translated((OSError, RuntimeError), partial(_unwritable, folder)):
         folder = folder.resolve()
         _check_ours(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         with replacing(folder) as new:
             text = write_files(new, study)
             names = sorted(path.name for path in new.iterdir())

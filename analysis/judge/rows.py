@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,6 +43,7 @@ from lr_sweep.analysis.judge.names import (
 )
 from lr_sweep.analysis.judge.table_file import Line, TableFile, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
 
 ALL = "all"
@@ -145,7 +145,7 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
         there is no validation, is NaN or infinite), and those of `UNREAD` and `LOSS`; and mistakes. Values of metrics
         are NaN where there is none.
     """
-    read: dict[str, Any] = {"where": list(map(str, table.lines))}
+    read: Fields = {"where": list(map(str, table.lines))}
     mistakes = _ambiguous(table, columns)
     for role, name in columns.of.items():
         texts = _texts(table, role, name)
@@ -212,9 +212,9 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     return [", ".join(filter(None, parts)) or "none" for parts in zip(*texts, strict=True)]
 
 
-def _beside(table: TableFile, columns: Columns, decisive: str) -> dict[str, Any]:
+def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for name in columns.unread:
         texts = table.columns[name]
         if split_of(name) in ("train", decisive) and has_word(measured(name), LOSSES) and not is_setting(name):

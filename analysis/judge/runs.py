@@ -74,11 +74,7 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
     wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())
     return Runs(
-        wanted=wanted,
-        ended=_ended(runs, rows),
-        curves=curves,
-        rows=rows,
-        remarks=[*repeats, *seeds, *lost, *tests],
+        wanted=wanted, ended=_ended(runs, rows), curves=curves, rows=rows, remarks=[*repeats, *seeds, *lost, *tests]
     )
 
 

@@ -16,7 +16,7 @@ from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, rounded
+from lr_sweep.analysis.statistics.selection.best import each_cell, labels_of, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
@@ -195,7 +195,7 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
     varied = [name for name in varied if _differs(name, "seed", runs)]  # what a seed decides is no setting
     found = []
     for cell, of_cell in each_cell(runs):
-        labels = dict(zip(CELL, cell, strict=True))
+        labels = labels_of(cell)
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
         if names := [name for name in varied if _differs(name, "learning_rate", of_cell)]:
             message = f"runs of one learning rate differ in {listed(names)} besides their seeds"
@@ -272,7 +272,7 @@ def best_settings(runs: Runs, metric: Metric) -> tuple[Runs, pd.DataFrame, pd.Da
 
 def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFrame) -> str:
     """Say which settings were chosen, and that intervals count it; `candidates`, `best`: from `best_settings`."""
-    chosen = cells[RATE].merge(best, on=RATE).itertuples(index=False, name=None)
+    chosen = tuples_in(cells[RATE].merge(best, on=RATE))
     said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
     return (

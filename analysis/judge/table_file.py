@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import read_plain
+from lr_sweep.common.files import Fields, read_plain
 
 MOST_BYTES = 100_000_000
 MOST_ROWS = 1_000_000
@@ -69,7 +69,7 @@ class TableFile:
     """Whether the last line has no end: the file may have been cut there."""
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Fields]:
         """Each row's fields by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 

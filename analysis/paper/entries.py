@@ -13,7 +13,7 @@ from lr_sweep.analysis.paper import published as theirs
 from lr_sweep.analysis.paper.published import Entry
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.tables import accuracy_text, lost_text, marks_of, seeds_text
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, comparable
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, comparable, labels_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, points_within_budget
 from lr_sweep.common.text import NO_VALUE, percent_text
 
@@ -23,11 +23,7 @@ NEAR = 0.01
 """A run has converged where its validation accuracy is this close to the best of its curve, as a fraction."""
 NEVER = "-"
 """Never matched, as the paper writes it."""
-AT_END = {
-    theirs.TRAIN_AT_END: "train",
-    theirs.TEST_AT_END: "test",
-    theirs.TRAIN_MINUS_TEST_AT_END: "difference",
-}
+AT_END = {theirs.TRAIN_AT_END: "train", theirs.TEST_AT_END: "test", theirs.TRAIN_MINUS_TEST_AT_END: "difference"}
 AT_BEST = {theirs.TRAIN: "train", theirs.TRAIN_MINUS_TEST: "gap"}
 """Columns of `accuracies_at_budget` and `train_accuracies`, by metric."""
 
@@ -184,7 +180,7 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
         target = reference.get(cell[:2], math.nan)
         reached = means.index[means >= comparable(target)]
         steps = float(reached[0]) if len(reached) else math.nan
-        rows.append({**dict(zip(CELL, cell, strict=True)), "target": target, "steps": steps})
+        rows.append({**labels_of(cell), "target": target, "steps": steps})
     return pd.DataFrame(rows, columns=[*CELL, "target", "steps"])
 
 

@@ -26,16 +26,12 @@ from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table, marks_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE
 
 FIGURE_1_TASK = "cifar10-lra"
-ROWS_OF_TABLE_3 = {
-    "train": theirs.TRAIN_AT_END,
-    "test": theirs.TEST_AT_END,
-    "diff": theirs.TRAIN_MINUS_TEST_AT_END,
-}
+ROWS_OF_TABLE_3 = {"train": theirs.TRAIN_AT_END, "test": theirs.TEST_AT_END, "diff": theirs.TRAIN_MINUS_TEST_AT_END}
 NOTHING_PUBLISHED = "The paper has no entry for these tasks, models and variants."
 
 Labels = tuple[str, ...]
@@ -115,7 +111,7 @@ def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
         return None
     if table_of(info.study):
         return {}
-    found = {cell: published_best(cell) for cell in cells[CELL].itertuples(index=False, name=None)}
+    found = {cell: published_best(cell) for cell in tuples_in(cells[CELL])}
     return {cell: entry.number for cell, entry in found.items() if entry is not None}
 
 
@@ -244,7 +240,7 @@ def _table(
 
 def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
     places: Places = {}
-    for task, model in runs[GROUP].drop_duplicates().itertuples(index=False, name=None):
+    for task, model in tuples_in(runs[GROUP].drop_duplicates()):
         cell = (task, model, "all")
         places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
     layout = lay_out(("task", "model"), places, ours, NO_VALUE)

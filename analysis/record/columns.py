@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.common.files import Fields, ReadFields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +161,7 @@ RUNGS: Columns = (
 )
 
 
-def best_of(curve: Iterable[Mapping[str, Any]], metric: Metric = ACCURACY) -> dict[str, Any]:
+def best_of(curve: Iterable[ReadFields], metric: Metric = ACCURACY) -> Fields:
     """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
     known = [point for point in curve if math.isfinite(point["validation_accuracy"])]
     best = max(known, key=lambda point: (metric.sign * point["validation_accuracy"], -point["step"]), default={})
@@ -183,7 +184,7 @@ def schema(columns: Columns) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
+def table(rows: Sequence[ReadFields], columns: Columns) -> pa.Table:
     """Build a typed table from rows that have exactly the columns' keys.
 
     Raises ValueError for other keys, a null where none may be, or a time without a zone, and pyarrow.ArrowException for
@@ -201,12 +202,12 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
     return pa.Table.from_pylist([dict(row) for row in rows], schema=schema(columns))
 
 
-def settings(content: str) -> dict[str, Any]:
+def settings(content: str) -> Fields:
     """Return numbers and texts by name, without the names of what they are part of; lists as JSON."""
     return dict(_leaves(json.loads(content)))
 
 
-def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _leaves(content: ReadFields) -> Iterator[tuple[str, Any]]:
     for name, value in content.items():
         if isinstance(value, Mapping):
             yield from _leaves(value)

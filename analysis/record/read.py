@@ -22,7 +22,7 @@ from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS, WAN
 from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table, rows_of
 from lr_sweep.analysis.record.paths import Paths, RecordError, UnreadableError, closed_folder, unreadable
 from lr_sweep.analysis.record.study import NOTHING_STOPPED, Judgement, RateKey, Refinement, StoppedRates, StudyInfo
-from lr_sweep.common.files import is_changed, read_plain
+from lr_sweep.common.files import Fields, is_changed, read_plain
 from lr_sweep.common.text import RATES, rates_text
 
 MAX_JSON = 1_000_000
@@ -38,7 +38,7 @@ class _CodeVersion:
 
 
 JSON_COLUMNS: Mapping[str, TypeAdapter[Any]] = {
-    "options": TypeAdapter(dict[str, Any]),
+    "options": TypeAdapter(Fields),
     "versions": TypeAdapter(dict[str, str]),
     "code": TypeAdapter(list[_CodeVersion]),
 }
@@ -120,7 +120,7 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
     return found
 
 
-def read_wanted_rows(results: Path, study: str, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+def read_wanted_rows(results: Path, study: str, names: Sequence[str] = ()) -> list[Fields]:
     """Read what `read_wanted_table` does as plain values; `names`: these columns alone."""
     found = read_wanted_table(results, study)
     return list((found.select(list(names)) if names else found).to_pylist())
@@ -148,7 +148,7 @@ def read_runs(
     return _frame(rows_of(results, run_ids, columns), columns)
 
 
-def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
+def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[Fields]:
     """Read as `read_runs`, but plain values: quick, as it needs no pandas."""
     return rows_of(results, run_ids, _named(RUNS, names)).to_pylist()
 
@@ -165,7 +165,7 @@ def read_curves(
     return in_range(_frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns))
 
 
-def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
+def read_rows(path: Path, columns: Columns) -> list[Fields] | None:
     """Read one file of the record as plain values; None if there is none. Raises RecordError if it is damaged."""
     found = read_table(path, columns)
     try:
@@ -202,7 +202,7 @@ def _there(path: Path) -> bool:
     return True
 
 
-def _read_json(path: Path, mend: str = "run the study again to write it") -> dict[str, Any]:
+def _read_json(path: Path, mend: str = "run the study again to write it") -> Fields:
     try:
         content = json.loads(read_plain(path, MAX_JSON))
     except OSError as error:

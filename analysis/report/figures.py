@@ -29,6 +29,7 @@ from lr_sweep.analysis.report.figure_frame import (
 )
 from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.common.files import Fields
 
 BEST_RATE = ["optimum", "low", "high"]
 """Columns of `optimum.optima`."""
@@ -117,7 +118,7 @@ def best_rates_figure(
         if is_partial:
             bar.set(hatch=HATCH, edgecolor="white")
     for x in cells.loc[cells["num_values"] == 0, "x"]:
-        look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
+        look: Fields = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
         panel.text(x, 0.01 * metric.scale, "no value", **look)
     for *cell, x in cells[[*CELL, "x"]].itertuples(index=False):
         if (value := (published or {}).get(tuple(cell))) is not None:
@@ -175,7 +176,7 @@ def _draw_panel(
             _draw_line(panel, [each[rows_of[variant]] for each in points], style, CROSS_HEIGHT * (i + 0.8))
     _draw_spread(panel, shown[shown["sem"] > 0])  # one seed has no interval
     rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
-    look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
+    look: Fields = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
     _draw_edges(panel, rings.merge(cells[[*CELL, "at_edge"]], on=CELL))
     if "optimum" in cells:
@@ -202,10 +203,10 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
     known = ~np.isnan(means)
     panel.plot(rates[known], means[known], zorder=3, linewidth=LINE_WIDTH, **_line(style))
     if partial.any():
-        hollow: dict[str, Any] = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
+        hollow: Fields = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
         panel.plot(rates[partial], means[partial], style.marker, **hollow)
     if lost.any():
-        cross: dict[str, Any] = {"color": style.colour, "markersize": 6, "mew": 1.6}
+        cross: Fields = {"color": style.colour, "markersize": 6, "mew": 1.6}
         heights = [cross_height] * lost.sum()
         panel.plot(rates[lost], heights, "x", transform=panel.get_xaxis_transform(), **cross)
 
@@ -234,7 +235,7 @@ def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
     panel.scatter(x, y, s=CAP**2, c=colours, marker="_", linewidths=1, zorder=3)
 
 
-def _line(style: Style) -> dict[str, Any]:
+def _line(style: Style) -> Fields:
     dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
     return {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": (0, dash) if dash else "-"}
 
@@ -248,11 +249,11 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
-    grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
+    grey: Fields = {"color": "0.3", "linestyle": "none"}
     near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")["learning_rate"])
     chosen = {"marker": "o", "markersize": 11, "fillstyle": "none", "label": f"chosen on {metric.chosen_on}"}
     fixed = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2, "label": "Lu et al. 2021 (1e-3)"}
-    marks: list[tuple[object, dict[str, Any]]] = [
+    marks: list[tuple[object, Fields]] = [
         (metric.chosen_on, grey | chosen),
         (_partial(rates).any(), grey | {"marker": "o", "markersize": 5, "mfc": "white", "label": FEWER_SEEDS}),
         (_all_diverged(rates).any(), grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"}),

@@ -34,7 +34,7 @@ from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.rates.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.rates.tuning import expected_bests, steps_to_target
-from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.best import CELL, labels_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 MOST_FIGURES, MOST_SAID = 4, 3
@@ -137,7 +137,7 @@ def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], 
     named = {f"{law['axis']} {size:g}": style for size, style in zip(sizes, styles, strict=True)}
     figure, (curves, line) = framed(title, CAPTION, legend(named), ["", ""], 2, MIN_WIDTH)
     for (colour, marker, _), cell in zip(styles, best[CELL].itertuples(index=False), strict=True):
-        rates = summary.of(**dict(zip(CELL, cell, strict=True))).learning_rates.sort_values("learning_rate")
+        rates = summary.of(**labels_of(cell)).learning_rates.sort_values("learning_rate")
         heights = summary.metric.scale * rates["validation_mean"]
         curves.plot(rates["learning_rate"], heights, color=colour, marker=marker, markersize=4)
     for (colour, *_), optimum in zip(styles, best["optimum"], strict=True):

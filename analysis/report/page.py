@@ -28,6 +28,7 @@ from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RA
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
+from lr_sweep.common.files import Fields
 from lr_sweep.common.text import percent_text, rate_text
 
 WEB = Path(__file__).with_name("web")
@@ -90,11 +91,8 @@ def _digest(text: str) -> Markup:
 
 
 def chart_data(
-    summary: StudySummary,
-    published: PublishedBest,
-    orders: pd.DataFrame,
-    conditions: Conditions = MappingProxyType({}),
-) -> dict[str, Any]:
+    summary: StudySummary, published: PublishedBest, orders: pd.DataFrame, conditions: Conditions = MappingProxyType({})
+) -> Fields:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
 
     `orders` is the result of `verdicts.orders`: what the handle of each panel shows.
@@ -124,13 +122,13 @@ def chart_data(
     return {"panels": panels} | ({} if metric == ACCURACY else {"metric": _metric(metric)})
 
 
-def _metric(metric: Metric) -> dict[str, Any]:
+def _metric(metric: Metric) -> Fields:
     unit, least, most = (" %", 0, 100) if metric.is_fraction else ("", None, None)
     names = {"title": metric.title, "axis": metric.axis, "chosen_on": metric.chosen_on}
     return names | {"unit": unit, "least": least, "most": most}
 
 
-def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None, metric: Metric) -> dict[str, Any]:
+def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None, metric: Metric) -> Fields:
     return {
         "variant": cell["variant"],
         "colour": style.colour,
@@ -143,12 +141,12 @@ def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None
     }
 
 
-def _optimum(found: Row = MappingProxyType({})) -> dict[str, Any] | None:
+def _optimum(found: Row = MappingProxyType({})) -> Fields | None:
     rates = [found.get(name, math.nan) for name in ("low", "optimum", "high")]
     return {"rates": rates, "text": say("optimum", **found)} if all(map(math.isfinite, rates)) else None
 
 
-def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:
+def _point(row: Row, chosen: bool, metric: Metric) -> Fields:
     return {
         "rate": row["learning_rate"],
         "rate_text": rate_text(row["learning_rate"]),
@@ -177,7 +175,7 @@ def _drawn(value: float, metric: Metric) -> float | None:
     return None if pd.isna(value) else drawn
 
 
-def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float | None) -> dict[str, Any]:
+def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float | None) -> Fields:
     """Lay out one panel's rows of `verdicts.orders`, variants as indices into `variants`.
 
     Returns:
@@ -208,7 +206,7 @@ def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
     return [[variants.index(variant) for variant in level] for level in order]
 
 
-def _flips(rates: Sequence[Row]) -> list[dict[str, Any]]:
+def _flips(rates: Sequence[Row]) -> list[Fields]:
     joined = groupby(enumerate(rates), key=lambda each: (each[1]["kind"], each[1]["sure"]))
     found = [(kind, sure, [index for index, _ in each]) for (kind, sure), each in joined if kind in SHADED]
     return [{"kind": kind, "sure": sure, "first": at[0], "last": at[-1]} for kind, sure, at in found]

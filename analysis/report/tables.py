@@ -21,7 +21,7 @@ from lr_sweep.analysis.statistics.checks.significance import two_modes
 from lr_sweep.analysis.statistics.comparisons.pairs import is_paired, seed_correlation
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
-from lr_sweep.analysis.statistics.selection.best import CELL, comparable, rule_text, seeds_of
+from lr_sweep.analysis.statistics.selection.best import CELL, comparable, rule_text, seeds_of, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.common.text import NO_VALUE, rate_text
 
@@ -250,7 +250,7 @@ def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leader
 def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
     if leaders is None or len(pairs) <= MOST_PAIRS:
         return pairs
-    best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)
+    best = pd.Series([leaders.get(group) for group in tuples_in(pairs[GROUP])], pairs.index)
     return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
 
 

@@ -65,16 +65,16 @@ def verdict_block(
     several = summary.cells["model"].nunique() > 1
     items = []
     for row in found.to_dict("records"):
-        of = summary.of(task=row["task"], model=row["model"])
-        name = f"{row['task']}, {row['model']}" if several else row["task"]
+        task, model = row["task"], row["model"]
+        of = summary.of(task=task, model=model)
+        name = f"{task}, {model}" if several else task
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
-        fresh = (decided or {}).get((row["task"], row["model"]), "")
-        cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
-        seconds = {variant: value for (_, _, variant), value in cells.items()}
+        fresh = (decided or {}).get((task, model), "")
+        seconds = {cell[-1]: value for cell, value in (device_s or {}).items() if cell[:2] == (task, model)}
         opening = [fresh, "The seeds that chose the learning rates say:"] if fresh else []
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
-        behind = [lead.over for lead in row["leads"] if (row["task"], row["model"], lead.over) in improving]
+        behind = [lead.over for lead in row["leads"] if (task, model, lead.over) in improving]
         budget = [say("improving", several=len(behind) > 1, named=_listed(behind))] if behind else []
         text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget])
         items.append((name, text, _rests_on(of, rates)))
@@ -82,12 +82,7 @@ def verdict_block(
 
 
 def _sentences(
-    row: Row,
-    summary: StudySummary,
-    few: Few,
-    device_s: Mapping[str, float],
-    *,
-    is_tuned: bool,
+    row: Row, summary: StudySummary, few: Few, device_s: Mapping[str, float], *, is_tuned: bool
 ) -> Iterator[str]:
     """Yield what is said of a task and model: what is certain, what is open, what one rate would have shown.
 

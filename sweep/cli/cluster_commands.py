@@ -12,14 +12,7 @@ from lr_sweep.common.text import aligned, counted, duration, machines_there
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
-from lr_sweep.sweep.cluster.jobs import (
-    DEFAULT_ADDRESS,
-    STOP_WAIT_S,
-    ClusterJobs,
-    Job,
-    check_paths,
-    submit_study,
-)
+from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, STOP_WAIT_S, ClusterJobs, Job, check_paths, submit_study
 from lr_sweep.sweep.study.only import only_text
 
 if TYPE_CHECKING:

@@ -204,8 +204,7 @@ def gc(
     only: Annotated[
         list[str] | None,
         opt.option(
-            "KIND",
-            "leftovers, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
+            "KIND", "leftovers, checkpoints or unwanted (runs that no study wants); may be repeated; by default all."
         ),
     ] = None,
     results: opt.Results = "results",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import write_bytes
+from lr_sweep.common.files import make_folder, write_bytes
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
@@ -171,7 +171,7 @@ def init(
     files = {folder / path.name: path for path in sorted((STARTERS / kind).glob("*.*"))}
     if taken := [str(path) for path in files if path.exists()]:
         raise UserError(f"nothing was written: {', '.join(taken)} would be replaced. Name another folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for path, source in files.items():
         write_bytes(path, source.read_bytes())
         print(f"wrote {path}")

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from lr_sweep.common.network import check_answers
 from lr_sweep.common.object_store import checked, local_path
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.source_code import CHECKOUT
-from lr_sweep.common.text import gigabytes
+from lr_sweep.common.text import Say, gigabytes
 from lr_sweep.sweep.results.recorder import PACKED_STATE, git_state
 from lr_sweep.trainables.worker.ray_internals import use_token_file
 
@@ -150,7 +150,7 @@ class ClusterJobs:
         with _problems(self.address):
             return str(self._client.get_job_logs(name))
 
-    def follow(self, name: str, write: Callable[[str], None]) -> Job:
+    def follow(self, name: str, write: Say) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
 
         Raises UserError if the connection is lost, which ends no job.
@@ -216,7 +216,7 @@ def _problems(address: str) -> AbstractContextManager[None]:
 
 
 def submit_study(
-    study: Study, results: str, data_dir: str, server: ClusterJobs, options: Sequence[str], say: Callable[[str], None]
+    study: Study, results: str, data_dir: str, server: ClusterJobs, options: Sequence[str], say: Say
 ) -> Job:
     """Start a job that trains the runs of a study that the record on the cluster lacks; do not wait for its end.
 

@@ -7,12 +7,11 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import load_yaml
+from lr_sweep.common.files import Fields, load_yaml
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.cluster.mlflow_server import head_token
@@ -57,7 +56,7 @@ def _text(port: int, token: str) -> str:
     )
 
 
-def read_cluster(cluster_file: Path) -> dict[str, Any]:
+def read_cluster(cluster_file: Path) -> Fields:
     """Read a cluster file, which says how to reach the head; raises UserError for another or no file."""
     try:
         cluster = load_yaml(cluster_file)
@@ -68,7 +67,7 @@ def read_cluster(cluster_file: Path) -> dict[str, Any]:
     return cluster
 
 
-def head_address(cluster_file: Path, cluster: dict[str, Any]) -> str:
+def head_address(cluster_file: Path, cluster: Fields) -> str:
     """Return the address of a cluster's head; raises UserError if none is up."""
     if cluster["provider"].get("type") == "local":  # Ray itself knows it only where `ray up` ran
         return str(cluster["provider"]["head_ip"])
@@ -81,7 +80,7 @@ def head_address(cluster_file: Path, cluster: dict[str, Any]) -> str:
         raise UserError(f"{why}: start it with `ray up {cluster_file}`") from error
 
 
-def ssh_command(cluster: dict[str, Any], host: str, forwarded: dict[int, int]) -> list[str]:
+def ssh_command(cluster: Fields, host: str, forwarded: dict[int, int]) -> list[str]:
     """Return the command that keeps tunnels to `host` open; `forwarded` maps a port here to the port there."""
     auth = cluster["auth"]
     options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=10", "StrictHostKeyChecking=accept-new"]

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import attention_figure, deviations_figure
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import whole_file
+from lr_sweep.common.files import Fields, make_folder, whole_file
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results import run_state
@@ -41,7 +40,7 @@ MOST_BYTES = 4_000_000_000
 """Bytes of the largest array of attention weights: it is held in memory."""
 _LAYER = re.compile(r"h\.(\d+)\.((?:attn|mlp)\.\w+)\.(weight|bias)")
 
-Row = dict[str, Any]
+Row = Fields
 
 
 def draw_attention(
@@ -66,7 +65,7 @@ def draw_attention(
     if len(split) > most:
         raise UserError(f"--examples: got {len(split)}, want at most {most}: more take over {MOST_BYTES / 1e9:g} GB")
     weights = attention_of(rebuilt, split, layer)  # (N, H, T, T)
-    arrays: dict[str, Any] = {"attention": weights, "inputs": split.inputs.numpy(), "labels": split.labels.numpy()}
+    arrays: Fields = {"attention": weights, "inputs": split.inputs.numpy(), "labels": split.labels.numpy()}
     arrays |= {} if split.lengths is None else {"lengths": split.lengths.numpy()}
     assert known.labels, "it has ended"
     title = f"Attention in layer {layer}: {run_state.run_title(known.labels)}"
@@ -144,8 +143,8 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     return model, folder
 
 
-def _written(stem: Path, numbers: Sequence[Row] | dict[str, Any], figure: Figure) -> list[str]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
+def _written(stem: Path, numbers: Sequence[Row] | Fields, figure: Figure) -> list[str]:
+    make_folder(stem.parent)
     path = stem.with_suffix(".npz" if isinstance(numbers, dict) else ".csv")
     if isinstance(numbers, dict):
         with whole_file(path) as partial, partial.open("wb") as file:
@@ -177,7 +176,7 @@ def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
     known = find_run(results, given, ["content"])
     if known.row is None:
         raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
-    content: dict[str, Any] = json.loads(known.row["content"])
+    content: Fields = json.loads(known.row["content"])
     if (version := content.get("protocol_version")) != PROTOCOL_VERSION:
         raise UserError(
             f"run {known.run_id} is of protocol version {version}, this program trains by version {PROTOCOL_VERSION}: "

@@ -12,7 +12,7 @@ from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.report.folder import abandoned
 from lr_sweep.common.files import is_being_written
-from lr_sweep.common.text import counted, gigabytes
+from lr_sweep.common.text import Say, counted, gigabytes
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
 from lr_sweep.sweep.results.validation import read_sound_row
@@ -35,7 +35,7 @@ class Garbage(NamedTuple):
     notes: list[str]
 
 
-def collect(results: Results, only: Collection[str], agreed: Callable[[str], bool], say: Callable[[str], None]) -> None:
+def collect(results: Results, only: Collection[str], agreed: Callable[[str], bool], say: Say) -> None:
     """List what can go of the kinds `only`, then remove those agreed to; no process can write until this has ended.
 
     Raises UserError if another process writes.

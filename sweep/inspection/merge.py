@@ -16,7 +16,7 @@ from pathlib import Path
 from lr_sweep.analysis.record.paths import RecordError, closed_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import hash_file, open_plain
+from lr_sweep.common.files import hash_file, make_folder, open_plain
 from lr_sweep.common.text import command, counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems
@@ -105,7 +105,7 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def _copy(path: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     try:
         source = open_plain(path)
     except OSError as error:
@@ -173,7 +173,7 @@ class _Merger:
 
     def _move(self, path: Path) -> None:
         target = self.ours.root / path.relative_to(self.theirs.root)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with path.open("rb") as file:
             os.fsync(file.fileno())
         path.replace(target)

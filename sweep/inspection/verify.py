@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from lr_sweep.analysis.record.read import check_format, read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
 from lr_sweep.sweep.results.validation import (
@@ -140,7 +140,7 @@ class Verification:
                 yield f"{folder}: {problem}: delete it; {mend}"
 
 
-def verify(results: Results, say: Callable[[str], None]) -> int:
+def verify(results: Results, say: Say) -> int:
     """Pass every problem to `say`, a line each, then a summary; return the number of problems."""
     check_format(results.root)
     verification = Verification(results)
@@ -156,7 +156,7 @@ def verify(results: Results, say: Callable[[str], None]) -> int:
     return num_problems
 
 
-def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int:
+def probe_study(study: Study, data_dir: Path, say: Say) -> int:
     """Train a few steps of each cell of a training function: do they repeat, and resume exactly?
 
     Passes a line a cell to `say`, and returns how many are not deterministic, resume inexactly, or fail.

@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from lr_sweep.analysis.report.page import web_text
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import version_here
-from lr_sweep.common.text import command
+from lr_sweep.common.text import Say, command
 from lr_sweep.sweep.inspection.show import find_run, log_text
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
 from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live, rows_stamp, study_stamp
@@ -146,7 +146,7 @@ def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlett
     return app
 
 
-def serve(results: Results, port: int, token: str, say: Callable[[str], None]) -> None:
+def serve(results: Results, port: int, token: str, say: Say) -> None:
     """Serve the page of a results directory and MLflow's pages until a signal ends it; `say` as of `mlflow_pages`.
 
     No request is logged: the link has the token.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, Row
 from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
@@ -50,7 +51,7 @@ class MirroredRun(RecordedRun):
         return next(iter(self.wanted.values()), {})
 
     @property
-    def labels(self) -> dict[str, Any]:
+    def labels(self) -> Fields:
         """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
         return {name: value for name, value in (self.row or self.asked).items() if name in LABELS}
 
@@ -166,7 +167,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def naming_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
+def naming_labels(wanted: Sequence[ReadFields]) -> list[str]:
     """Return the labels that name a study's runs: rate and seed, of which rounds add more, and others that differ.
 
     Task and model, which differ least within a study, are last: MLflow cuts long names at their end.
@@ -175,7 +176,7 @@ def naming_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["learning_rate", "seed", *others]
 
 
-def study_params(options: Mapping[str, Any]) -> dict[str, str]:
+def study_params(options: ReadFields) -> dict[str, str]:
     """Return a study's options, nested ones as `protocol.batch_size`."""
     shown = {name: value for name, value in options.items() if name != "title"}
     return {allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(shown).items()}
@@ -196,7 +197,7 @@ def view_key(study: str, owner: str) -> str:
     return f"{study}-{owner}" if owner else study
 
 
-def runs_view(study: str, owner: str, higher_is_better: bool) -> dict[str, Any]:
+def runs_view(study: str, owner: str, higher_is_better: bool) -> Fields:
     """Return a view of MLflow's page: the runs of a study, best first, with columns; the address can name only a view.
 
     They are not nested below their study, which MLflow does only in the order of time.

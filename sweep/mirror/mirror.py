@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.network import shown_uri
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
@@ -33,14 +33,7 @@ from lr_sweep.sweep.mirror.client import (
     owner_in,
     store_problems,
 )
-from lr_sweep.sweep.mirror.content import (
-    MirroredRun,
-    naming_labels,
-    runs_view,
-    study_metrics,
-    study_params,
-    view_key,
-)
+from lr_sweep.sweep.mirror.content import MirroredRun, naming_labels, runs_view, study_metrics, study_params, view_key
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
 from lr_sweep.sweep.results.validation import read_options
@@ -254,9 +247,7 @@ class MirrorThread(Sink):
     fail, not again until it works.
     """
 
-    def __init__(
-        self, mirror: Mirror, on_problem: Callable[[str], None], *, retry_s: float = 5.0, max_retry_s: float = 300.0
-    ) -> None:
+    def __init__(self, mirror: Mirror, on_problem: Say, *, retry_s: float = 5.0, max_retry_s: float = 300.0) -> None:
         self._mirror, self._on_problem = mirror, on_problem
         self._used = False
         self._lacks: list[str] = []

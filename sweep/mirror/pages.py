@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.network import shown_uri
+from lr_sweep.common.text import Say
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
@@ -134,7 +135,7 @@ class MlflowPages:
 
 
 @contextmanager
-def mlflow_pages(results: Path, say: Callable[[str], None], server: str) -> Iterator[MlflowPages]:
+def mlflow_pages(results: Path, say: Say, server: str) -> Iterator[MlflowPages]:
     """Look for what the mirror writes for as long as the block runs; yield its pages, for a server of ours.
 
     They appear once the mirror has written them; `say` is then given a line with the page's address, which begins with
@@ -157,9 +158,7 @@ def mlflow_pages(results: Path, say: Callable[[str], None], server: str) -> Iter
         pages.close()
 
 
-def _open(
-    pages: MlflowPages, uri: str, results: Path, say: Callable[[str], None], server: str, ended: threading.Event
-) -> None:
+def _open(pages: MlflowPages, uri: str, results: Path, say: Say, server: str, ended: threading.Event) -> None:
     problem = ""
     while not (pages.address or ended.is_set()):
         try:

@@ -155,7 +155,7 @@ def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
     pairs = len(decide.recorded.pairs_among(list(grids_of(plan.study))))
     lines = [
         f"decide     {counted(pairs, 'pair')} of variants, to {decide.min_difference:g}{plan.study.measured.points}, "
-        f"with {of_cell} {counted(len(cells), 'cell')}: at most {sum(cells.values())} runs",
+        f"with {of_cell} {counted(len(cells), 'cell')}: at most {sum(cells.values())} runs"
     ]
     return [*lines, f"           {plan.decision.progress()}"] if plan.decision else lines
 

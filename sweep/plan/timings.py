@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from lr_sweep.analysis.record.read import MAX_JSON, read_run_rows
-from lr_sweep.common.files import is_changed, read_plain, sealed, write_json
+from lr_sweep.common.files import Fields, ReadFields, is_changed, read_plain, sealed, write_json
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.state import Reconciled
@@ -58,7 +57,7 @@ def timing_key(run: AnyRun, placement: Placement) -> str:
     return _key(run.content(), engine_of(run, placement.resources.engine), placement.device)
 
 
-def read_measured(results: Results) -> dict[str, dict[str, Any]]:
+def read_measured(results: Results) -> dict[str, Fields]:
     """Return `step_s` and `device` by key; raises ValueError, with the reason, for a damaged file."""
     if not results.timings.exists():
         return {}
@@ -73,7 +72,7 @@ def read_measured(results: Results) -> dict[str, dict[str, Any]]:
 
 def keep_measured(results: Results, key: str, step_s: float, device: str) -> None:
     """Add what was timed on a device, named by its model; a damaged file is replaced."""
-    known: dict[str, dict[str, Any]] = {}
+    known: dict[str, Fields] = {}
     with suppress(ValueError):
         known = read_measured(results)
     write_json(results.timings, sealed({"timings": {**known, key: {"step_s": step_s, "device": device}}}))
@@ -91,6 +90,6 @@ def _written_at(path: Path) -> float:
     return 0.0
 
 
-def _key(content: Mapping[str, Any], engine: str, device: str) -> str:
+def _key(content: ReadFields, engine: str, device: str) -> str:
     timed = {name: value for name, value in content.items() if name not in UNTIMED_FIELDS}
     return json.dumps([timed, engine, "cpu" if device.lower().startswith("cpu") else "cuda"], sort_keys=True)

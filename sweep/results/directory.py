@@ -22,7 +22,7 @@ from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.record.read import MAX_JSON, check_format
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import FULL, is_locked, read_plain, remove_dead_partials, write_bytes, write_json
+from lr_sweep.common.files import FULL, Fields, is_locked, read_plain, remove_dead_partials, write_bytes, write_json
 
 STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 """Failures to write that trying again will not mend."""
@@ -120,7 +120,7 @@ class Results(Paths):
         except OSError:  # the lock may not be opened, for example in another user's directory
             return self.holder.exists()
 
-    def latest_progress(self, holder: Mapping[str, Any]) -> dict[str, Any]:
+    def latest_progress(self, holder: Mapping[str, Any]) -> Fields:
         """Return the progress that the sweep in `writer.json` wrote last; empty: none yet, but an earlier sweep may."""
         progress = read_state(self.progress(str(holder["study"])))
         return progress if progress.get("updated_at", 0.0) >= holder.get("since", 0.0) else {}
@@ -145,7 +145,7 @@ class Results(Paths):
         return shutil.disk_usage(next(path for path in (self.root, *self.root.parents) if path.exists())).free
 
 
-def read_state(path: Path) -> dict[str, Any]:
+def read_state(path: Path) -> Fields:
     """Read what a running sweep writes of itself; empty if it is not there."""
     try:
         found = json.loads(read_plain(path, MAX_JSON))

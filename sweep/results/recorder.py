@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
 from lr_sweep.analysis.record.parquet import FORMAT
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_curves, read_rows, read_run_rows
-from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
+from lr_sweep.common.files import Fields, ReadFields, make_folder, sealed, sealed_text, write_bytes, write_json
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import study_to_yaml
@@ -143,7 +142,7 @@ class Recorder(Sink):
                 step = max(read_curves(self.results.root, [run_id])["step"], default=0)
             except RecordError:  # damaged: what is trained now replaces it
                 step = 0
-            before: dict[str, Any] = {"attempts": 0, "num_steps": 0, "lost_steps": 0, "code": None}
+            before: Fields = {"attempts": 0, "num_steps": 0, "lost_steps": 0, "code": None}
             for row in read_run_rows(self.results.root, [run_id], before.keys()):
                 before = row
             self._open[run_id] = _Open(
@@ -179,7 +178,7 @@ class Recorder(Sink):
                 self._write_curve(run_id, run)
         self._write_row(run, vars(end))
 
-    def _write_row(self, run: _Open, facts: Mapping[str, Any]) -> None:
+    def _write_row(self, run: _Open, facts: ReadFields) -> None:
         wanted = self.wanted[facts["run_id"]]
         of_end = ("failure", "diverged_at_step", "stopped_at_step", "engine")
         of_study = ("run_id", "task", "model", "variant", "learning_rate", "seed", "pretrained_on", "data_origin")
@@ -207,7 +206,7 @@ class Recorder(Sink):
         write_parquet(self.results.run(wanted.run_id), [row], RUNS)
         del self._open[wanted.run_id]
 
-    def _whole_curve(self, run_id: str, run: _Open) -> Iterable[Mapping[str, Any]]:
+    def _whole_curve(self, run_id: str, run: _Open) -> Iterable[ReadFields]:
         if run.recorded_step <= max(run.curve, default=0):
             return [vars(evaluation) for evaluation in run.curve.values()]
         try:  # it failed before it was as far again as an earlier process got it
@@ -232,7 +231,7 @@ class RunLogs(Sink):
         text = "".join(f"{now}  {line}\n" for line in lines)
         if text:
             path = self.log_of(run_id)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             with path.open("a", encoding="utf-8", errors="replace") as log:
                 log.write(text)
 

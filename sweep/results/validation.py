@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
 from lr_sweep.analysis.record.paths import RecordError, UnreadableError, unreadable
@@ -24,7 +23,7 @@ from lr_sweep.analysis.record.read import (
     read_wanted_table,
 )
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import is_changed_text, is_sealed, read_plain
+from lr_sweep.common.files import Fields, is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, RecordedRun, Row
 
@@ -91,7 +90,7 @@ def _json_problems(row: Row) -> Iterator[str]:
             yield f"got {row[name][:80]!r} as {name}, want what docs/record.md says"
 
 
-def _content(row: Row | None) -> dict[str, Any]:
+def _content(row: Row | None) -> Fields:
     """Return a row's `content`; empty if it is not JSON of an object, or there is no row."""
     if row is None or len(row["content"]) > MAX_CONTENT:
         return {}
@@ -170,13 +169,13 @@ def check_options(path: Path) -> bytes | None:
     return text
 
 
-def read_options(path: Path) -> dict[str, Any]:
+def read_options(path: Path) -> Fields:
     """Return what `check_options` reads; empty: there is no file. Raises RecordError if it is damaged."""
     text = check_options(path)
     return {} if text is None else _parsed(path, text)
 
 
-def _parsed(path: Path, text: bytes) -> dict[str, Any]:
+def _parsed(path: Path, text: bytes) -> Fields:
     from lr_sweep.sweep.study.file import read_yaml  # imported late: few commands need it
 
     try:

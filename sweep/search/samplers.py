@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import optuna
@@ -18,6 +17,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
 from lr_sweep.analysis.statistics.rates.refinement import Observation
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.sweep.study.search import ADAPTIVE, NUM_FIRST, Point, Range, Search
 
 PARAMETER = "learning_rate"
@@ -63,8 +63,7 @@ def _guided(
     """Ask Optuna's sampler; it knows the pending points of the same round, and keeps away from them."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        sampler=_sampler(search, _key(search.seed, cell, len(tried))),
-        direction="maximize" if maximise else "minimize",
+        sampler=_sampler(search, _key(search.seed, cell, len(tried))), direction="maximize" if maximise else "minimize"
     )
     axes = distributions(search)
     for trial in _trials([(parameters(point), each) for point, each in tried], axes, maximise=maximise):
@@ -85,12 +84,12 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
     }
 
 
-def parameters(point: Point) -> dict[str, Any]:
+def parameters(point: Point) -> Fields:
     """Return a point as Optuna has it."""
     return {PARAMETER: point.learning_rate, **point.options}
 
 
-def _point(search: Search, params: Mapping[str, Any]) -> Point:
+def _point(search: Search, params: ReadFields) -> Point:
     axes = search.space.items()
     options = {name: axis.rounded(params[name]) if isinstance(axis, Range) else params[name] for name, axis in axes}
     return Point(params[PARAMETER], options)
@@ -109,7 +108,7 @@ def _key(seed: int, cell: Sequence[str], number: int) -> int:
 
 
 def _trials(
-    tried: Sequence[tuple[Mapping[str, Any], Observation]], axes: Mapping[str, BaseDistribution], *, maximise: bool
+    tried: Sequence[tuple[ReadFields, Observation]], axes: Mapping[str, BaseDistribution], *, maximise: bool
 ) -> list[FrozenTrial]:
     """Return trials for the sampler; a rate at which a seed diverged or was stopped early counts as the worst value.
 
@@ -132,7 +131,7 @@ def _trials(
     ]
 
 
-def _is_inside(params: Mapping[str, Any], axes: Mapping[str, BaseDistribution]) -> bool:
+def _is_inside(params: ReadFields, axes: Mapping[str, BaseDistribution]) -> bool:
     if params.keys() != axes.keys():
         return False
     for name, axis in axes.items():

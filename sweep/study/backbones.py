@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.common.text import duration, percent
+from lr_sweep.common.text import Say, duration, percent
 from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
 from lr_sweep.sweep.study.study import Study
@@ -36,8 +36,6 @@ UNKNOWN_WEIGHTS = "not known yet"
 
 REPORT_EVERY_S = 10.0
 """Seconds between two reports of a pretraining, to the terminal and for `status`."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from lr_sweep.common.errors import unknown
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.task import missing_names, options_content
 from lr_sweep.sweep.study.cells import (
@@ -75,13 +76,13 @@ class BuiltInStudy(Study):
     """What is trained and how it starts: known names, or a mapping with your own."""
     models: Annotated[dict[str, StudyModel], Len(1)]
     """Known names, or a mapping with your own; tables show the name."""
-    axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
+    axes: Annotated[Fields, PlainValidator(checked_axes)] = Field(default={}, exclude=True)
     """Protocol options, and `num_steps`, with lists of values; default: none. Variants have each combination."""
 
     # --- fields
 
     @classmethod
-    def read_options(cls, task: str, given: Mapping[str, Any]) -> Any:
+    def read_options(cls, task: str, given: ReadFields) -> Any:
         """Build the options of a task, defaults filled in; raises its mistakes."""
         if task not in TASKS:
             raise ValueError(unknown("task", task, TASKS))
@@ -155,7 +156,7 @@ class BuiltInStudy(Study):
             options["source"] = origin
         return Examples(options, data_checksum(task, given, data_dir), origin, definition.shape(given))
 
-    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> Run:
+    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> Run:
         """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
         parts, size = self.variants[cell.variant], self.models[cell.model].body_size
         protocol = changed(cell.protocol, options)
@@ -179,7 +180,7 @@ class BuiltInStudy(Study):
         for name, task in self.tasks.items():
             TASKS[name].fetch(task.options, data_dir)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Fields:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
         content = super().plain()
         for model in content["models"].values():

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidationInfo
 
 from lr_sweep.common.errors import unknown
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.search import LearningRateGrid, LearningRates
 from lr_sweep.sweep.study.validation import (
@@ -49,7 +50,7 @@ class Cells(Strict):
     """Names in the study's `variants`; null: all."""
     learning_rates: LearningRates | None = None
     """A grid or a list for these cells; null: the study's."""
-    protocol: dict[str, Any] = Field(default_factory=dict)
+    protocol: Fields = Field(default_factory=dict)
     """Options that differ from the study's; not `precision`."""
 
     def have(self, **names: str) -> bool:
@@ -57,7 +58,7 @@ class Cells(Strict):
         return all((listed := getattr(self, axis)) is None or name in listed for axis, name in names.items())
 
 
-def changed(protocol: P, own: Mapping[str, Any]) -> P:
+def changed(protocol: P, own: ReadFields) -> P:
     """Return a protocol with some cells' or a variant's own options; raise `ValidationError` for wrong ones."""
     if "precision" in own:
         raise mistake("holds for a whole study; set it in the study's protocol", "precision")
@@ -88,7 +89,7 @@ def by_names(entries: Sequence[Cells], axes: Mapping[str, Collection[str]]) -> I
             yield index, names
 
 
-def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]], protocol: Any) -> None:
+def check_cells(entries: Sequence[Cells], axes: Mapping[str, ReadFields], protocol: Any) -> None:
     """Raise all mistakes in a study's `cells`: wrong names and options, cells that are there twice or never.
 
     `axes`: the study's `AXES` by name; `protocol`: the study's.
@@ -104,13 +105,13 @@ def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]],
     _check_each_once(entries, axes)
 
 
-def _check_budgets(cells: Cells, tasks: Mapping[str, Any], every: int) -> None:
+def _check_budgets(cells: Cells, tasks: ReadFields, every: int) -> None:
     for name, task in tasks.items():
         if cells.have(tasks=name) and task.num_steps % every:
             raise mistake(f"tasks.{name}.num_steps = {task.num_steps} is no multiple of {every}", "evaluate_every")
 
 
-def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, ReadFields]) -> None:
     used = set[tuple[str, str]]()
     first: dict[tuple[str, ...], int] = {}
     with Mistakes() as mistakes:
@@ -132,11 +133,11 @@ STEPS = TypeAdapter(Steps, config=STRICT)
 class StudyVariant(Variant):
     """A variant of the study's own."""
 
-    protocol: dict[str, Any] = field(default_factory=dict)
+    protocol: Fields = field(default_factory=dict)
     """Options that differ from the study's (not `precision`), and from its tasks' `num_steps`."""
 
 
-def own_protocol(variant: Any) -> dict[str, Any]:
+def own_protocol(variant: Any) -> Fields:
     """Return the options of the protocol that are a variant's own."""
     own = variant.protocol if isinstance(variant, StudyVariant) else {}
     return {name: value for name, value in own.items() if name != BUDGET}
@@ -233,13 +234,12 @@ def check_option(option: str, value: Any) -> None:
         raise ValueError(error.errors()[0]["msg"]) from error
 
 
-def _name(variant: str, options: Mapping[str, Any]) -> str:
+def _name(variant: str, options: ReadFields) -> str:
     """Return `frozen-random-sgd` or `frozen-random-batch-size-32`."""
     texts = [value if isinstance(value, str) else f"{option}-{value}" for option, value in options.items()]
     return "-".join([variant, *(text.lower().replace("_", "-").replace(".", "p") for text in texts)])
 
 
 _NAMES = TypeAdapter(
-    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)],
-    config=STRICT,
+    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)], config=STRICT
 )

@@ -13,7 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import as_version_1_2, read_plain
+from lr_sweep.common.files import Fields, as_version_1_2, read_plain
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
@@ -201,8 +201,8 @@ class _Reader:
         except Exception as error:  # `!!int x`, `!!bool x`, `!!timestamp x`: any error of the library's converter
             return self._skip(loc, f"{shown(node.value)} is no {str(node.tag).rpartition(':')[2]} ({error})")
 
-    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
+    def _mapping(self, node: MappingNode, loc: Loc) -> Fields:
+        mapping: Fields = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
             if not isinstance(key_node, ScalarNode):

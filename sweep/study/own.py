@@ -13,17 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainValidator,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.common.files import hash_once
+from lr_sweep.common.files import Fields, ReadFields, hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
 from lr_sweep.sweep.study.cells import StudyCell
@@ -75,7 +68,7 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _options(name: str, value: Any) -> dict[str, Any]:
+def _options(name: str, value: Any) -> Fields:
     """Build the options of a task, model or variant, of which there may be none."""
     NAME.validate_python(name)
     if value is not None and not isinstance(value, Mapping):
@@ -192,7 +185,7 @@ def _trainable_text(value: str) -> str:
     return value
 
 
-NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_options)]
+NamedOptions = Annotated[dict[str, Fields], PlainValidator(_named_options)]
 
 
 class FunctionStudy(Study):
@@ -229,7 +222,7 @@ class FunctionStudy(Study):
         return {info.data.get("study", FUNCTION): {}} if tasks is None else tasks
 
     @classmethod
-    def read_options(cls, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def read_options(cls, task: str, given: ReadFields) -> Fields:
         """Build the options of a task; raises its mistakes."""
         return _options(task, given)
 
@@ -272,7 +265,7 @@ class FunctionStudy(Study):
         files = replace(self.code, folders=(*self.code.folders, data_dir))
         return Examples({}, "", ", ".join(self.data) or f"made by {self.trainable}", files=files)
 
-    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> OwnRun:
+    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> OwnRun:
         """Return a run of a cell with options that a search chose."""
         assert examples.files, "made by this class"
         own = self.tasks[cell.task].options | self.models[cell.model] | self.variants[cell.variant]
@@ -295,11 +288,11 @@ class FunctionStudy(Study):
         for name, sha256 in self.data.items():
             data_file(name, sha256, (*self.code.folders, data_dir))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what reports read of it, as JSON values."""
         return super().facts() | {"metric": dict(self.metric)}
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Fields:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
         content = super().plain() | {"code": list(self.code.code)}
         if self.cells is None:

@@ -8,14 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Interval, Len
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    Tag,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, ValidationInfo, model_validator
 
 from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.common.limits import Count, LearningRate, Seed

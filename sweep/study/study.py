@@ -16,6 +16,7 @@ from annotated_types import Interval, Len
 from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.cells import (
@@ -74,7 +75,7 @@ class StudyTask(Strict):
 class Examples(NamedTuple):
     """What is known of a task's examples before they are loaded."""
 
-    options: dict[str, Any]
+    options: Fields
     """The task's options, as plain JSON values."""
     checksum: str
     origin: str
@@ -150,7 +151,7 @@ class Study(Strict):
 
     @classmethod
     @abstractmethod
-    def read_options(cls, task: str, given: Mapping[str, Any]) -> Any:
+    def read_options(cls, task: str, given: ReadFields) -> Any:
         """Build the options of a task; raises its mistakes."""
 
     @abstractmethod
@@ -158,7 +159,7 @@ class Study(Strict):
         """Identify a task's examples; raises DataError if files are there but cannot be identified."""
 
     @abstractmethod
-    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> AnyRun:
+    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> AnyRun:
         """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
 
     @abstractmethod
@@ -271,7 +272,7 @@ class Study(Strict):
 
     # --- what it says
 
-    def axes_by_name(self) -> dict[str, Mapping[str, Any]]:
+    def axes_by_name(self) -> dict[str, ReadFields]:
         """Return the study's tasks, models and variants."""
         return {axis: getattr(self, axis) for axis in AXES}
 
@@ -295,17 +296,17 @@ class Study(Strict):
         """Return the seeds in the study's order."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what reports read of it, as JSON values."""
-        facts: dict[str, Any] = {"selection": self.selection} if self.selection != "best" else {}
+        facts: Fields = {"selection": self.selection} if self.selection != "best" else {}
         facts |= {"search": self.search.facts()} if self.search else {}
         facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
         facts |= {"decide": self.decide.facts()} if self.decide else {}
         return facts | {name: getattr(self, name) for name in FACTS if getattr(self, name)}
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Fields:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
-        content: dict[str, Any] = self.model_dump(mode="json", warnings=False)
+        content: Fields = self.model_dump(mode="json", warnings=False)
         for task in content["tasks"].values():
             task |= task.pop("options")
         for name in self.unused_resources:

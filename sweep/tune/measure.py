@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.plan.cost import Cost
 from lr_sweep.sweep.plan.placement import CohortSizes, Group, check_beforehand, cohorts
 from lr_sweep.sweep.plan.plan import Plan
@@ -29,7 +28,7 @@ NUM_STEPS = 5
 CANNOT_TRAIN = (UserError, OwnCodeError, TrainingFunctionError, MemoryError, torch.OutOfMemoryError)
 
 
-def measure_cells(plan: Plan, cost: Cost, say: Callable[[str], None]) -> None:
+def measure_cells(plan: Plan, cost: Cost, say: Say) -> None:
     """Time the largest cohort of each cell that has no timing, and keep the timings; a line a cell goes to `say`."""
     placement, results, to_train = plan.placement, plan.results, plan.reconciled.to_train
     check_beforehand(placement, plan.study.for_gpus)

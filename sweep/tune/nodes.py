@@ -9,13 +9,13 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import load_yaml
+from lr_sweep.common.files import ReadFields, load_yaml
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
 from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit, fits
@@ -118,14 +118,14 @@ def exchange_claims(wants: int) -> tuple[list[int], int]:
     return list(claims.values()), list(claims).index(own)
 
 
-def alive_nodes() -> list[Mapping[str, Any]]:
+def alive_nodes() -> list[ReadFields]:
     """Return the nodes that are there, as Ray describes them."""
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
+def _autoscaler(cluster_file: Path) -> ReadFields:
     path = cluster_file.expanduser()
     return dict(load_yaml(path)) if path.is_file() else {}
 

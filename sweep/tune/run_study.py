@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,19 +12,13 @@ import torch
 
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
 from lr_sweep.sweep.plan.plan import state_counts
-from lr_sweep.sweep.results.changes import (
-    change_lines,
-    own_examples,
-    replaced_by,
-    restart_cells,
-    version_now,
-)
+from lr_sweep.sweep.results.changes import change_lines, own_examples, replaced_by, restart_cells, version_now
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.results.recorder import write_started
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
@@ -56,7 +50,7 @@ class Outcome:
     stopped: bool
 
 
-def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
+def run_study(study: Study, options: Options, say: Say) -> Outcome:
     """Train what the record lacks and write the report.
 
     Raises UserError for what the user can put right, DataError or WeightsError for missing data or weights; what was
@@ -92,7 +86,7 @@ def _check_stops(study: Study, options: Options) -> None:
         )
 
 
-def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
+def _prepare(study: Study, options: Options, say: Say) -> Work:
     """Fetch data and weights, write down what the study wants, and find what is left to train of it."""
     results, data_dir = options.results, options.data_dir
     study.fetch(data_dir)
@@ -121,7 +115,7 @@ def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work
     return work
 
 
-def _try_function(work: Work, device: str, say: Callable[[str], None]) -> None:
+def _try_function(work: Work, device: str, say: Say) -> None:
     """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
     study, run = work.state.study.study, work.state.reconciled.to_train[0].run
     if not isinstance(run, OwnRun):
@@ -138,13 +132,7 @@ def _try_function(work: Work, device: str, say: Callable[[str], None]) -> None:
 
 
 def _finish(
-    work: Work,
-    before: Reconciled,
-    ended: Mapping[str, str],
-    mirror: MirrorThread,
-    say: Callable[[str], None],
-    *,
-    stopped: bool,
+    work: Work, before: Reconciled, ended: Mapping[str, str], mirror: MirrorThread, say: Say, *, stopped: bool
 ) -> Outcome:
     """Say which runs did not train to their ends; write the report, unless nothing is new, and mirror it.
 

@@ -14,17 +14,11 @@ from typing import Any
 from ray import tune
 
 from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import Fields
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
-from lr_sweep.sweep.tune.trials import (
-    Leave,
-    Reported,
-    StorageFailed,
-    TrialEvent,
-    TrialFailed,
-    TrialInterrupted,
-)
+from lr_sweep.sweep.tune.trials import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.trainables.own.run import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.messages import Cohort, evaluations
@@ -171,7 +165,7 @@ class EventCallback(tune.Callback):
     def __init__(self, put: Callable[[TrialEvent], None], leave: Leave, machines: Machines) -> None:
         self.put, self.leave, self.machines = put, leave, machines
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Fields:
         """Leave everything out: Tune pickles its callbacks for a restore that is never asked for."""
         return {}
 
@@ -186,9 +180,7 @@ class EventCallback(tune.Callback):
         """Remember the trial's machine."""
         self.machines.started(trial, cohort_of_trial(trial).run_ids)
 
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
-    ) -> None:
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Fields, **info: Any) -> None:
         """Forward what the trial reported."""
         events = result.get("events", [])
         for event in events:
@@ -224,7 +216,7 @@ class EventCallback(tune.Callback):
         else:
             self.put(TrialInterrupted(**self._failure(trial)))
 
-    def _failure(self, trial: Any) -> dict[str, Any]:
+    def _failure(self, trial: Any) -> Fields:
         # Each failed attempt adds a traceback to Ray's file.
         text = Path(trial.error_file).read_text().rpartition("\nFailure # ")[2] if trial.error_file else ""
         node = self.machines.failed_on(trial, text)

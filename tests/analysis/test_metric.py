@@ -18,7 +18,6 @@ from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
 
@@ -35,10 +34,10 @@ def test_the_metric_of_a_study_is_read(tmp_path: Path) -> None:
 
 def test_numbers_as_text() -> None:
     assert [ACCURACY.text(0.12345), ACCURACY.difference_text(-0.02), ACCURACY.amount_text(0.025)] == [
-        *("12.3", "-2.0", "2.5 points"),
+        *("12.3", "-2.0", "2.5 points")
     ]
     assert [PERPLEXITY.text(23.456789), PERPLEXITY.difference_text(0.5), PERPLEXITY.amount_text(0.025)] == [
-        *("23.46", "+0.5", "0.025"),
+        *("23.46", "+0.5", "0.025")
     ]
     assert PERPLEXITY.text(math.nan) == ACCURACY.text(math.nan) == "–"
     assert (ACCURACY.axis, PERPLEXITY.axis) == ("test accuracy (%)", "test perplexity")

@@ -11,12 +11,7 @@ import pytest
 
 from lr_sweep.benchmarks import command_reference, study_reference
 from lr_sweep.benchmarks.lu2021_runs import lines
-from lr_sweep.benchmarks.published_page import (
-    TASKS,
-    at_fixed_rate,
-    demonstration_page,
-    tuned_values,
-)
+from lr_sweep.benchmarks.published_page import TASKS, at_fixed_rate, demonstration_page, tuned_values
 
 
 def test_values_at_the_fixed_rate_are_those_of_the_12_layer_model() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.common.scratch import dead_folders, own_folder, remove_dead, scratch_folder
+from lr_sweep.common.scratch import _dead, own_folder, remove_dead, scratch_folder
 from lr_sweep.tests.support.waiting import wait_until
 
 
@@ -24,7 +24,7 @@ def test_it_is_closed_to_others_and_goes_at_its_end(own: Path) -> None:
     with scratch_folder("code-") as folder, scratch_folder("code-") as other:
         assert (folder, other) == (own / "code-0", own / "code-1")
         assert [each.stat().st_mode & 0o777 for each in (own, folder)] == [0o700, 0o700]
-        assert dead_folders(own) == []
+        assert list(_dead(own)) == []
     assert list(own.iterdir()) == []
 
 
@@ -44,7 +44,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one_unless_a_fork_of_it_l
     with scratch_folder("code-") as folder:
         assert folder == own / "code-1", "its fork has the folder"
     os.kill(forked, signal.SIGKILL)
-    wait_until(lambda: dead_folders(own), "the end of the fork")
+    wait_until(lambda: list(_dead(own)), "the end of the fork")
     with scratch_folder("code-") as folder:
         assert list(own.iterdir()) == [folder]
 

@@ -66,10 +66,7 @@ def test_symbols_are_recognised_by_the_declared_shape() -> None:
 IDS, FLOATS = SYMBOLS.train.inputs, INPUTS.float()
 ONES = torch.ones(40, dtype=torch.int64)
 OF_SYMBOLS: list[tuple[dict[str, Any], str]] = [
-    (
-        {"inputs": IDS.float()},
-        "inputs: got float32 of shape (40, 6), want integers of shape (40, 6), by num_",
-    ),
+    ({"inputs": IDS.float()}, "inputs: got float32 of shape (40, 6), want integers of shape (40, 6), by num_"),
     ({"inputs": with_first(IDS, 6)}, "train.inputs: got 0 to 6, want 0 to 5, by num_tokens and num_token_ids"),
     ({"inputs": with_first(IDS.long(), -1)}, "got -1 to 5, want 0 to 5"),
     ({"inputs": IDS[:, :5]}, "shape (40, 5), want integers of shape (40, 6)"),

@@ -30,10 +30,8 @@ DECK = [target for target, number in zip(TARGETS, (3, 4, 2, 2, 2), strict=True) 
 """How often each is killed in so many kills: a dead GCS takes 25 s to get over, a dead worker two."""
 RANKS_DECK = [target for target in (*TARGETS, "rank") for _ in range({"rank": 4, "worker": 3}.get(target, 2))]
 """The same, of a study whose runs train in several processes; `rank`: one of these."""
-
 PAGE_DECK = [target for target in (*TARGETS, "page") for _ in range(4 if target == "page" else 1)]
 """The same, of a study beside which `ui` serves its page; `page`: that server."""
-
 VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
 VOLATILE_TAGS = {"sweep.wall_s", "sweep.device_s", "sweep.attempts", "sweep.mirrored_end_ms", "mlflow.parentRunId"}
 
@@ -152,7 +150,6 @@ class Sweep:
 
     def _kill(self, target: str, dice: random.Random) -> bool:
         """Kill one of a kind as soon as there is one; return False if the study has ended before."""
-
         if target == "page":
             assert self.page is not None
             self.page.kill()

@@ -29,7 +29,6 @@ from lr_sweep.sweep.results.directory import Results
 
 Point = tuple[int, float, float]
 """step, validation accuracy, test accuracy"""
-
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 EVERY = 10
 """Steps between the evaluations of runs that `add` makes."""

@@ -115,7 +115,6 @@ def random_weights(size: ModelSize = SIZE) -> dict[str, torch.Tensor]:
 
 LOSSES = ("train_loss", "validation_loss", "test_loss")
 TASKS = {"numbers": real_valued_task(), "symbols": symbol_task(), "pairs": pairs_task(), "xor": xor_task()}
-
 EACH_VARIANT = ["frozen-pretrained", "unfrozen-random"]
 EACH_VARIANT += [pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS if name not in EACH_VARIANT]  # type: ignore[misc]
 

@@ -21,8 +21,6 @@ from lr_sweep.tests.support.tiny_study import ROOT, curves, rows, succeeds, swep
 
 EARLIER = ROOT / "tests" / "earlier_record"
 EXPECTED = json.loads((EARLIER / "expected.json").read_text())
-
-
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 

@@ -11,10 +11,7 @@ from lr_sweep.trainables.models.family import Dropout
 from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.plain.engine import Training
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
 @pytest.mark.parametrize("data", [real_valued_task(), symbol_task()], ids=["numbers", "symbols"])

@@ -16,7 +16,7 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEncoder
 
 from lr_sweep.common.limits import Dimension
-from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.models.family import LibraryBody, LibrarySize, Parts
 from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
 
@@ -77,7 +77,7 @@ class BERT(LibraryBody):
         """Map (B, T, D) to (B, T, D)."""
         return self.encoder(self.embeddings(embeddings)).last_hidden_state
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return the modules of each part."""
         attentions = [[layer.attention.self, layer.attention.output.dense] for layer in self.layers]
         norms = [norm for each in self.layers for norm in (each.attention.output.LayerNorm, each.output.LayerNorm)]

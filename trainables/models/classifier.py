@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.factors import query_factor, width_ratio
 from lr_sweep.trainables.models import load_family
-from lr_sweep.trainables.models.family import Body, Dropout
+from lr_sweep.trainables.models.family import Body, Dropout, Parts
 from lr_sweep.trainables.models.gpt2 import GPT2
-from lr_sweep.trainables.numerics import keyed_generator
+from lr_sweep.trainables.numerics import Tensors, keyed_generator
 from lr_sweep.trainables.parts import sorted_parts
 from lr_sweep.trainables.run import BodySize, Protocol, Run
 
@@ -60,7 +60,7 @@ class Classifier(nn.Module):
         hidden = self.body(embeddings, dropout)  # (B, T, D)
         return hidden[:, -self.task.num_read :].reshape(-1, hidden.shape[-1])
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return what each part of `PARTS` consists of; `EVERYTHING` holds every parameter once."""
         return {**self.body.parts(), "input": [self.input_layer], "output": [self.output_layer]}
 
@@ -77,7 +77,7 @@ class Classifier(nn.Module):
         return ((name, p) for name, p in self.named_parameters() if p.requires_grad)
 
 
-def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | None) -> Classifier:
+def build_classifier(run: Run, task: TaskShape, weights: Tensors | None) -> Classifier:
     """Return the run's model at step 0 on the CPU, with its frozen parts frozen.
 
     Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order. Variants and learning rates of one
@@ -114,7 +114,7 @@ def _initialise_randomly(model: Classifier, run: Run) -> None:
 
 
 @torch.no_grad()
-def put_weights(body: Body, weights: dict[str, Tensor]) -> None:
+def put_weights(body: Body, weights: Tensors) -> None:
     """Copy pretrained tensors over the body's, also of a deeper one; position rows beyond them keep their start."""
     for name, parameter in body.named_parameters():
         if name not in body.always_new:
@@ -122,7 +122,7 @@ def put_weights(body: Body, weights: dict[str, Tensor]) -> None:
             target.copy_(weights[name])
 
 
-def alike(weights: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
+def alike(weights: Tensors, seed: int) -> Tensors:
     """Draw tensors from normal distributions of the mean and deviation of each (Lu et al. 2021, section 3.8)."""
     generator = keyed_generator(seed, "statistics")
     return {
@@ -133,7 +133,7 @@ def alike(weights: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
     }
 
 
-def load_weights(folder: Path, family: str = "gpt2") -> dict[str, Tensor]:
+def load_weights(folder: Path, family: str = "gpt2") -> Tensors:
     """Read the body's tensors from a `save_pretrained` folder, float32, by name."""
     tensors = load_file(folder / "model.safetensors")
     return {name: tensor.float() for name, tensor in load_family(family).body_tensors(tensors).items()}

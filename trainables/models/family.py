@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables import run
-from lr_sweep.trainables.numerics import global_generator_keyed, wide_dtype
+from lr_sweep.trainables.numerics import Tensors, global_generator_keyed, wide_dtype
 from lr_sweep.trainables.run import Attention, BodySize
 
 WEIGHT_STD = 0.02
@@ -37,6 +37,10 @@ class Dropout:
         return (x * keep.div_(1.0 - self.probability)).to(x.dtype)
 
 
+Parts = dict[str, list[nn.Module | nn.Parameter]]
+"""What each part of a body consists of."""
+
+
 class Body(nn.Module):
     """Maps embeddings to hidden states."""
 
@@ -50,7 +54,7 @@ class Body(nn.Module):
         """Map (B, T, D) to (B, T, D); `dropout=None` is evaluation mode. No other randomness than the dropout's."""
 
     @abstractmethod
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return what each part of `PARTS` consists of, but for input and output.
 
         Every parameter is in one of positions, layer_norms, attention and feedforward; those without parameters may be
@@ -122,7 +126,7 @@ class Family(Protocol):
     def build(self, size: Any, num_tokens: int) -> Body:
         """Return a body for tasks of so many tokens; its parameters may be anything."""
 
-    def body_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def body_tensors(self, tensors: Mapping[str, Tensor]) -> Tensors:
         """Return those tensors of a `save_pretrained` file that the body uses, by the names of its parameters."""
 
     def config_mistakes(self, config: Mapping[str, Any], size: Any) -> Iterator[str]:

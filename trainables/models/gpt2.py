@@ -22,9 +22,9 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from lr_sweep.trainables.factors import width_ratio
-from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout
+from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout, Parts
 from lr_sweep.trainables.models.published import GPT2 as CONFIG
-from lr_sweep.trainables.numerics import product_dtype, rekey, wide_dtype, widened
+from lr_sweep.trainables.numerics import Tensors, product_dtype, rekey, wide_dtype, widened
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize, Protocol
 
 
@@ -242,7 +242,7 @@ class GPT2(Body):
             x = block(x, None)
         return blocks[layer].attn.weights(blocks[layer].ln_1(x))
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return the modules of each part."""
         blocks: list[Any] = list(self.h)
         return {
@@ -271,7 +271,7 @@ build = GPT2
 config_mistakes = CONFIG.mistakes
 
 
-def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def body_tensors(tensors: Mapping[str, Tensor]) -> Tensors:
     """Return the body's tensors; files of a language model have a prefix and a token table."""
     named = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     return {name: tensor for name, tensor in named.items() if name.split(".")[0] in ("wpe", "h", "ln_f")}

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout
+from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout, Parts
 from lr_sweep.trainables.run import BodySize, Protocol
 
 
@@ -103,7 +103,7 @@ class LSTM(Body):
             x = x + out if self.size.residual else out
         return x
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return the modules of each part."""
         layers: list[Any] = list(self.layers)
         return {

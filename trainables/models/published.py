@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.trainables.models import size_type
 from lr_sweep.trainables.run import BodySize
 
@@ -20,7 +21,7 @@ class KnownModel:
 
     family: str = "gpt2"
     """A name in `trainables.models.FAMILIES`."""
-    options: dict[str, Any]
+    options: Fields
     """Fields of the family's `Size`."""
     hub: str
     """Repository, `owner/name`."""
@@ -72,10 +73,10 @@ class ConfigFields:
     """Fields that must agree with the study's model -> their names in the family's `Size`."""
     computed: Mapping[str, tuple[Any, ...]]
     """Other fields -> the values that are computed, first the one that a missing field means."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: ReadFields = field(default_factory=dict)
     """Fields of `sizes` that may be missing -> what they are then."""
 
-    def mistakes(self, config: Mapping[str, Any], size: Any) -> Iterator[str]:
+    def mistakes(self, config: ReadFields, size: Any) -> Iterator[str]:
         """Yield what a configuration says that a body of this size does not compute; size None: of any size."""
         if config.get("model_type") != self.model_type:
             yield f"model_type: {_got(config, 'model_type')}, want {self.model_type!r}: only that family is computed"
@@ -106,7 +107,7 @@ GPT2 = ConfigFields(
 """The width of the feedforward, `n_inner`, is checked by the tensors' shapes."""
 
 
-def _got(config: Mapping[str, Any], name: str) -> str:
+def _got(config: ReadFields, name: str) -> str:
     return f"got {shown(config[name])}" if name in config else "it is missing"
 
 

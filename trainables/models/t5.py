@@ -17,7 +17,7 @@ from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Block, T5LayerNorm
 
 from lr_sweep.common.limits import Dimension
-from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.models.family import LibraryBody, LibrarySize, Parts
 from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
 
@@ -76,7 +76,7 @@ class T5Encoder(LibraryBody):
             x, bias, *_ = block(x, None, bias)  # (B, T, D), (1, heads, T, T): the first block's
         return self.dropout(self.final_layer_norm(x))
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return the modules of each part."""
         attentions = [
             [a.SelfAttention.q, a.SelfAttention.k, a.SelfAttention.v, a.SelfAttention.o] for a, _ in self.layers

@@ -20,7 +20,7 @@ from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
 
 from lr_sweep.trainables.models.bert import SIZES, common_config
-from lr_sweep.trainables.models.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.models.family import LibraryBody, LibrarySize, Parts
 from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
 
@@ -55,7 +55,7 @@ class ViT(LibraryBody):
             x = layer(x, None)
         return self.layernorm(x)
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         """Return the modules of each part."""
         layers: list[Any] = list(self.layers)
         norms = [norm for layer in layers for norm in (layer.layernorm_before, layer.layernorm_after)]

@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from torch import Tensor
-
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
+from lr_sweep.trainables.numerics import State, Tensors
 from lr_sweep.trainables.own.function import Function
 from lr_sweep.trainables.own.ranks import Ranks
 from lr_sweep.trainables.own.run import OwnRun, unpacked
@@ -68,12 +67,12 @@ class OwnTraining:
         progress.curve.append(evaluation)
         return evaluation
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self) -> State:
         """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
         tensors, values = self._function.state()
         return tensors, asdict(self.progress) | {"own": values}
 
-    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, progress: dict[str, Any]) -> None:
         """Resume from what `state` returned."""
         known = dict(progress)
         own = known.pop("own")

@@ -25,6 +25,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own.run import (
     FAILURE,
     MisusedSessionError,
@@ -35,7 +36,6 @@ from lr_sweep.trainables.own.run import (
 )
 from lr_sweep.trainables.own.session import MisuseError, Output, OwnSession, RunToTrain
 from lr_sweep.trainables.own.state import (
-    State,
     StateError,
     generator_states,
     prints_of,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.run import (
     FAILURE,
@@ -28,7 +29,7 @@ from lr_sweep.trainables.own.run import (
     own_traceback,
     unpacked,
 )
-from lr_sweep.trainables.own.state import State, by_rank, fingerprint, prints_of
+from lr_sweep.trainables.own.state import by_rank, fingerprint, prints_of
 
 HALF = 4
 """Steps after which the second part resumes; each half ends with an evaluation."""

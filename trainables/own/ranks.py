@@ -25,10 +25,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed import TCPStore
 
+from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own.function import Answer, Packed, Request
 from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import Output
-from lr_sweep.trainables.own.state import State, by_rank, joined
+from lr_sweep.trainables.own.state import by_rank, joined
 
 ADDRESS = "127.0.0.1"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"

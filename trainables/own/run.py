@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lr_sweep.common.files import hash_once
+from lr_sweep.common.files import Fields, ReadFields, hash_once, make_folder
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
@@ -49,12 +49,12 @@ class OwnRun(AnyRun):
     task: str
     model: str
     variant: str
-    options: Mapping[str, Any]
+    options: ReadFields
     """Plain JSON values: those of the task, of the model and of the variant."""
     learning_rate: float
     seed: int
     evaluate_every: int
-    metric: Mapping[str, Any]
+    metric: ReadFields
     """What `session.report` is given of each split: `name`, `higher_is_better`, `is_fraction`."""
     processes: int = 1
     """Processes that train it together; one per device."""
@@ -76,7 +76,7 @@ class OwnRun(AnyRun):
         """Return the run that differs in learning rate and seed alone."""
         return replace(self, learning_rate=learning_rate, seed=seed)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Fields:
         """Return the run as plain JSON values."""
         same = ("task", "model", "variant", "learning_rate", "seed", "weights_checksum", "data_checksum")
         mappings = ("data", "options", "metric")
@@ -136,7 +136,7 @@ def write_code(files: OwnFiles, folder: Path) -> None:
 
 
 def _new(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     return path
 
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import io
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.trainables.own.state import check_savable, restore_generators
 from lr_sweep.trainables.worker.messages import Printed
 
@@ -38,13 +39,13 @@ class RunToTrain:
     task: str
     model: str
     variant: str
-    options: Mapping[str, Any]
+    options: ReadFields
     """Those of the task, of the model and of the variant, as the study has them."""
     num_steps: int
     """The step budget. It is not in the run's id, so nothing that the function computes should depend on it."""
     evaluate_every: int
     """Gradient steps between two evaluations."""
-    metric: Mapping[str, Any]
+    metric: ReadFields
     """What is reported of each split: `name`, `higher_is_better`, `is_fraction`."""
 
 
@@ -60,11 +61,11 @@ class OwnSession:
         """Folder with the study's code and data files, by their names in the study."""
         self.step = 0
         """Gradient steps taken."""
-        self.saved: dict[str, Any] | None = None
+        self.saved: Fields | None = None
         """What is saved with each checkpoint, by name; None: the function has not said so yet."""
         self.reported: dict[str, float] | None = None
         """What was reported in the step under way, by the names of `report`; NaN: not reported."""
-        self.generators: dict[str, Any] | None = None
+        self.generators: Fields | None = None
         """States of the random generators to restore at the first step, not before: a loop may draw before it."""
         self._pause, self._rank = pause, rank
         self._in_step = False

@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lr_sweep.common.files import Fields, ReadFields
+from lr_sweep.trainables.numerics import State, Tensors
+
 MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
     "dict": dict,
     "ordered": OrderedDict,
@@ -33,8 +36,6 @@ DTYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
 )
 """Types of tensors that safetensors can save."""
-State = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and JSON values that refer to them."""
 AS_RANK_0 = {"rank": 0}
 """In the state of another rank, in place of a thing whose bits are those of rank 0's."""
 LARGEST_NUMPY_SEED = 2**32
@@ -47,7 +48,7 @@ class StateError(Exception):
 # --- what the function saves
 
 
-def check_savable(saved: Mapping[str, Any]) -> None:
+def check_savable(saved: ReadFields) -> None:
     """Raise StateError for things that cannot be saved, all of them in one message."""
     methods = ("state_dict", "load_state_dict")
     wrong = [
@@ -59,7 +60,7 @@ def check_savable(saved: Mapping[str, Any]) -> None:
         raise StateError(f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}")
 
 
-def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> State:
+def state_of(saved: ReadFields, generators: Fields) -> State:
     """Return the state of things and of random generators; raises StateError for what only pickle could save."""
     encoder = Encoder()
     things = {name: encoder.encode(thing.state_dict(), name) for name, thing in saved.items()}
@@ -67,9 +68,7 @@ def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> State:
     return encoder.tensors, values
 
 
-def restore(
-    saved: Mapping[str, Any], tensors: Mapping[str, Tensor], values: Mapping[str, Any], first: State | None = None
-) -> dict[str, Any]:
+def restore(saved: ReadFields, tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None) -> Fields:
     """Restore things from what `state_of` returned; return the states of the random generators.
 
     `first` is the state of rank 0, which has what `without` left out. Raises StateError for a state of other things.
@@ -82,7 +81,7 @@ def restore(
             assert first is not None, "only other ranks leave something out"
             of, value = first[0], first[1]["saved"][name]
         thing.load_state_dict(decode(value, of))
-    generators: dict[str, Any] = decode(values["generators"], tensors)
+    generators: Fields = decode(values["generators"], tensors)
     return generators
 
 
@@ -93,22 +92,22 @@ def joined(states: Sequence[State]) -> State:
     return tensors, {**states[0][1], "ranks": [values for _, values in states[1:]]}
 
 
-def by_rank(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[State]:
+def by_rank(tensors: Mapping[str, Tensor], values: ReadFields) -> list[State]:
     """Return the state of each rank; of a run in one process, its state."""
     first = {name: values[name] for name in ("saved", "generators")}
-    own: list[dict[str, Tensor]] = [{} for _ in range(1 + len(values.get("ranks", [])))]
+    own: list[Tensors] = [{} for _ in range(1 + len(values.get("ranks", [])))]
     for name, tensor in tensors.items():
         rank, _, plain = name.rpartition(".")
         own[int(rank.removeprefix("rank") or 0)][plain] = tensor
     return list(zip(own, [first, *values.get("ranks", [])], strict=True))
 
 
-def prints_of(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, str]:
+def prints_of(tensors: Mapping[str, Tensor], values: ReadFields) -> dict[str, str]:
     """Return the fingerprints of the things of a state, by name."""
     return {name: fingerprint(value, tensors) for name, value in values["saved"].items()}
 
 
-def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> State:
+def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: ReadFields) -> State:
     """Return a rank's state without these things, which rank 0 has with the same bits."""
     rest = {**values, "saved": {**values["saved"], **dict.fromkeys(names, AS_RANK_0)}}
     kept = {name for part in (*rest["saved"].values(), rest["generators"]) for name in _tensor_names(part)}
@@ -125,7 +124,7 @@ def seed_generators(seed: int) -> None:
     random.seed(seed)
 
 
-def generator_states() -> dict[str, Any]:
+def generator_states() -> Fields:
     """Return the states of these generators: tensors, arrays, lists and numbers."""
     return {
         "torch": torch.get_rng_state(),
@@ -135,7 +134,7 @@ def generator_states() -> dict[str, Any]:
     }
 
 
-def restore_generators(states: dict[str, Any]) -> None:
+def restore_generators(states: Fields) -> None:
     """Restore what `generator_states` returned."""
     torch.set_rng_state(states["torch"])
     if states["cuda"]:
@@ -151,7 +150,7 @@ class Encoder:
     """Turns values into JSON, and collects their tensors: a shared one once, a copy of each view of one memory."""
 
     def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: Tensors = {}
         self._names: dict[tuple[Any, ...], str] = {}
 
     def encode(self, value: Any, path: str) -> Any:
@@ -181,7 +180,7 @@ class Encoder:
                 raise StateError(f"{path}: got a key of type {type(key).__name__}, want text or a number")
         return [[key, self.encode(value, f"{path}[{key!r}]")] for key, value in mapping.items()]
 
-    def _metadata(self, mapping: Any, path: str) -> dict[str, Any]:
+    def _metadata(self, mapping: Any, path: str) -> Fields:
         """Keep the versions of modules, which torch hangs on their state as an attribute."""
         found = getattr(mapping, "_metadata", None)
         return {} if found is None else {"metadata": self.encode(found, f"{path}._metadata")}

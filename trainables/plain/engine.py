@@ -22,7 +22,7 @@ from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at
 from lr_sweep.trainables.models.classifier import build_classifier
-from lr_sweep.trainables.numerics import keyed_generator, products_in, rekey
+from lr_sweep.trainables.numerics import State, Tensors, keyed_generator, products_in, rekey
 from lr_sweep.trainables.plain.evaluation import (
     can_cache,
     evaluate,
@@ -49,7 +49,7 @@ class Training:
         self,
         run: Run,
         data: TaskData,
-        weights: dict[str, Tensor] | None,
+        weights: Tensors | None,
         device: torch.device,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -71,7 +71,7 @@ class Training:
         self._optimizer_of = {parameter: optimizer for optimizer, group in groups for parameter in group["params"]}
         self.noise = torch.Generator(device)
         self.pace = Pace()
-        self.best: dict[str, Tensor] = {}
+        self.best: Tensors = {}
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
@@ -147,7 +147,7 @@ class Training:
             self.best = {name: p.detach().clone() for name, p in self.trained.items()}
         return evaluation
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self) -> State:
         """Return what is needed to resume: tensors by name, plain JSON values. Frozen tensors are rebuilt instead."""
         tensors = {f"model.{name}": p.detach() for name, p in self.trained.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
@@ -157,12 +157,12 @@ class Training:
                 tensors[f"{kind}.{key}.{name}"] = value
         return tensors, asdict(self.progress)
 
-    def _optimizer_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+    def _optimizer_state(self, parameter: nn.Parameter) -> Tensors:
         """Return what the optimizer of a parameter keeps of it, which may be changed; empty before the first step."""
         return self._optimizer_of[parameter].state[parameter]
 
     @torch.no_grad()
-    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, progress: dict[str, Any]) -> None:
         """Resume from what `state` returned."""
         self.best = {}
         for key, tensor in tensors.items():
@@ -211,10 +211,10 @@ class PlainEngine:
         for slot in slots:
             slot.close()
 
-    def state(self, slot: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self, slot: Any) -> State:
         """Return what is needed to resume the run."""
         return slot.state()
 
-    def load_state(self, slot: Any, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, slot: Any, tensors: Tensors, progress: dict[str, Any]) -> None:
         """Resume the run from what `state` returned."""
         slot.load_state(tensors, progress)

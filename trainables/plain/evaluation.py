@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.trainables.engine import Progress
 from lr_sweep.trainables.models.classifier import Classifier
-from lr_sweep.trainables.models.family import Body, Dropout
+from lr_sweep.trainables.models.family import Body, Dropout, Parts
 from lr_sweep.trainables.numerics import widened
 from lr_sweep.trainables.run import Protocol, Run, reads_features
 
@@ -105,7 +105,7 @@ class _NoBody(Body):
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         return embeddings
 
-    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+    def parts(self) -> Parts:
         return {}
 
     def draw(self, protocol: Protocol, generator: torch.Generator) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from lr_sweep.common.files import Fields
 from lr_sweep.trainables.factors import matrix_rate_factor
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.models.family import parameters_of
@@ -51,11 +50,11 @@ def optimizers_of(protocol: Protocol, learning_rate: float, model: Classifier) -
     p, factor = protocol, matrix_rate_factor(protocol, model.output_layer.in_features)
     matrices = hidden_matrices(model) if p.optimizer == "muon" or factor != 1.0 else {}
     others = [parameter for name, parameter in model.trained_parameters() if name not in matrices]
-    rest: dict[str, Any] = {"params": others, "rate_factor": 1.0}
-    hidden: dict[str, Any] = {"params": list(matrices.values()), "rate_factor": factor}
+    rest: Fields = {"params": others, "rate_factor": 1.0}
+    hidden: Fields = {"params": list(matrices.values()), "rate_factor": factor}
     trained = [rest, hidden | {"weight_decay": p.weight_decay / factor}] if matrices else [rest]
-    decay: dict[str, Any] = {"lr": learning_rate, "weight_decay": p.weight_decay}
-    adam: dict[str, Any] = decay | {"betas": (p.adam_beta1, p.adam_beta2), "eps": p.adam_eps, "fused": True}
+    decay: Fields = {"lr": learning_rate, "weight_decay": p.weight_decay}
+    adam: Fields = decay | {"betas": (p.adam_beta1, p.adam_beta2), "eps": p.adam_eps, "fused": True}
     match p.optimizer:
         case "adam":
             return [torch.optim.Adam(trained, **adam)]
@@ -109,8 +108,8 @@ def step_row(
     model's step takes. `steps` and `skip` are float32 scalars on the device; gradient and `moments_of` are (P,), too.
     """
     p = protocol
-    decay: dict[str, Any] = {"lr": lr * rate_factor, "weight_decay": p.weight_decay / rate_factor}
-    fused: dict[str, Any] = decay | {"maximize": False, "found_inf": skip}
+    decay: Fields = {"lr": lr * rate_factor, "weight_decay": p.weight_decay / rate_factor}
+    fused: Fields = decay | {"maximize": False, "found_inf": skip}
     match p.optimizer:
         case "adam" | "adamw":
             kernel = torch._fused_adam_ if p.optimizer == "adam" else torch._fused_adamw_

@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.common.files import flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
+from lr_sweep.common.files import Fields, flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables import checkpoint
 from lr_sweep.trainables.models.published import GPT2
-from lr_sweep.trainables.numerics import keyed_generator
+from lr_sweep.trainables.numerics import State, Tensors, keyed_generator
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.plain.evaluation import evaluate
 from lr_sweep.trainables.pretraining.recipe import (
@@ -81,7 +81,7 @@ class TextTrainee:
         whole, split = torch.frombuffer(bytearray(corpus), dtype=torch.uint8), held_out_from(len(corpus))
         self.text, self.held_out = whole[:split].to(device), whole[split:].to(device)  # (N,), (M,)
         self.model = _language_model(size, recipe).to(device)
-        self.parameters: dict[str, Tensor] = dict(self.model.named_parameters())
+        self.parameters: Tensors = dict(self.model.named_parameters())
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True
         )
@@ -112,7 +112,7 @@ class TextTrainee:
             self.measure()
         return loss.item()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what `pretraining.json` says of the training, after its last step."""
         return {
             "text": self.recipe.corpus_name(),
@@ -134,7 +134,7 @@ class TextTrainee:
         disable_progress_bar()  # of this process for good: nothing else here shows one of the library's
         self.model.save_pretrained(folder)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self) -> State:
         """Return what is needed to resume: tensors by name, and plain JSON values."""
         states = self.optimizer.state
         tensors = {f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()}
@@ -143,7 +143,7 @@ class TextTrainee:
         return tensors, {"step": self.step, "duration_s": self._duration_s(), "curve": self.curve}
 
     @torch.no_grad()
-    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, progress: Fields) -> None:
         """Resume from what `state` returned."""
         self.step, self._earlier_s = progress["step"], progress["duration_s"]
         self.curve = [(step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]]
@@ -217,7 +217,7 @@ class TaskTrainee:
         progress.elapsed_s += time.monotonic() - began
         return progress.loss_sum - loss_sum
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Return what `pretraining.json` says of the training, after its last step."""
         return {
             "recipe": asdict(self.recipe),
@@ -237,12 +237,12 @@ class TaskTrainee:
         tensors = {name: tensor.cpu() for name, tensor in self.training.model.body.state_dict().items()}
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self) -> State:
         """Return what is needed to resume: tensors by name, and plain JSON values."""
         tensors, progress = self.training.state()
         return tensors, progress | {"accuracy_before": self.accuracy_before}
 
-    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, progress: Fields) -> None:
         """Resume from what `state` returned."""
         self.accuracy_before = progress["accuracy_before"]
         self.training.load_state(tensors, {name: x for name, x in progress.items() if name != "accuracy_before"})
@@ -267,7 +267,7 @@ def pretrain(
     on_step: OnStep,
     *,
     checkpoint_every_s: float = 60.0,
-) -> dict[str, Any]:
+) -> Fields:
     """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
 
     Resumes from the newest checkpoint of an earlier call, to the bytes of a training without a break; they do not
@@ -312,7 +312,7 @@ def _threads_kept(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _save(trainee: Trainee, facts: dict[str, Any], folder: Path) -> None:
+def _save(trainee: Trainee, facts: Fields, folder: Path) -> None:
     remove_dead_partials(folder.parent)
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)

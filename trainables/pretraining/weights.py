@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import hash_file, hash_once, is_changed, open_plain, read_plain
+from lr_sweep.common.files import Fields, ReadFields, hash_file, hash_once, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize
 
@@ -99,7 +98,7 @@ def made_here_as(folder: Path) -> str:
     return describe_training(facts["size"], facts["recipe"], facts["text"])
 
 
-def describe_training(size: Mapping[str, Any], recipe: Mapping[str, Any], text: str) -> str:
+def describe_training(size: ReadFields, recipe: ReadFields, text: str) -> str:
     """Return what tables call weights that were trained on text, by the fields of their size and recipe."""
     tokens = recipe["num_steps"] * recipe["batch_size"] * recipe["num_tokens"]
     return (
@@ -144,9 +143,9 @@ def weights_damage(folder: Path) -> str | None:
     return f"{', '.join(changed)}: the sha256 is not the one that {FACTS} says" if changed else None
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> Fields:
     """Read JSON; raises ValueError if it is no object, or another than what was written."""
-    found: dict[str, Any] = json.loads(read_plain(path, MAX_JSON))
+    found: Fields = json.loads(read_plain(path, MAX_JSON))
     if not isinstance(found, dict):
         raise ValueError(f"{path.name} is no JSON object")
     if is_changed(found):
@@ -192,7 +191,7 @@ def _fetch(source: WeightsSource) -> Path:
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     log.info("fetching %s from the Hugging Face hub", source)
-    file: dict[str, Any] = {"repo_id": source.hub, "revision": source.revision}
+    file: Fields = {"repo_id": source.hub, "revision": source.revision}
     try:
         # Asked once first: without a network a download repeats the question for 23 seconds.
         get_hf_file_metadata(hf_hub_url(filename=WEIGHTS, **file), timeout=ANSWER_TIMEOUT_S)

@@ -51,12 +51,7 @@ class Batches:
         if self.data.augment is not None:
             generators = self.generators("augment", number)
             tokens = torch.stack([self.data.augment(*pair) for pair in zip(tokens, generators, strict=True)])
-        batch = StackedBatch(
-            tokens=tokens,
-            num_runs=self._num_runs,
-            of_run=self._of_run,
-            readers=self._readers,
-        )
+        batch = StackedBatch(tokens=tokens, num_runs=self._num_runs, of_run=self._of_run, readers=self._readers)
         return batch, batch.spread(split.labels)
 
     def _examples(self, number: int) -> Split:

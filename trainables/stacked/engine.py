@@ -22,15 +22,9 @@ from torch import Tensor
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at, query_factor
-from lr_sweep.trainables.numerics import products_in
+from lr_sweep.trainables.numerics import State, Tensors, products_in
 from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
-from lr_sweep.trainables.plain.evaluation import (
-    evaluated_splits,
-    example_losses,
-    in_batches,
-    named_scores,
-    wants_test,
-)
+from lr_sweep.trainables.plain.evaluation import evaluated_splits, example_losses, in_batches, named_scores, wants_test
 from lr_sweep.trainables.plain.optimizers import moments_of
 from lr_sweep.trainables.run import Run, gpt2_size
 from lr_sweep.trainables.stacked.batches import Batches
@@ -60,11 +54,7 @@ class StackedTraining:
     """Runs of one cell between step 0 and their ends."""
 
     def __init__(
-        self,
-        data: TaskData,
-        weights: dict[str, Tensor] | None,
-        device: torch.device,
-        wall_clock: Callable[[], float] = time.time,
+        self, data: TaskData, weights: Tensors | None, device: torch.device, wall_clock: Callable[[], float] = time.time
     ) -> None:
         """Start with no run; arguments as of `Training`."""
         if device.type == "cpu":
@@ -121,7 +111,7 @@ class StackedTraining:
         self._model = self._model_of(self.slots, dict(self._rows.parameters))
         self._stopped = torch.tensor([float(slot.progress.diverged) for slot in self.slots], device=self.device)
 
-    def _model_of(self, slots: Sequence[StackedSlot], trained: dict[str, Tensor]) -> StackedModel:
+    def _model_of(self, slots: Sequence[StackedSlot], trained: Tensors) -> StackedModel:
         starts, run = [slot.start for slot in slots], slots[0].run
         return StackedModel(
             gpt2_size(run),
@@ -219,7 +209,7 @@ class StackedTraining:
     def _row(self, slot: StackedSlot, buffer: str) -> Tensor:
         return self._rows.buffers()[buffer][self.slots.index(slot)]
 
-    def state(self, slot: StackedSlot) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self, slot: StackedSlot) -> State:
         """Return what `Training.state` would of this run, so that either engine can resume it."""
         start = slot.start
         found = {"model.": start.whole(self._row(slot, "values"), fill_unused=True)}
@@ -235,10 +225,10 @@ class StackedTraining:
         return {name: tensor.clone() for name, tensor in tensors.items()}, asdict(slot.progress)
 
     @torch.no_grad()
-    def load_state(self, slot: StackedSlot, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load_state(self, slot: StackedSlot, tensors: Tensors, progress: dict[str, Any]) -> None:
         """Resume a run from what either engine's `state` returned."""
         layout = slot.start.layout
-        groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        groups: dict[str, Tensors] = defaultdict(dict)
         for key, tensor in tensors.items():
             kind, name = key.removeprefix(f"{slot.run.protocol.optimizer}.").split(".", 1)
             groups[kind][name] = tensor.to(self.device)

@@ -20,6 +20,7 @@ from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.factors import matrix_rate_factor
 from lr_sweep.trainables.models.classifier import build_classifier
 from lr_sweep.trainables.models.gpt2 import Conv1D
+from lr_sweep.trainables.numerics import Tensors
 from lr_sweep.trainables.plain.optimizers import hidden_matrices, moments_of, step_row
 from lr_sweep.trainables.run import Protocol, Run
 from lr_sweep.trainables.stacked.layers import Shared
@@ -48,16 +49,16 @@ class Layout:
                 self.row_size += math.ceil(shapes[name].numel() / ALIGNMENT) * ALIGNMENT
             self.stretches.append((slice(began, self.row_size), factor))
 
-    def views(self, rows: Tensor) -> dict[str, Tensor]:
+    def views(self, rows: Tensor) -> Tensors:
         """Return the tensors in rows (R, P), each (R, ...), sharing memory."""
         spans = self.spans.items()
         return {name: rows[:, at : at + shape.numel()].view(len(rows), *shape) for name, (at, shape) in spans}
 
-    def tensors(self, row: Tensor) -> dict[str, Tensor]:
+    def tensors(self, row: Tensor) -> Tensors:
         """Return the tensors in one row (P,), sharing memory."""
         return {name: view[0] for name, view in self.views(row.unsqueeze(0)).items()}
 
-    def row(self, tensors: dict[str, Tensor]) -> Tensor:
+    def row(self, tensors: Tensors) -> Tensor:
         """Return tensors as a row (P,)."""
         row = next(iter(tensors.values())).new_zeros(self.row_size)
         for name, view in self.tensors(row).items():
@@ -72,16 +73,16 @@ class Start:
     layout: Layout
     row: Tensor
     """(P,), the trained tensors at step 0."""
-    unused: dict[str, Tensor]
+    unused: Tensors
     """Rows of trained tensors beyond those in use."""
-    constants: dict[str, Tensor]
+    constants: Tensors
     """Frozen tensors that are small; stacked like trained ones."""
     body: dict[str, Shared]
     """Frozen linear layers by name."""
     body_key: int
     """Equal where `body` is."""
 
-    def whole(self, row: Tensor, *, fill_unused: bool) -> dict[str, Tensor]:
+    def whole(self, row: Tensor, *, fill_unused: bool) -> Tensors:
         """Return a row's tensors at full size; unused rows are as at step 0, or 0 (an optimizer's moments)."""
         tensors = self.layout.tensors(row)
         for name, rest in self.unused.items():
@@ -90,7 +91,7 @@ class Start:
 
 
 @torch.no_grad()
-def start_of(run: Run, task: TaskShape, weights: dict[str, Tensor] | None, device: torch.device) -> Start:
+def start_of(run: Run, task: TaskShape, weights: Tensors | None, device: torch.device) -> Start:
     """Build a run's tensors at step 0, as `build_classifier` does."""
     model = build_classifier(run, task, weights).to(device)
     trained = {name: p.detach() for name, p in model.trained_parameters()}
@@ -164,7 +165,7 @@ class Rows:
         others = other.buffers()
         self._change(lambda name, buffer: torch.cat([buffer, others[name]]))
 
-    def buffers(self) -> dict[str, Tensor]:
+    def buffers(self) -> Tensors:
         """Return what is kept of the runs between steps, by name, each with a row a run."""
         return {"values": self.values, "steps": self.steps} | self.moments
 
@@ -198,6 +199,6 @@ def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
     }
 
 
-def stacked_constants(starts: Sequence[Start]) -> dict[str, Tensor]:
+def stacked_constants(starts: Sequence[Start]) -> Tensors:
     """Return every small frozen tensor, (R, ...)."""
     return {name: torch.stack([start.constants[name] for start in starts]) for name in starts[0].constants}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from lr_sweep.trainables.worker import hide_checkout
 
@@ -15,7 +14,7 @@ import ray
 import torch
 from ray import tune
 
-from lr_sweep.common.files import FULL
+from lr_sweep.common.files import FULL, Fields
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError
 from lr_sweep.trainables.worker.memory import share_memory
 from lr_sweep.trainables.worker.messages import Cohort, Report
@@ -42,21 +41,21 @@ class CohortTrainable(tune.Trainable):
     _num_own = 0
     """Runs of training functions that this process has trained, one after the other."""
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: Fields) -> None:
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
         self._session: Session | None = None
         self._machine_checked_at = time.monotonic()
         cohort: Cohort = config["trial"]["cohort"]
         # Else it comes back with each result, and the driver keeps it for each trial.
-        self.config: dict[str, Any] = {}
+        self.config: Fields = {}
         self._events = self._train(cohort)
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: Fields) -> bool:
         """Take another cohort on in the same process: everything of the last one is replaced."""
         self.setup(new_config)
         return True
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Fields:
         """Train until there is something to report; raises MachineLeavesError once the runs are saved."""
         if self._session is not None and self._machine_leaves():
             self._session.leave()

@@ -20,7 +20,7 @@ from typing import Any
 from lr_sweep.analysis.judge.readers.tables import table_of_rows
 from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import open_plain
+from lr_sweep.common.files import Fields, ReadFields, open_plain
 from lr_sweep.common.network import quiet_mlflow
 
 SQLITE = b"SQLite format 3\0"
@@ -36,7 +36,7 @@ RUNS = """
     ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
 """
 PARAMS, METRICS = "SELECT run_uuid, key, value FROM params", "SELECT run_uuid, key, value, is_nan FROM latest_metrics"
-Row = dict[str, Any]
+Row = Fields
 
 
 def read_database(path: Path) -> TableFile:
@@ -99,7 +99,7 @@ def _read_optuna(path: Path, copy: Path) -> TableFile:
     return table_of_rows(path, rows, f"{len(studies)} studies of Optuna" if len(studies) > 1 else "a study of Optuna")
 
 
-def _trials(study: Any, is_variant: bool) -> list[dict[str, Any]]:
+def _trials(study: Any, is_variant: bool) -> list[Fields]:
     if len(study.directions) > 1:
         raise UserError(f"the study {study.study_name} has several objectives: write a table with the one that counts")
     rows = []
@@ -165,7 +165,7 @@ def _runs(client: Any, experiment: str) -> list[Row]:
     return rows
 
 
-def _row(run: str, status: str, params: Mapping[str, Any], metrics: Mapping[str, Any]) -> Row:
+def _row(run: str, status: str, params: ReadFields, metrics: ReadFields) -> Row:
     settings = {f"params.{name}": value for name, value in params.items()}
     return {"run_id": run, "status": status, **settings, **{f"metrics.{k}": float(v) for k, v in metrics.items()}}
 

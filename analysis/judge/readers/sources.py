@@ -40,7 +40,7 @@ from lr_sweep.analysis.judge.readers.tables import (
 )
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
 from lr_sweep.common.errors import UserError, reason, translated
-from lr_sweep.common.files import as_version_1_2, open_plain, read_plain
+from lr_sweep.common.files import Fields, as_version_1_2, open_plain, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
@@ -141,14 +141,14 @@ def _read_hydra(folder: Path) -> TableFile | None:
     values = {name: {str(config.get(name)) for config in configs} for config in configs for name in config}
     varied = [name for name in values if len(values[name]) > 1 or plain(name) in ROLES["seed"]]
     varied = varied if any(len(values[name]) > 1 for name in varied) else list(values)
-    rows: list[dict[str, Any]] = []
+    rows: list[Fields] = []
     for job, config in zip(jobs, configs, strict=True):
         settings = {f"config.{name}": config.get(name) for name in varied}
         rows += [{"run": str(job.relative_to(folder)), **row, **settings} for row in _measured_by(job)]
     return table_of_rows(folder, rows, "jobs of Hydra")
 
 
-def _measured_by(job: Path) -> list[dict[str, Any]]:
+def _measured_by(job: Path) -> list[Fields]:
     if events := _rows(sorted(job.rglob(f"*{EVENTS}*"))):
         return events
     files = sorted(path for path in job.rglob("*") if path.suffix in HYDRA_METRICS and ".hydra" not in path.parts)
@@ -166,7 +166,7 @@ def _read_ray_tune(folder: Path) -> TableFile | None:
     return table_of_rows(folder, rows, "folders of Ray Tune") if trials else None
 
 
-def _reports(trial: Path) -> Iterator[dict[str, Any]]:
+def _reports(trial: Path) -> Iterator[Fields]:
     settings = flattened(_object(trial / RAY_SETTINGS, _text(trial / RAY_SETTINGS)), "config/", "/")
     state = "ERROR" if (trial / RAY_ERROR).exists() else "TERMINATED"
     lines = _text(trial / RAY_RESULTS).split("\n")
@@ -176,7 +176,7 @@ def _reports(trial: Path) -> Iterator[dict[str, Any]]:
         yield {**settings, **flattened(kept, mark="/"), "trial_id": trial.name, "state": state}
 
 
-def _object(path: Path, text: str) -> dict[str, Any]:
+def _object(path: Path, text: str) -> Fields:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -197,7 +197,7 @@ def _read_lightning(folder: Path) -> TableFile | None:
     return table_of_rows(folder, with_labels(runs), "folders of Lightning's CSVLogger")
 
 
-def yaml_mapping(path: Path) -> dict[str, Any]:
+def yaml_mapping(path: Path) -> Fields:
     """Read a mapping in YAML, whatever its tags: nothing is made of them; raises UserError."""
     if not path.exists():
         return {}
@@ -229,9 +229,9 @@ def _read_tensorboard(source: Path) -> TableFile | None:
     return table_of_rows(source, with_labels(named), "events of TensorBoard") if files else None
 
 
-def _rows(files: list[Path]) -> list[dict[str, Any]]:
-    rows: dict[int, dict[str, Any]] = {}
-    settings: dict[str, Any] = {}
+def _rows(files: list[Path]) -> list[Fields]:
+    rows: dict[int, Fields] = {}
+    settings: Fields = {}
     for file in files:
         for event in _events(file):
             for value in event.summary.value:
@@ -251,7 +251,7 @@ def _scalar(value: Any) -> float | None:
     return None
 
 
-def _settings(path: Path, content: bytes) -> dict[str, Any]:
+def _settings(path: Path, content: bytes) -> Fields:
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
     with translated((Exception,), partial(_damaged, path)):

@@ -14,7 +14,7 @@ from typing import Any
 
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, MOST_FIELDS, MOST_ROWS, Line, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import read_plain
+from lr_sweep.common.files import Fields, ReadFields, read_plain
 
 MOST_DEPTH = 20
 BETWEEN = " - "
@@ -34,7 +34,7 @@ _NUMBERED = re.compile(
 )
 
 
-def table_of_rows(path: Path, rows: Sequence[Mapping[str, Any]], reader: str) -> TableFile:
+def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str) -> TableFile:
     """Return rows with any columns as a table; raises UserError if there are none, or too many."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     if not rows or not names:
@@ -56,9 +56,9 @@ def _as_text(value: object) -> str:
     return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)
 
 
-def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth: int = MOST_DEPTH) -> dict[str, Any]:
+def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth: int = MOST_DEPTH) -> Fields:
     """Return nested mappings as one, with the names of levels joined by a mark."""
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and depth:
             found |= flattened(value, f"{start}{name}{mark}", mark, depth - 1)
@@ -79,7 +79,7 @@ def labels_of(name: str) -> dict[str, str]:
     return {**found, "variant": rest} if found and rest and "variant" not in found else found
 
 
-def with_labels(runs: Sequence[tuple[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
+def with_labels(runs: Sequence[tuple[str, list[Fields]]]) -> list[Fields]:
     """Return the rows of runs with their names, and with the settings in the names, as those of a configuration."""
     named = [(name, {f"config.{key}": value for key, value in labels_of(name).items()}, rows) for name, rows in runs]
     return [{"run": name, **labels, **row} for name, labels, rows in named for row in rows]
@@ -107,7 +107,7 @@ def read_json(path: Path, content: bytes) -> TableFile:
         raise UserError(f"{path} is nested too deeply: write a row a run") from error
 
 
-def _read_lines(path: Path, text: str) -> list[dict[str, Any]]:
+def _read_lines(path: Path, text: str) -> list[Fields]:
     rows, mistakes = [], []
     for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         if not line.strip():
@@ -120,7 +120,7 @@ def _read_lines(path: Path, text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _rows(content: Any) -> list[Mapping[str, Any]]:
+def _rows(content: Any) -> list[ReadFields]:
     if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
         return content
     if not isinstance(content, Mapping):

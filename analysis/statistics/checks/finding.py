@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from lr_sweep.analysis.metric import Metric
@@ -44,13 +45,7 @@ class CheckFinding:
 
 
 def finding_of(
-    cell: Row,
-    check: str,
-    level: Level,
-    message: str,
-    fix: str = "",
-    rates: Collection[float] = (),
-    condition: str = "",
+    cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = (), condition: str = ""
 ) -> CheckFinding:
     """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
     labels = {name: cell[name] for name in CELL}
@@ -87,17 +82,10 @@ class SweptCell:
         """What thresholds are multiplied with: 1, or the size of the mean where that may be any number."""
         return 1.0 if self.metric.is_fraction else abs(self.row["validation_mean"])
 
-    def finding(
-        self,
-        check: str,
-        level: Level,
-        message: str,
-        fix: str = "",
-        rates: Collection[float] = (),
-        condition: str = "",
-    ) -> CheckFinding:
-        """Return a finding of this cell, as `finding_of`."""
-        return finding_of(self.row, check, level, message, fix, rates, condition)
+    @property
+    def finding(self) -> partial[CheckFinding]:
+        """`finding_of` this cell: takes its other arguments."""
+        return partial(finding_of, self.row)
 
 
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:

@@ -99,12 +99,8 @@ def _edge(cell: SweptCell) -> CheckFinding:
     best, end, search = cell.row["learning_rate"], cell.row["at_edge"], cell.study.search
     extreme = "smallest" if end == "low" else "largest"
     message = f"the best learning rate, {rate_text(best)}, is the {extreme} tried"
-    condition = ""
-    if still_rises(cell.rates, end, cell.metric):
-        variant = cell.row["variant"]
-        condition = (
-            f"as far as the grid reaches: {variant} still improves at {rate_text(best)}, the {extreme} rate tried"
-        )
+    reach = f"{cell.row['variant']} still improves at {rate_text(best)}, the {extreme} rate tried"
+    condition = f"as far as the grid reaches: {reach}" if still_rises(cell.rates, end, cell.metric) else ""
     if search is None:
         rates = beyond([row["learning_rate"] for row in cell.rates], end)
         return cell.finding("edge", "problem", message, rates=rates, condition=condition)
@@ -141,10 +137,10 @@ def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
             f"no rate {side} the best one, {rate_text(best)}, has a value: the next is {rate_text(lost)}, "
             f"and every run {where} diverged"
         )
-        if step > math.log(WIDE_STEP):
-            yield cell.finding("cliff", "problem", message, rates=(geometric_mean(best, lost),))
-        elif ahead * (rise - noise) > LEAST_GAIN * cell.unit:
+        rises = ahead * (rise - noise) > LEAST_GAIN * cell.unit
+        if rises and step <= math.log(WIDE_STEP):
             message += f"; {metric.chosen_on} {metric.improves} by {metric.amount_text(rise)} over the step before"
+        if rises or step > math.log(WIDE_STEP):
             yield cell.finding("cliff", "problem", message, rates=(geometric_mean(best, lost),))
         else:
             yield cell.finding("cliff", "note", message)
@@ -187,13 +183,8 @@ def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
     else:
         level = "problem"
     condition = f"as far as the grid resolves: {cell.row['variant']} may be better beside {rate_text(best)}"
-    yield cell.finding(
-        "narrow",
-        level,
-        message,
-        rates=between([row["learning_rate"] for row in cell.rates], best),
-        condition=condition if level == "problem" else "",
-    )
+    rates = between([row["learning_rate"] for row in cell.rates], best)
+    yield cell.finding("narrow", level, message, rates=rates, condition=condition if level == "problem" else "")
 
 
 def _chosen(cell: SweptCell) -> Row | None:

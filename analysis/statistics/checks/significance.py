@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, cell_values
+from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, cell_values, num_known, undefined_is_nan
 from lr_sweep.analysis.statistics.comparisons.pairs import shaffer
 from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Cell, Floats, Ints, each_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
@@ -120,7 +120,7 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
         unit = 1.0 if summary.metric.is_fraction else abs(row["validation_mean"])
         if gap < LEAST_GAP * unit:
             continue
-        counts = tuple((~np.isnan(window)).sum(-1).tolist())
+        counts = tuple(num_known(window).tolist())
         if ratio > _limit(counts, min(len(cells), MOST_CELLS), LEVEL / len(cells)):
             centre = int(np.flatnonzero(values.rates == row["learning_rate"])[0])
             rate = centre + (0, -1, 1)[at]
@@ -135,13 +135,13 @@ def _widest(ordered: Floats) -> tuple[Floats, Floats, Ints]:
 
     `ordered`: ... x cells x rates x seeds, rising along seeds, NaN last; the chosen rate first.
     """
-    num_seeds = (~np.isnan(ordered)).sum(-1)
+    num_seeds = num_known(ordered)
     gaps = np.nan_to_num(np.diff(ordered), nan=0.0)
     upper = np.arange(ordered.shape[-1]) > gaps.argmax(-1)[..., None]
     squares = _squares(ordered, ~upper) + _squares(ordered, upper)
     counted = (num_seeds > 2) & ((squares <= EXPLODED * squares[..., :1]) | (squares[..., :1] == 0))
     squares, dof, gap = (np.where(counted, each, 0.0) for each in (squares, num_seeds - 2.0, gaps.max(-1)))
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         share, equal = (np.nansum(each / each.sum(-1, keepdims=True), -2, keepdims=True) for each in (squares, dof))
         noise = np.maximum(np.nan_to_num(share / equal, nan=1.0), LEAST_NOISE)  # of each rate, with a mean near 1
         spread = np.sqrt(noise * (squares / noise).sum(-1, keepdims=True) / dof.sum(-1, keepdims=True))

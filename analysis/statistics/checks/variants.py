@@ -14,7 +14,7 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, pairs_within
-from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import counted, rate_text
 
@@ -112,7 +112,7 @@ def _rates_text(rates: frozenset[float]) -> str:
 
 def check_claims(summary: StudySummary) -> Iterator[CheckFinding]:
     """Report variants in significant differences that have two seeds, or much more noise than the other variant."""
-    first, second = pairs_within(list(summary.cells[GROUP].itertuples(index=False, name=None)))
+    first, second = pairs_within(list(tuples_in(summary.cells[GROUP])))
     sure = comparisons(summary)["distinguishable"].to_numpy(bool)
     rows, found = summary.cells[CELL].to_dict("records"), at_chosen(summary)
     deviation = np.sqrt(found.noise.variance)

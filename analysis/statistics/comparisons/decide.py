@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from scipy.special import fdtr, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, welch
+from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, num_known, undefined_is_nan, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import most_equal, pairs_of, pairs_within
 from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Bools, Floats, Ints
 
@@ -108,7 +108,7 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
         known: what the runs that chose the rates say of the noise of each cell, ... x cells. Without it the first seeds
             may all be in one of two modes, and seem to have none.
     """
-    counts = (~np.isnan(values)).sum(-1)
+    counts = num_known(values)
     shape = (*values.shape[:-2], len(pairs.first))
     outcome, num_seeds = np.zeros(shape, int), np.zeros(shape, int)
     steps = np.unique(pairs.most_equal)
@@ -130,13 +130,8 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
             outcome[open_ & (outcome == UNDECIDED) & (np.abs(difference) + half < settings.min_difference)] = EQUAL
     difference, sem, dof, _ = _compared(values, pairs, known)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
-    return Decided(
-        outcome=outcome,
-        num_seeds=num_seeds,
-        difference=difference,
-        low=difference - half,
-        high=difference + half,
-    )
+    ends = {"low": difference - half, "high": difference + half}
+    return Decided(outcome=outcome, num_seeds=num_seeds, difference=difference, **ends)
 
 
 def _differ(outcome: Ints, below: Bools, steps: Ints, difference: Floats, pairs: Pairs) -> None:
@@ -156,8 +151,8 @@ def _compared(values: Floats, pairs: Pairs, earlier: Noise) -> tuple[Floats, Flo
 
     NaN: too few values, or no spread.
     """
-    counts = (~np.isnan(values)).sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    counts = num_known(values)
+    with undefined_is_nan():
         means = np.nansum(values, -1) / counts
         away = np.nan_to_num(values - means[..., None])
         skewness = np.nan_to_num((away**3).sum(-1) / (away**2).sum(-1) ** 1.5) * np.sqrt(counts)
@@ -173,7 +168,7 @@ def _caution(variance: Floats, skewness: Floats, difference: Floats, pairs: Pair
     and quieter than it is. Noise that is skewed the other way only makes the test miss a difference.
     """
     ones, others = variance[..., pairs.first], variance[..., pairs.second]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         unequal = (ones - others) / (ones + others)
     skewed = -(skewness[..., pairs.first] + skewness[..., pairs.second]) / 2 * np.sign(unequal * difference)
     return 1 + np.abs(unequal) * (UNEQUAL + SKEWED * np.maximum(skewed, 0.0))
@@ -196,8 +191,8 @@ def num_failed(values: Floats, is_fraction: bool) -> Ints:
 
 def noise_of(values: Floats, earlier: Noise) -> Noise:
     """Learn the noise of each cell from its fresh seeds, pooled with that of earlier runs unless they contradict it."""
-    counts = (~np.isnan(values)).sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    counts = num_known(values)
+    with undefined_is_nan():
         means = np.nansum(values, -1) / counts
         variance = np.nansum((values - means[..., None]) ** 2, -1) / (counts - 1)
         fresh = Noise(variance, np.maximum(counts - 1.0, 0.0), np.abs(np.nan_to_num(values)).max(-1, initial=0.0))

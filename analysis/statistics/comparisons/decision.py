@@ -28,8 +28,8 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     noise_of,
     num_failed,
 )
-from lr_sweep.analysis.statistics.comparisons.noise import Noise, at_chosen, padded
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, Floats, Ints
+from lr_sweep.analysis.statistics.comparisons.noise import Noise, at_chosen, num_known, padded
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, Floats, Ints, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undecided"}
@@ -69,7 +69,7 @@ class Decision:
     @property
     def num_values(self) -> Ints:
         """Fresh seeds of each cell with a value."""
-        return (~np.isnan(self.values)).sum(-1)
+        return num_known(self.values)
 
     @property
     def num_failed(self) -> Ints:
@@ -78,7 +78,7 @@ class Decision:
 
     def failures(self) -> str:
         """Say how many runs failed in the cells of which some did, and what a comparison then means; empty: none."""
-        counts = (~np.isnan(self.tuned)).sum(-1) + self.num_values
+        counts = num_known(self.tuned) + self.num_values
         if not self.num_failed.any():
             return ""
         each = zip(self.cells, self.num_failed.tolist(), counts.tolist(), strict=True)
@@ -195,7 +195,7 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
     """
     metric, chosen = summary.metric, summary.cells["learning_rate"].notna().to_numpy()
     rows = summary.cells[chosen]
-    cells = tuple(rows[CELL].itertuples(index=False, name=None))
+    cells = tuple(tuples_in(rows[CELL]))
     groups = [cell[:2] for cell in cells]
     named = Pairs.named(deciding.pairs_among(cells))
     pairs = Pairs.all_of(groups) if deciding.pairs == "all" else named

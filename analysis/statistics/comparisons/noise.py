@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import fdtrc
 
-from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Floats, Ints, arrays_by_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Floats, Ints, arrays_by_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 NO_SPREAD = 1e-9
@@ -26,6 +26,14 @@ NOISIER = 0.01
 """Level of the F tests by which a rate beside the chosen one is left out as too noisy."""
 RUN = ("learning_rate", "seed", "test_accuracy")
 """Columns of `StudySummary.runs`."""
+undefined_is_nan = partial(np.errstate, invalid="ignore", divide="ignore")
+"""Context in which 0 / 0, and the like, makes no warning."""
+
+
+def num_known(values: Floats) -> Ints:
+    """Count the values that are not NaN, along the last axis."""
+    counts: Ints = (~np.isnan(values)).sum(-1)
+    return counts
 
 
 class Noise(NamedTuple):
@@ -69,7 +77,7 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     counts = known.sum(-1)
     dof = np.maximum(counts - 1.0, 0.0)
     of_rates = np.abs(np.where(known, values, 0.0)).max(-1, initial=0.0) if sizes is None else sizes[..., None]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         means = np.where(known, values, 0.0).sum(-1) / counts
         away = np.where(known, values - means[..., None], 0.0)
         squares = (away**2).sum(-1)
@@ -90,7 +98,7 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), of_rates[..., 0])
 
 
-def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+def welch(noise: Noise, counts: Floats | Ints, first: Ints, second: Ints) -> tuple[Floats, Floats]:
     """Return the standard errors of differences of means and their degrees of freedom (Welch 1947).
 
     NaN where nothing is known of the noise: a cell has none, or neither of two has any spread.
@@ -101,7 +109,7 @@ def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floa
         first: index of each pair's first cell.
         second: of its second cell.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         squares = noise.variance / counts
         ones, others = squares[..., first], squares[..., second]
         sem = np.sqrt(ones + others)
@@ -210,12 +218,12 @@ class Sampled(NamedTuple):
     @property
     def counts(self) -> Floats:
         """Seeds with a value there."""
-        return (~np.isnan(self.values)).sum(-1).astype(float)
+        return num_known(self.values).astype(float)
 
     @property
     def means(self) -> Floats:
         """Over these; NaN: none has."""
-        with np.errstate(invalid="ignore"):
+        with undefined_is_nan():
             return np.nansum(self.values, -1) / self.counts
 
 
@@ -236,7 +244,7 @@ def cell_values(summary: StudySummary) -> list[CellValues]:
     """
     seeds = sorted(summary.runs["seed"].unique()) if summary.paired else ()
     runs = arrays_by_cell(summary.runs, *RUN)
-    each = (runs[cell] for cell in summary.cells[CELL].itertuples(index=False, name=None))
+    each = (runs[cell] for cell in tuples_in(summary.cells[CELL]))
     return [CellValues.of(rates, of_runs, tests, seeds) for rates, of_runs, tests in each]
 
 

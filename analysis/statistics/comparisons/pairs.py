@@ -23,10 +23,12 @@ from lr_sweep.analysis.statistics.comparisons.noise import (
     Sampled,
     at_chosen,
     cell_noise,
+    num_known,
     padded,
+    undefined_is_nan,
     welch,
 )
-from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Bools, Floats, Ints, arrays_by_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Bools, Floats, Ints, arrays_by_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 LEVEL = 1 - CONFIDENCE
@@ -66,11 +68,11 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         - `note`.
     """
     cells, found = summary.cells, at_chosen(summary)
-    groups = list(cells[GROUP].itertuples(index=False, name=None))
+    groups = list(tuples_in(cells[GROUP]))
     first, second = pairs_within(groups)
     counts, spread, of_pairs = found.counts, found.noise.variance, [groups[index] for index in first]
     difference, sem, dof, apart = _differences(summary, found, first, second)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         effect = (found.means[first] - found.means[second]) / np.sqrt((spread[first] + spread[second]) / 2)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
         luck = choice_luck(_behind(summary), found.noise, counts)
@@ -113,7 +115,7 @@ def _behind(summary: StudySummary) -> Floats:
     rates = summary.learning_rates
     means = arrays_by_cell(rates.assign(mean=summary.metric.sign * rates["validation_mean"])[rates["eligible"]], "mean")
     nothing = [np.empty(0)]
-    each = padded([means.get(cell, nothing)[0] for cell in summary.cells[CELL].itertuples(index=False, name=None)])
+    each = padded([means.get(cell, nothing)[0] for cell in tuples_in(summary.cells[CELL])])
     return np.fmax.reduce(each, -1, keepdims=True, initial=-math.inf) - each
 
 
@@ -128,7 +130,7 @@ def choice_luck(behind: Floats, noise: Noise, counts: Floats) -> Floats:
         noise: of each cell.
         counts: seeds of each.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         sem = np.sqrt(noise.variance / counts)
         num_rates = np.maximum((behind < OPEN_SEMS * math.sqrt(2) * sem[..., None]).sum(-1), 1)
     return sem * ndtri((num_rates - 3 / 8) / (num_rates + 1 / 4))
@@ -151,11 +153,11 @@ def seed_correlation(summary: StudySummary) -> float:
     NaN: no two variants share seeds.
     """
     windows = at_chosen(summary).windows
-    groups = list(summary.cells[GROUP].itertuples(index=False, name=None))
+    groups = list(tuples_in(summary.cells[GROUP]))
     ones, others = (windows[index] for index in pairs_within(groups))
     both = ~np.isnan(ones + others)
     counts = both.sum(-1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         away = [np.where(both, x - np.where(both, x, 0.0).sum(-1, keepdims=True) / counts, 0.0) for x in (ones, others)]
         found = (away[0] * away[1]).sum(-1) / np.sqrt((away[0] ** 2).sum(-1) * (away[1] ** 2).sum(-1))
     known = found[np.isfinite(found)]
@@ -175,7 +177,7 @@ def _differences(
     sem, dof = welch(found.noise, found.counts, first, second)
     if is_paired(summary):
         apart = (np.isnan(found.values[first]) != np.isnan(found.values[second])).any(-1)
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with undefined_is_nan():
             difference, sem, dof = np.where(apart, (difference, sem, dof), _by_seed(found, first, second))
     return difference, sem, dof, apart
 
@@ -185,7 +187,7 @@ def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats,
     differences = found.windows[first] - found.windows[second]
     sizes = np.maximum(found.noise.size[first], found.noise.size[second])
     noise = cell_noise(differences, sizes)
-    counts = (~np.isnan(differences[:, 0])).sum(-1)
+    counts = num_known(differences[:, 0])
     sem = np.sqrt(noise.variance / counts)
     known = sem > NO_SPREAD * sizes
     means = np.nansum(differences[:, 0], -1) / counts
@@ -221,8 +223,8 @@ def superiority(values: Floats, first: Ints, second: Ints) -> Floats:
     won = number = np.zeros(len(first))
     for run in ones.T:
         above = np.heaviside(run[:, None] - others, 0.5)
-        won, number = won + np.nansum(above, -1), number + (~np.isnan(above)).sum(-1)
-    with np.errstate(invalid="ignore"):
+        won, number = won + np.nansum(above, -1), number + num_known(above)
+    with undefined_is_nan():
         return won / number
 
 

@@ -23,21 +23,19 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, welch
+from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, undefined_is_nan, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons, shaffer
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded
+from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
 DIFFERENCE = ("difference", "low", "high")
 
-
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
 Kind = Literal["same", "order", "winner", "unknown"]
 """Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable with the tuned."""
-
 
 Conditions = Mapping[Cell, str]
 """By cell, why it may yet be better than its number, as the checks say (`CheckFinding.condition`)."""
@@ -139,18 +137,15 @@ def _largest_certain(tuned: tuple[str, ...], pairs: Mapping[tuple[str, str], Lea
     """
     beaten = [pairs[tuned[0], other].certain for other in tuned[1:]]
     most = 1 + next(iter(np.flatnonzero(beaten)), 0)
-    splits = [(tuned[:n], _beaten_by(tuned[:n], tuned[n:], pairs)) for n in range(1, most + 1)]
+    splits = []
+    for n in range(1, most + 1):
+        beaten_by_all = [other for other in tuned[n:] if all(pairs[one, other].certain for one in tuned[:n])]
+        splits.append((tuned[:n], tuple(beaten_by_all)))
     winners, losers = max(splits, key=lambda split: len(split[0]) * len(split[1]))
     if not losers:
         return None
     sizes = [pairs[pair].difference for pair in product(winners, losers)]
     return Certain(winners, losers, (min(sizes, key=abs), max(sizes, key=abs)))
-
-
-def _beaten_by(
-    winners: tuple[str, ...], others: tuple[str, ...], pairs: Mapping[tuple[str, str], Lead]
-) -> tuple[str, ...]:
-    return tuple(other for other in others if all(pairs[winner, other].certain for winner in winners))
 
 
 def fixed_rate(num_variants: Mapping[float, int]) -> float:
@@ -229,11 +224,10 @@ def flips(summary: StudySummary) -> pd.DataFrame:
     compared = comparisons(summary)
     pairs = _turned(compared[compared["distinguishable"]], summary.metric.sign)
     cells, values = summary.cells, cell_values(summary)
-    keys = cells[[*GROUP, "variant"]].itertuples(index=False, name=None)
+    keys = tuples_in(cells[[*GROUP, "variant"]])
     at = {key: index for index, key in enumerate(keys)}
     ones, others = (
-        np.array([at[key] for key in pairs[[*GROUP, name]].itertuples(index=False, name=None)], int)
-        for name in ("worse", "better")
+        np.array([at[key] for key in tuples_in(pairs[[*GROUP, name]])], int) for name in ("worse", "better")
     )
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
     tested = [_at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric) for rate in rates]
@@ -251,7 +245,7 @@ def _turned(compared: pd.DataFrame, sign: int) -> pd.DataFrame:
 def _at(rate: float, here: Sampled, pairs: pd.DataFrame, ones: Ints, others: Ints, metric: Metric) -> pd.DataFrame:
     counts = np.minimum(here.counts[ones], here.counts[others]).astype(int)
     difference = here.means[ones] - here.means[others]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with undefined_is_nan():
         sem, dof = welch(here.noise, here.counts, ones, others)
         p = stdtr(dof, -metric.sign * difference / sem)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
@@ -277,7 +271,10 @@ def orders(summary: StudySummary) -> pd.DataFrame:
         - `flips`: the `Flip`s there.
     """
     keys, tested = [*GROUP, "learning_rate"], flips(summary)
-    flipped = {key: flips_of(rows) for key, rows in tested[tested["flips"]].groupby(keys)}
+    flipped = {
+        key: tuple(Flip(*row) for row in tuples_in(found[list(Flip._fields)]))
+        for key, found in tested[tested["flips"]].groupby(keys)
+    }
     counted = [*OUTCOMES[1:], *(["num_lacking"] if summary.winners is None else [])]
     rows: list[dict[str, Any]] = []
     for labels, group in summary.groups():
@@ -305,11 +302,6 @@ def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
 def order_of(means: Mapping[str, float]) -> Order:
     """Return the order of variants whose means are ranked, those of one mean by name."""
     return tuple(tuple(sorted(level)) for _, level in groupby(means, key=lambda variant: means[variant]))
-
-
-def flips_of(rows: pd.DataFrame) -> tuple[Flip, ...]:
-    """Read rows of `flips`."""
-    return tuple(Flip(*row) for row in rows[list(Flip._fields)].itertuples(index=False, name=None))
 
 
 def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, int]]) -> Kind:

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import fdtri, stdtrit
 
 from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, vertex
-from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats, Ints, arrays_by_cell
+from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Floats, Ints, arrays_by_cell, labels_of
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 EXPONENTS = 2.0 ** (np.arange(-3, 5) / 3 + 1)
@@ -162,7 +162,7 @@ def optima(summary: StudySummary) -> pd.DataFrame:
         rates = np.power(10.0, [*found[:3], *_near(curve)]).tolist()
         named = dict(zip(("optimum", "low", "high", "near_low", "near_high"), rates, strict=True))
         further = {"cost_3x": _cost(curve), "error": found.error, "note": found.note}
-        rows.append(dict(zip(CELL, cell, strict=True)) | named | further)
+        rows.append(labels_of(cell) | named | further)
     return pd.DataFrame(rows)
 
 

@@ -23,6 +23,7 @@ from lr_sweep.analysis.statistics.selection.best import (
     Floats,
     arrays_by_cell,
     each_cell,
+    labels_of,
     places_of,
     rounded,
 )
@@ -121,5 +122,5 @@ def steps_to_target(summary: StudySummary, curves: pd.DataFrame, device_s: pd.Se
         found |= {"num_steps": runs["num_steps"].max(), "num_runs": len(steps)}
         found |= {"num_reached": int(np.isfinite(steps).sum())}
         found |= {"steps": float(np.median(steps)), "device_s": float(np.median(seconds))}
-        rows.append(dict(zip(CELL, cell, strict=True)) | found)
+        rows.append(labels_of(cell) | found)
     return pd.DataFrame(rows)

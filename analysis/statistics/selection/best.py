@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,16 @@ USUAL = (-4, 2)
 """Powers of ten of the means for which so many decimals are right; others are rounded to significant digits."""
 SMALL_DIGITS, LARGE_DIGITS = 9, 15
 MOST_PLACES = 308
+
+
+def labels_of(cell: Iterable[Any]) -> dict[str, str]:
+    """Return the values of a cell by their columns."""
+    return dict(zip(CELL, cell, strict=True))
+
+
+def tuples_in(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a frame as plain tuples."""
+    return frame.itertuples(index=False, name=None)
 
 
 def comparable(mean: float) -> float:
@@ -89,7 +99,7 @@ def arrays_by_cell(frame: pd.DataFrame, *names: str) -> dict[Cell, list[np.ndarr
     codes = frame.groupby(CELL, sort=False).ngroup().to_numpy()
     order = codes.argsort(kind="stable")
     starts = np.flatnonzero(np.diff(codes[order])) + 1
-    keys = frame[CELL].drop_duplicates().itertuples(index=False, name=None)
+    keys = tuples_in(frame[CELL].drop_duplicates())
     columns = (np.split(frame[name].to_numpy()[order], starts) for name in names)
     return {key: arrays for key, *arrays in zip(keys, *columns, strict=True)}
 
@@ -147,7 +157,7 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     by_rate["mean"] = rounded(by_rate["mean"].to_numpy(float))
     cells = rows_by_cell(by_rate.reset_index())
     chosen = {cell: _choose(rates, num_seeds[cell], metric) for cell, rates in cells.items()}
-    rows = [dict(zip(CELL, cell, strict=True)) | choice for cell, choice in chosen.items()]
+    rows = [labels_of(cell) | choice for cell, choice in chosen.items()]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -14,7 +14,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import Refinement, SearchRange
-from lr_sweep.analysis.statistics.selection.best import CELL, best_learning_rates, best_steps, seeds_of
+from lr_sweep.analysis.statistics.selection.best import CELL, best_learning_rates, best_steps, seeds_of, tuples_in
 
 OUTCOMES = (*STATUSES, "missing")
 """What became of a wanted run at the study's budget."""
@@ -58,7 +58,7 @@ class StudySummary:
 
     def groups(self) -> Iterator[tuple[dict[str, str], StudySummary]]:
         """Yield each task and model, by column, with its part of the study."""
-        for group in self.cells[GROUP].drop_duplicates().itertuples(index=False, name=None):
+        for group in tuples_in(self.cells[GROUP].drop_duplicates()):
             labels = dict(zip(GROUP, group, strict=True))
             yield labels, self.of(**labels)
 

@@ -57,9 +57,7 @@ def test_seeds_that_chose_the_rate_do_not_count(tmp_path: Path) -> None:
 def test_a_gain_is_accepted_and_a_loss_rejected(tmp_path: Path) -> None:
     won, lost = judged(tmp_path, 3.0, (4, 4)), judged(tmp_path, -3.0, (4, 4))
     assert (won.outcome, won.seeds, lost.outcome) == ("accept", {}, "reject")
-    assert won.why.startswith(
-        "the candidate is better: it gains 3.00 points in test accuracy (95% interval 2.44 to 3.56)"
-    )
+    assert "is better: it gains 3.00 points in test accuracy (95% interval 2.44 to 3.56)" in won.why
     fresh = pd.read_csv(tmp_path / "base.csv").query("lr == 0.01 and seed > 2")["test_acc"]
     assert won.about[0].endswith(f"4 fresh seeds, mean test accuracy {fresh.mean():.2f}")
     assert lost.why.startswith("the candidate is worse: it gains -3.00 points")
@@ -90,14 +88,7 @@ FEWER = {"baseline": range(9, 11), "candidate": range(7, 11)}
         (3.0, (4, 4), {"min_gain": 6.0}, "reject", {}, "reject: the candidate gains less than 6.0 points"),
         (3.0, (4, 4), {"min_gain": 3.0}, "run", BOTH, "no more than 3.0 points are accepted"),
         (0.0, (6, 4), {}, "run", FEWER, "run seeds 9 to 10 of the baseline and seeds 7 to 10 of the candidate:"),
-        (
-            0.0,
-            (6, 6),
-            {"max_seeds": 6},
-            "reject",
-            {},
-            "with 6 seeds of each it was not shown that the candidate is bet",
-        ),
+        (0.0, (6, 6), {"max_seeds": 6}, "reject", {}, "with 6 seeds of each it was not shown that the candidate"),
     ],
     ids=["least gain", "too little", "open", "fewer seeds", "all seeds"],
 )
@@ -107,7 +98,7 @@ def test_limits_and_seeds_decide_the_outcome(
     fresh: tuple[int, int],
     limits: dict[str, float],
     outcome: str,
-    seeds: dict[str, range],
+    seeds: object,
     text: str,
 ) -> None:
     found = judged(tmp_path, gain, fresh, **limits)
@@ -118,10 +109,8 @@ def test_limits_and_seeds_decide_the_outcome(
 def test_fresh_runs_without_any_value_show_nothing(tmp_path: Path) -> None:
     sides = [finals(tmp_path / f"{name}.csv", ["nan"] * 4) for name in ("base", "cand")]
     found = gate(*sides, Reading(), max_seeds=4)
-    assert (found.outcome, found.why) == (
-        "reject",
-        "with 0 seeds of each it was not shown that the candidate is better",
-    )
+    assert found.outcome == "reject"
+    assert found.why == "with 0 seeds of each it was not shown that the candidate is better"
 
 
 def test_seeds_beyond_the_most_decide_nothing(tmp_path: Path) -> None:
@@ -152,9 +141,7 @@ def test_a_candidate_that_diverges_more_often_is_not_accepted(tmp_path: Path) ->
     cand = finals(tmp_path / "cand.csv", [0.9, 0.91, 0.92, 0.93] * 2, "8,nan\n")
     found = gate(base, cand, Reading())
     assert found.outcome == "reject"
-    assert found.why.startswith(
-        "1 of the 9 fresh runs of the candidate diverged, of the baseline 0 of the 10 fresh runs"
-    )
+    assert "1 of the 9 fresh runs of the candidate diverged, of the baseline 0 of the 10 fresh runs" in found.why
 
 
 def test_failed_runs_and_unequal_noise_are_named(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.judged import chosen, judge, rows_of, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 ROOT = Path(__file__).parents[3]
 ACCURACY = rows_of(
     "variant,lr,seed,val_acc,test_acc",
@@ -148,10 +147,7 @@ def test_a_file_a_run_is_read_as_one_file_with_all_runs(tmp_path: Path) -> None:
     assert (
         chosen(parts)
         == chosen(judge([tmp_path / "all.jsonl"], Reading()))
-        == {
-            "weight_decay=0": (1e-3, 0.9),
-            "weight_decay=0.1": (1e-2, 0.88),
-        }
+        == {"weight_decay=0": (1e-3, 0.9), "weight_decay=0.1": (1e-2, 0.88)}
     )
 
 

@@ -20,7 +20,6 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.records import SyntheticRecord
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 RATES = (1e-4, 1e-3, 1e-2)
 TABLE = "variant,lr,seed,val_acc,test_acc\n" + "".join(
     f"{variant},{rate},{seed},{0.5 + 0.1 * i * (variant == 'a') + seed / 64},{0.5 + i / 10}\n"

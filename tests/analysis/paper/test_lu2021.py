@@ -28,7 +28,6 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 FPT = {"model": "gpt2", "variant": "frozen-pretrained"}
 RANDOM = {"model": "gpt2", "variant": "frozen-random"}
 

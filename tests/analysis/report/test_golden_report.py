@@ -19,11 +19,7 @@ from lr_sweep.analysis.paper.paper import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import tables
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.report.tables import (
-    comparison_table,
-    interval_table,
-    order_table,
-)
+from lr_sweep.analysis.report.tables import comparison_table, interval_table, order_table
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import intervals
 from lr_sweep.analysis.statistics.rates.tuning import expected_bests
@@ -32,7 +28,6 @@ from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 F, U, R = "frozen-pretrained", "unfrozen-pretrained", "frozen-random"
-
 VALUES = {  # variant, learning rate: validation by seed, test by seed, at step 200
     (F, 1e-5): ((0.30, 0.30, 0.30), (0.30, 0.30, 0.30)),
     (F, 1e-4): ((0.60, 0.62, 0.64), (0.50, 0.53, 0.56)),
@@ -53,11 +48,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = SyntheticRecord(tmp_path_factory.mktemp("results"), "golden")
     for (variant, rate), by_seed in VALUES.items():
         for seed, (validation, test) in enumerate(zip(*by_seed, strict=True)):
-            curve = [
-                (100, validation - 0.1, test - 0.1),
-                (200, validation, test),
-                (300, validation, test - 0.2),
-            ]
+            curve = [(100, validation - 0.1, test - 0.1), (200, validation, test), (300, validation, test - 0.2)]
             made.add(rate, seed, curve, variant=variant)
     for seed in range(3):
         made.add(1e-2, seed, [], "diverged", 40, 40, variant=U)

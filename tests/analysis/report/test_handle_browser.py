@@ -12,7 +12,6 @@ from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 from lr_sweep.tests.support.synthetic import flip_record, page_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")]
-
 HANDLE = ".handle"
 GRIP = ".handle .grip"
 OPEN = "; but the variants cannot be distinguished here."

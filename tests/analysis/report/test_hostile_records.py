@@ -13,14 +13,7 @@ from lr_sweep.analysis.paper.published import TEST, published
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.report import figure_frame, figures
-from lr_sweep.analysis.report.blocks import (
-    Bullets,
-    Paragraph,
-    Table,
-    Verdict,
-    as_written,
-    quoted_text,
-)
+from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, Verdict, as_written, quoted_text
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.text import percent_text
 from lr_sweep.sweep.inspection.status import status_text
@@ -106,8 +99,7 @@ def test_table_1_of_distilgpt2_has_the_values_of_table_4(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["\\`<img>\\`", "`<img>``", "`a``b` <img>`", "\\\\`a` <img>`", "![x](http://x/a.png)", "[x](javascript:a)"],
+    "name", ["\\`<img>\\`", "`<img>``", "`a``b` <img>`", "\\\\`a` <img>`", "![x](http://x/a.png)", "[x](javascript:a)"]
 )
 def test_marks_of_code_and_links_in_names_make_none(name: str) -> None:
     """In CommonMark a backslash ends no code, and marks of another length neither."""

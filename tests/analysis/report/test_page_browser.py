@@ -19,7 +19,6 @@ from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")
-
 FROZEN, UNFROZEN = '[data-variant="frozen-random"]', '[data-variant="unfrozen-pretrained"]'
 TOOLTIP = "document.querySelector('#tooltip')"
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = true)"

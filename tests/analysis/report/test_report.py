@@ -14,8 +14,6 @@ from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
-
-
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
 FURTHER_TABLES = (
     *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders"),

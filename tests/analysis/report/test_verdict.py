@@ -21,7 +21,6 @@ from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 from lr_sweep.tests.support.synthetic import flip_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True}
 NOTHING = {"strongest": None, "certain": None}
@@ -56,16 +55,8 @@ WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
 @pytest.mark.parametrize(
     ("leads", "changed", "text"),
     [
-        (
-            [WINS],
-            {},
-            f"{WON} At 1e-3 alone you would have concluded that b wins, by 10.0 points over a.",
-        ),
-        (
-            [WINS],
-            {"flips": False},
-            f"{WON} At 1e-3 alone, b leads a by 10.0 points, which is not significant there.",
-        ),
+        ([WINS], {}, f"{WON} At 1e-3 alone you would have concluded that b wins, by 10.0 points over a."),
+        ([WINS], {"flips": False}, f"{WON} At 1e-3 alone, b leads a by 10.0 points, which is not significant there."),
         (
             [LEADS],
             {"flips": False},
@@ -181,35 +172,26 @@ def test_every_form_of_a_report_opens_with_the_verdict_and_says_once_what_tables
     assert shared in (report.folder / "cells.md").read_text()
 
 
-def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rate", "opening"),
+    [
+        (1e-2, "At the one learning rate that was tried, a leads b by 10.0 points"),
+        (1e-3, "At one learning rate each, a "),
+    ],
+)
+def test_variants_with_one_learning_rate_are_not_called_tuned(tmp_path: Path, rate: float, opening: str) -> None:
     made = SyntheticRecord(tmp_path)
     for seed in (0, 1):
         made.add(1e-2, seed, [(300, 0.5, 0.5)], variant="a")
-        made.add(1e-2, seed, [(300, 0.4, 0.39 + 0.02 * seed)], variant="b")
-    text = write_report(made.write(), "small").text
-    assert "At the one learning rate that was tried, a leads b by 10.0 points" in text
+        made.add(rate, seed, [(300, 0.4, 0.39 + 0.02 * seed)], variant="b")
+    (text,) = [line for line in write_report(made.write(), "small").text.splitlines() if line.startswith("mnist: ")]
+    assert text.startswith(f"mnist: {opening}")
     assert "alone" not in text
 
 
-def test_variants_at_a_rate_of_their_own_each_are_not_called_tuned(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    for seed in (0, 1):
-        made.add(1e-2, seed, [(300, 0.5, 0.5)], variant="a")
-        made.add(1e-3, seed, [(300, 0.4, 0.39 + 0.02 * seed)], variant="b")
-    (text,) = [line for line in write_report(made.write(), "small").text.splitlines() if line.startswith("mnist: ")]
-    assert text.startswith("mnist: At one learning rate each, a ")
-    assert "would have concluded" not in text
-
-
 def figure_of(num_pairs: int) -> Figure:
-    row: dict[str, Any] = {
-        "task": "digits",
-        "model": "tiny",
-        "variant": "a",
-        "difference": 0.01,
-        "low": 0,
-        "high": 0.02,
-    }
+    row: dict[str, Any] = {"task": "digits", "model": "tiny", "variant": "a", "difference": 0.01}
+    row |= {"low": 0, "high": 0.02}
     looks = pd.DataFrame([row | {"other": f"b{i}", "num_seeds": seeds} for i in range(num_pairs) for seeds in (3, 4)])
     decision: Any = SimpleNamespace(metric=ACCURACY, settings=SimpleNamespace(min_difference=0.0))
     return _figure(looks, decision)
@@ -228,22 +210,9 @@ def test_each_pair_that_is_drawn_has_a_mark_of_its_own(num_pairs: int, num_drawn
 def test_the_best_variant_s_lead_over_the_closest_comes_first() -> None:
     """by hand, losses: c leads all, a leads b and d; c's leads are 0.1, 0.3 and one unknown."""
     pairs = [("a", "b", -0.2), ("a", "c", 0.1), ("a", "d", -0.4), ("b", "c", 0.3), ("c", "d", math.nan)]
-    table = pd.DataFrame(
-        [
-            {
-                "task": "text",
-                "model": "tiny",
-                "variant": one,
-                "other": other,
-                "difference": difference,
-                "low": difference - 0.05,
-                "high": difference + 0.05,
-                "outcome": "open" if math.isnan(difference) else "ahead",
-                "num_seeds": 0 if math.isnan(difference) else 3,
-            }
-            for one, other, difference in pairs
-        ]
-    )
+    table = pd.DataFrame(pairs, columns=["variant", "other", "difference"]).assign(task="text", model="tiny")
+    table = table.assign(low=table["difference"] - 0.05, high=table["difference"] + 0.05, outcome="ahead", num_seeds=3)
+    table.loc[4, ["outcome", "num_seeds"]] = "open", 0
     settings = SimpleNamespace(min_difference=0.0)
     decision: Any = SimpleNamespace(
         metric=Metric(name="loss", higher_is_better=False, is_fraction=False), settings=settings, table=lambda: table

@@ -24,7 +24,6 @@ OPTIONS = (
     # Containers often have a small /dev/shm, and Chromium has no sandbox for root.
     *("--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])),
 )
-
 MIDDLE = """(element => {
     element.scrollIntoView({block: "center", behavior: "instant"});
     const box = element.getBoundingClientRect();

@@ -19,7 +19,6 @@ FREEZER = Path("/sys/fs/cgroup/freezer")
 NODES = ("first", "second")
 GPUS = ("/dev/null", "/dev/zero")
 """Device files that Slurm takes for GPUs, on the first node."""
-
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={name}(127.0.0.1)

@@ -27,7 +27,6 @@ SHARED = Path("/shared")
 OUTSIDE = f"{SUBNET}.1"
 STARTED_BY = ("pytest -m hosts", "hosts_shell")
 """What the first process of such a PID namespace has in its command line."""
-
 SSHD = """
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/../key.pub
@@ -38,7 +37,6 @@ PidFile none
 Subsystem sftp internal-sftp
 AcceptEnv LC_*
 """
-
 START = """
 set -e
 hostname {name}

@@ -37,16 +37,13 @@ ADDRESSES = [
 ]
 HERE = "127.0.0.1:1"
 """An address without a cluster."""
-
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 PATH = st.sampled_from(PATHS) | ANY_TEXT.filter(lambda text: "://" not in text and not text.startswith("/"))
 NUMBER = st.sampled_from(NUMBERS) | ANY_TEXT
 ADDRESS = st.sampled_from(ADDRESSES)
 STUDY_NAME = st.sampled_from(("quickstart", "tiny.yaml", "tiny", "example", "nowhere", "")) | PATH
-
 AXIS = st.sampled_from(("variant", "learning_rate", "seed", "validation", "lr", "", "x")) | ANY_TEXT
 ONLY = st.lists(st.tuples(AXIS, st.sampled_from(("=", "", ",", "==")), NUMBER | PATH).map("".join)).map(",".join)
-
 COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("plan", STUDY_NAME, "--results", PATH, "--data-dir", PATH),
     ("plan", "tiny.yaml", "--cpus", NUMBER, "--gpus", NUMBER),

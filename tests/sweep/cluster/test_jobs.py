@@ -29,7 +29,6 @@ from lr_sweep.tests.support.tiny_study import (
 from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
 PATIENCE_S = 480.0
 
 
@@ -68,7 +67,6 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
         f"not followed any more; {name} is still running. Follow it again: lr-sweep cluster logs tiny --address "
         f"{head.address}" in printed
     )
-
     code, printed = say(*submit)
     assert code == 2
     assert f"{name} trains this study already, in {results}; nothing was sent" in printed
@@ -76,7 +74,6 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     assert code == 0
     assert f"{name}  running" in printed or f"{name}  pending" in printed
     assert printed.endswith("\n1 machine is there\n")
-
     wait_until(lambda: any((results / "checkpoints").rglob("*.safetensors")), "a checkpoint", PATIENCE_S)
     code, printed = job("stop")
     assert code == 0
@@ -89,7 +86,6 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     code, printed = job("logs")
     assert code == 130
     assert "training 2 runs" in printed
-
     code, printed = say(*submit)
     assert code == 0
     assert "\n1 machine is there\n" in printed

@@ -24,7 +24,6 @@ from lr_sweep.tests.support.tiny_study import rows, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.hosts
-
 MISSED_AFTER_S = 75.0
 """After so long Ray has given a silent host up."""
 RUN_S = 45.0

@@ -17,8 +17,6 @@ from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import wait_until
 
 CLUSTER: dict[str, Any] = yaml.safe_load((ROOT / "cluster.yaml").read_text())
-
-
 ADDRESS = "169.254.169.254"
 NOTICE = '{"action": "terminate", "time": "2026-11-21T12:00:00Z"}'
 

@@ -16,7 +16,6 @@ from lr_sweep.tests.support.small_cluster import FILES
 from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, sweep_until
 
 LOCAL = FILES["local"]
-
 FAKE_SSH = """
 import socket, sys, time
 

@@ -70,7 +70,6 @@ def test_the_array_is_of_the_trained_model(trained: tuple[Results, list[WantedRu
     assert (attention.shape, attention.dtype) == ((3, 2, 4, 4), np.float32)
     np.testing.assert_allclose(attention.sum(-1), 1.0, atol=1e-6)
     assert not np.triu(attention, 1).any()
-
     from safetensors.numpy import load_file
 
     (path,) = checkpoints(results.checkpoints(pretrained.run_id))

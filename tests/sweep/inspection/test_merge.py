@@ -34,7 +34,6 @@ from lr_sweep.tests.support.records import (
 
 TWO = Trained(evaluations=2)
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-
 TRAINED = st.one_of(
     st.builds(Trained, evaluations=st.integers(1, 3), status=st.sampled_from(["complete", "failed"])),
     st.just(Trained(evaluations=0, status="failed")),

@@ -24,16 +24,7 @@ from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import (
-    cohort_here,
-    curves,
-    events_of,
-    refused,
-    rows,
-    runs_of,
-    said,
-    train,
-)
+from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, refused, rows, runs_of, said, train
 from lr_sweep.tests.support.tiny_study import write_study as write_tiny_study
 from lr_sweep.trainables.worker.messages import Advanced, Finished
 from lr_sweep.trainables.worker.session import Session

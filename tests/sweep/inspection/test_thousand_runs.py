@@ -15,7 +15,6 @@ from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, runs_of, write_study
 
 pytestmark = pytest.mark.slow
-
 LIMIT_S = 2.0
 """CPU time beyond that of importing the libraries: other processes change it less than the time on the clock."""
 

@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
     pytest.mark.slow,  # half a minute, most of it MLflow's start
 ]
-
 STUDY_ROW = '.ag-row [role="gridcell"] button'
 """Shows what is below a study; the rows of the table are its runs then."""
 MLFLOW_S_OWN = (

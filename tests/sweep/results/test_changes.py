@@ -14,13 +14,7 @@ import pytest
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.datasets import TASKS
-from lr_sweep.sweep.results.changes import (
-    change_lines,
-    code_of_tasks,
-    own_examples,
-    replaced_by,
-    restart_cells,
-)
+from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.recorder import Recorder, write_wanted
 from lr_sweep.sweep.search.state import reconcile

@@ -90,8 +90,6 @@ RECORD: dict[str, Close] = {
     "all": lambda results: closed(results.root, 0o700),
     "format": lambda results: closed(results.root / "format.json", 0o600),
 }
-
-
 READING = ("ls", "status", "report")
 
 

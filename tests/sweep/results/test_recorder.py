@@ -124,7 +124,6 @@ def test_a_run_from_start_to_end(sender: Sender) -> None:
     sender.advance(15, 10)
     sender.evaluate(20, 12, 4.5)
     sender.finish(20, 13, elapsed_s=4.5)
-
     curve = read_curves(sender.results.root).to_dict("records")
     assert curve == [
         {"run_id": sender.run_id, **vars(evaluation(10, 8, 2.0))},

@@ -122,7 +122,6 @@ def test_one_process_writes_and_another_gets_an_error_that_names_it(
         with pytest.raises(UserError, match=f"is being written to by {named}"), results.writing("mine"):
             pytest.fail("two processes write")
     assert results.holder.exists()  # the other's
-
     holder.kill()  # as a crash: it releases nothing itself
     holder.wait()
     assert not results.being_written()

@@ -16,9 +16,7 @@ RUN_ID = run_id_of(SEED)
 
 def recorded(trained: Trained) -> RecordedRun:
     return RecordedRun(
-        run_id=RUN_ID,
-        row=None if trained.status is None else row(SEED, trained),
-        curve=points(RUN_ID, trained),
+        run_id=RUN_ID, row=None if trained.status is None else row(SEED, trained), curve=points(RUN_ID, trained)
     )
 
 

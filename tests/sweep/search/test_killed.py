@@ -61,11 +61,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ben
     ],
 )
 def test_killed_at_any_moment_it_proposes_and_trains_the_same(
-    kind: str,
-    num_events: int,
-    undisturbed: Callable[[str], Bench],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, num_events: int, undisturbed: Callable[[str], Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, killed = undisturbed(kind), MAKE[kind](tmp_path, monkeypatch)
     for events_left in (num_events, 5):

@@ -16,7 +16,6 @@ from lr_sweep.tests.support.tiny_study import curves, rows, succeeds, swept, tra
 from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
 URI = "s3://bucket/killed"
 NUM_STEPS = 6000
 """A run of so many lasts some 15 s, three of the store's passes, so that the machine is lost before it ends."""
@@ -28,7 +27,6 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     assert not store.names("runs")
     assert {Path(name).name for name in store.names("studies")} >= {"study.json", "wanted.parquet", "tiny.yaml"}
     assert 300 <= _newest_step(store) < NUM_STEPS
-
     env = environment_of(machines.server, machines.be("second"))
     with pytest.raises(UserError, match=r"is being written to by process \d+ on \S+ \(study tiny\)"):
         StoredResults(URI).writing("tiny").__enter__()
@@ -36,7 +34,6 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     output = swept("run", study, "--results", URI, env=env, timeout_s=PATIENCE_S)
     assert f"store      {URI}" in output
     assert SECRET not in output
-
     machines.be("third")
     read = results_here(URI)
     assert {(row["status"], row["num_steps"]) for row in rows(read.root).values()} == {("complete", NUM_STEPS)}

@@ -71,7 +71,6 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     root = results.pretrained
     before = find_backbones(study, root)["tiny"]
     assert (before.here, is_unknown(before.checksum)) == (False, True)
-
     said: list[str] = []
     made = ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)["tiny"]
     assert said[0].startswith("pretraining tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
@@ -81,7 +80,6 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     assert (made.here, made.checksum) == (True, weights_checksum(folder))
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
-
     said.clear()
     assert ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)["tiny"] == made
     assert said == []
@@ -131,12 +129,10 @@ def test_text_in_the_data_directory(tmp_path: Path) -> None:
     path = recipe_study(tmp_path, "{text: [DATA/text/books.txt], num_steps: 2, batch_size: 2, num_tokens: 12}")
     study, data_dir = load_study(path), tmp_path / "data"
     assert_written_again_it_is_the_same(path, tmp_path)
-
     arguments = (path, "--results", tmp_path / "results", "--data-dir", data_dir)
     for command in (("plan",), ("data", "--pretrain")):
         printed = refused(*command, *arguments)
         assert f"cannot read the text to pretrain on: {data_dir}/text/books.txt" in printed
-
     (data_dir / "text").mkdir(parents=True)
     (data_dir / "text" / "books.txt").write_bytes(CORPUS)
     succeeds("data", "--pretrain", *arguments)

@@ -27,7 +27,6 @@ from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_st
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
 
 pytestmark = pytest.mark.cluster
-
 SEED = int(os.environ.get("CHAOS_SEED") or time.time())
 KILLS = int(os.environ.get("CHAOS_KILLS") or 40)
 """Of all studies together."""

@@ -11,7 +11,6 @@ from lr_sweep.tests.support.small_cluster import NO_TOKEN, small_cluster
 from lr_sweep.tests.support.tiny_study import rows, swept, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
 MODELS = (
     "{small: {size: {layers: 2, heads: 4, width: 128, positions: 128}, "  # threads divide the sums of such sizes
     "pretrained: {pretrain: {num_steps: 2, batch_size: 16, num_tokens: 128}}}}"

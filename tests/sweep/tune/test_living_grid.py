@@ -45,9 +45,7 @@ class Grid:
         self.trained, self.said = [], []
         loaded = load_study(study)
         options = Options(
-            results=Results(self.results),
-            data_dir=self.folder,
-            placement=Placement(resources=loaded.resources),
+            results=Results(self.results), data_dir=self.folder, placement=Placement(resources=loaded.resources)
         )
         return run_study(loaded, options, self.said.append).report.text
 

@@ -14,7 +14,6 @@ from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.tiny_study import as_text, curves, rows, trained_here, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
 MARGIN = 4 * 2**30
 """Bytes from what is used now to where Ray begins to kill; the sweep itself takes a part of it."""
 PATIENCE_S = 180.0

@@ -16,7 +16,6 @@ from lr_sweep.tests.support.small_cluster import ClusterRun, SmallCluster, check
 from lr_sweep.tests.support.tiny_study import rows, sweep, swept, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # which machine gets which runs is quick: test_nodes.py
-
 EVALUATE_EVERY = 250
 STUDY: dict[str, Any] = {
     "rates": (1e-3, 3e-3, 1e-2),

@@ -38,7 +38,6 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     assert code == 1, output
     assert "2 runs wanted: 1 complete, 0 diverged, 1 failed" in output
     assert "Test loss by learning rate" in output
-
     broken, trained = sorted(rows(results).values(), key=lambda row: row["status"] != "failed")
     assert trained["engine"] == "own"
     with_broken = study.read_text()
@@ -47,7 +46,6 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     assert as_text(curves(results)) == as_text(expected)
     best = min(point["validation_accuracy"] for point in expected[trained["run_id"]])
     assert trained["validation_at_best"] == best
-
     shown = in_process("show", broken["run_id"], "--results", results)[1]
     assert "failure        KeyError: 'momentum'" in shown
     assert 'traceback\n  Most recent call last:\n    File "train.py", line 18, in train\n' in shown
@@ -57,7 +55,6 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     assert log[-1].endswith("KeyError: 'momentum'")
     log = in_process("show", trained["run_id"], "--log", "--results", results)[1].splitlines()
     assert [line[21:28] for line in log] == ["started", "step 10", "step 20", "complet"]
-
     train = tmp_path / "own" / "train.py"
     train.write_text(train.read_text().replace("0.1 *", "0.2 *"))
     study.write_text(with_broken)

@@ -40,7 +40,6 @@ def test_all_go_well(bench: Bench) -> None:
     assert bench.states() == ["complete"] * 4
     assert set(NoMirror.notified) == set(bench.ids)
     assert bench.results.progress("tiny").exists()
-
     left = bench.results.tune / "trials" / "tuner.pkl"  # a killed process left it
     left.parent.mkdir(parents=True)
     left.touch()
@@ -90,12 +89,10 @@ def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
     assert idle.passes == []
     assert bench.said[-1] == "  digits tiny unfrozen-random 1e-3 seed 0: RuntimeError: scripted"
     assert not any("holds everything" in line for line in bench.said)
-
     again = Script(failures={b: 2})
     outcome = bench.run(again, max_attempts=10)
     assert again.passes == [[[b]]]
     assert (outcome.trained, outcome.failed) == (1, 1)
-
     outcome = bench.run(Script(), max_attempts=10)
     assert (outcome.trained, outcome.failed) == (1, 0)
     assert bench.states() == ["complete"] * 4

@@ -26,7 +26,6 @@ from lr_sweep.tests.support.tiny_study import (
 )
 
 pytestmark = pytest.mark.cluster
-
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "planted-key-id",
     "AWS_SECRET_ACCESS_KEY": "planted-secret-key",
@@ -35,7 +34,6 @@ SECRETS = {
     "MLFLOW_TRACKING_PASSWORD": "planted-password",
     "RAY_AUTH_TOKEN": "planted-cluster-token",
 }
-
 WATCH_DATASETS = """
 import os, sys
 

@@ -30,7 +30,6 @@ def test_killed_interrupted_and_finished_equals_undisturbed(tmp_path: Path) -> N
     with Background(tmp_path / "killed", *command) as run:
         run.wait_until(lambda: _newest_steps(results) and curves(results))
     assert not rows(results)
-
     progress = Results(results).progress("tiny")
     started_at_ns = time.time_ns()
     with Background(tmp_path / "stopped", *command) as run:
@@ -48,7 +47,6 @@ def test_killed_interrupted_and_finished_equals_undisturbed(tmp_path: Path) -> N
     assert "Traceback" not in output
     assert not rows(results)
     assert all(step > before.get(run_id, 0) for run_id, step in _newest_steps(results).items())
-
     output = swept("run", study, "--results", results, "--cpus", "2")
     assert "Traceback" not in output
     assert f"{len(variants)} runs wanted, {len(variants)} started" in output

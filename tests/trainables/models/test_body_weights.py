@@ -36,7 +36,6 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     | {"model_type": "vit", "intermediate_size": 3072, "layer_norm_eps": 1e-12, "image_size": 224, "patch_size": 16},
 }
 """What `config.json` of the known models says, as far as it matters."""
-
 WITHOUT_EFFECT = {
     *("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout_rate"),  # dropout is `Protocol.dropout`
     *("initializer_range", "initializer_factor", "classifier_dropout"),  # of weights before training; of a head
@@ -49,7 +48,6 @@ WITHOUT_EFFECT = {
     *("output_hidden_states", "return_dict", "chunk_size_feed_forward"),
 }
 """Fields of the library that change no hidden state of a body that gets embeddings."""
-
 CHANGES: dict[str, list[tuple[str, Any]]] = {
     "bert": [
         *(("hidden_act", "gelu_new"), ("layer_norm_eps", 1e-5), ("position_embedding_type", "relative_key")),

@@ -29,7 +29,6 @@ TOLERANCE = 1e-5
 SIZES, COMPUTED = published.GPT2.sizes, published.GPT2.computed
 LIBRARY = {field.name: field.default for field in dataclasses.fields(GPT2Config)}
 DEEP = ModelSize(layers=3, heads=2, width=16, positions=12)
-
 WITHOUT_EFFECT = frozenset(
     {
         *("resid_pdrop", "embd_pdrop", "attn_pdrop"),  # dropout is `Protocol.dropout`
@@ -46,14 +45,12 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """Fields of the library that change no hidden state of a body that gets embeddings and is trained in float32."""
-
 CHANGING: list[tuple[str, Any]] = [
     *(("activation_function", name) for name in ("relu", "gelu", "quick_gelu", "silu")),
     *(("layer_norm_epsilon", 1e-3), ("layer_norm_epsilon", 1e-6), ("n_head", 4)),
     *(("scale_attn_weights", False), ("scale_attn_by_inverse_layer_idx", True), ("is_causal", False)),
 ]
 """Each changes the function and leaves the tensors as they are."""
-
 HARMLESS: list[dict[str, Any]] = [
     {},
     *({"activation_function": name} for name in COMPUTED["activation_function"] if name in ACT2FN),

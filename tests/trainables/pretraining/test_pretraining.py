@@ -43,7 +43,6 @@ OPTIONS = TASKS["bit-memory"].Options(
 )
 TASK = TaskRecipe(task="bit-memory", options=OPTIONS, num_steps=12, batch_size=4)
 OnStep = Callable[[int, float], None]
-
 each_kind = pytest.mark.parametrize("kind", ["text", "task"])
 
 

@@ -26,7 +26,6 @@ from lr_sweep.trainables.pretraining.weights import (
 from lr_sweep.trainables.run import ModelSize
 
 Hub = tuple[Path, list[str]]
-
 GPT2 = WeightsSource(hub="openai-community/gpt2", revision="607a30d783dfa663caf39e06633721c8d4cfcd7e")
 
 

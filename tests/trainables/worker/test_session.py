@@ -23,7 +23,6 @@ from lr_sweep.trainables.worker.session import Session
 NUM_STEPS = 30
 RATES = (1e-3, 1e-2, 3e-2)
 HARMS = st.sampled_from(["nothing", "torn", "empty", "flipped", "partial"])
-
 End = tuple[Any, dict[str, torch.Tensor]]
 
 

@@ -21,7 +21,6 @@ from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 SGD = {1e-3: (0.60, 0.60, 0.60), 1e-2: (0.79, 0.80, 0.81), 1e-1: (0.93,), 1.0: (0.50, 0.50, 0.50)}
 ADAM = {1e-3: (0.60, 0.60, 0.60), 1e-2: (0.89, 0.90, 0.91), 1e-1: (0.70, 0.70, 0.70), 1.0: (0.50, 0.50, 0.50)}
 VERDICT = "Could not be chosen because seeds have no value: sgd 1e-1 (1 of 3 seeds: 2 {})."

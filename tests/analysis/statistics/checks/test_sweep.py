@@ -16,7 +16,6 @@ from lr_sweep.tests.support.synthetic import by_check, found_in, grid, of_check
 from lr_sweep.tests.support.tiny_study import said, succeeds
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 ROOT = Path(__file__).parents[4]
 
 

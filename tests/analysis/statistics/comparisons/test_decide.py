@@ -28,7 +28,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
 )
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
-from lr_sweep.analysis.statistics.selection.best import Floats
+from lr_sweep.analysis.statistics.selection.best import Cell, Floats
 
 TWO = Pairs.all_of(["task", "task"])
 ONE_DEVIATION = np.array([-1.0, 1.0] * 10) / math.sqrt(20 / 19)
@@ -170,10 +170,7 @@ def test_failures_are_named_with_those_among_the_seeds_that_chose() -> None:
     ],
 )
 def test_the_cell_with_fewer_values_gets_the_next_seeds(
-    num_values: tuple[int, int],
-    num_used: tuple[int, int],
-    next_: dict[tuple[str, str, str], int],
-    next_four: dict[tuple[str, str, str], int],
+    num_values: tuple[int, int], num_used: tuple[int, int], next_: dict[Cell, int], next_four: dict[Cell, int]
 ) -> None:
     found = decision(num_values, num_used)
     assert found.next_seeds() == next_

@@ -37,6 +37,15 @@ ONE_SEED = np.array([1.0, math.nan, math.nan])
         ([(RISING, np.zeros(3), BENT)], 8 / 4, 4),  # a rate without any spread tells nothing
         ([(ONE_SEED, RISING, NOTHING)], math.nan, 0),
         ([(RISING, ONE_SEED, ONE_SEED)], 1, 2),
+        # A clearly noisier rate beside is left out.
+        # F = 10,000 to the chosen rate: left out, and the other rate pooled as if it were alone.
+        ([(RISING, 100 * BENT, BENT)], 8 / 4, 4),
+        ([(RISING, BENT, 100 * BENT)], 8 / 4, 4),
+        ([(RISING, 100 * BENT, 90 * BENT)], 1, 2),  # both are
+        # The chosen rate of the second cell is as noisy, so the noise of the first may be in two modes, too.
+        ([(RISING, 100 * BENT, NOTHING), (100 * RISING, BENT, NOTHING)], 60002 / 4, 4),
+        ([(RISING, 3 * BENT, NOTHING)], 56 / 4, 4),  # 27 times the variance of 3 seeds is chance
+        ([(np.zeros(3), BENT, NOTHING)], 6 / 4, 4),  # without any spread at chosen rates there is nothing to compare
     ],
 )
 def test_the_noise_of_a_cell(windows: list[tuple[Floats, Floats, Floats]], variance: float, dof: float) -> None:
@@ -50,25 +59,6 @@ def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
     both = noise_of((BENT, RISING, NOTHING), (BENT, 3 * RISING, NOTHING))
     # Shares 6 of 8 and 6 of 24: half in the mean, as expected. The first is floored, the second pooled.
     assert both == [pytest.approx((3, 4)), pytest.approx((24 / 4, 4))]
-
-
-@pytest.mark.parametrize(
-    ("windows", "variance", "dof"),
-    [
-        # F = 10,000 to the chosen rate: left out, and the other rate pooled as if it were alone.
-        ([(RISING, 100 * BENT, BENT)], 8 / 4, 4),
-        ([(RISING, BENT, 100 * BENT)], 8 / 4, 4),
-        ([(RISING, 100 * BENT, 90 * BENT)], 1, 2),  # both are
-        # The chosen rate of the second cell is as noisy, so the noise of the first may be in two modes, too.
-        ([(RISING, 100 * BENT, NOTHING), (100 * RISING, BENT, NOTHING)], 60002 / 4, 4),
-        ([(RISING, 3 * BENT, NOTHING)], 56 / 4, 4),  # 27 times the variance of 3 seeds is chance
-        ([(np.zeros(3), BENT, NOTHING)], 6 / 4, 4),  # without any spread at chosen rates there is nothing to compare
-    ],
-)
-def test_a_clearly_noisier_rate_beside_is_left_out(
-    windows: list[tuple[Floats, Floats, Floats]], variance: float, dof: float
-) -> None:
-    assert noise_of(*windows)[0] == pytest.approx((variance, dof))
 
 
 def test_a_rate_at_which_runs_explode_or_collapse_does_not_hide_a_difference() -> None:

@@ -17,7 +17,6 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 RATES = (1e-4, 1e-3, 1e-2)
 SHIFTS = {"unfrozen": (-0.011, 0.0, 0.011), "b": (0.005, -0.01, 0.005)}
 """How the seeds of these differ. Without any spread of the differences there would be no test."""

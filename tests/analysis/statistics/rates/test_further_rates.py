@@ -7,13 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.statistics.rates.further_rates import (
-    around,
-    between,
-    beyond,
-    kept_rates,
-    three_digits,
-)
+from lr_sweep.analysis.statistics.rates.further_rates import around, between, beyond, kept_rates, three_digits
 
 
 @given(st.integers(-12, 2), st.integers(1, 20), st.integers(3, 40), st.sampled_from(["low", "high"]))

@@ -18,7 +18,6 @@ from lr_sweep.analysis.statistics.rates.refinement import Curve
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
 WIDTHS = (128, 256, 512, 1024)
 MUP_ISSUE = (-8.7, -9.6, -10.7, -11.3)
 """log2 of the optima over four widths, of issue 66 of github.com/microsoft/mup."""

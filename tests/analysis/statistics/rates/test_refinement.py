@@ -58,11 +58,7 @@ def test_lost_runs_say_nothing() -> None:
     assert refined_rates([*lost, Observation(1.0, "measured", 0.5)], 1, maximise=True) == [10.0]
 
 
-@given(
-    st.lists(st.integers(-60, 0), min_size=3, max_size=8, unique=True),
-    st.floats(-16, 1),
-    st.integers(1, 12),
-)
+@given(st.lists(st.integers(-60, 0), min_size=3, max_size=8, unique=True), st.floats(-16, 1), st.integers(1, 12))
 def test_a_peak_is_enclosed_ever_more_narrowly(exponents: list[int], peak: float, num_rounds: int) -> None:
     """Whatever the grid: rates are new, within bounds, and the best comes no further from the peak."""
     values = {three_digits(10 ** (each / 4)): 0.0 for each in exponents}
