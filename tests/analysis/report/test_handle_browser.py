@@ -14,14 +14,14 @@ from lr_sweep.tests.support.synthetic import flip_record, page_record
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")]
 HANDLE = ".handle"
 GRIP = ".handle .grip"
-OPEN = "; but the variants cannot be distinguished here."
+OPEN = "; but the difference here is not significant."
 AT = {
     "1e-5": ("At 1e-5 you would have concluded: a > b > c.", "At 1e-5: the tuned winner, but another order" + OPEN),
     "1e-4": ("At 1e-4 you would have concluded: b > a > c.", "At 1e-4: another winner than the tuned one" + OPEN),
     "1e-3": ("At 1e-3 you would have concluded: a > c > b.", "At 1e-3: the tuned order."),
     "1e-2": ("At 1e-2 you would have concluded: b > c > a.", "At 1e-2: another winner than the tuned one" + OPEN),
 }
-TUNED = "Tuned: a > c > b."
+TUNED = "After tuning: a > c > b."
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_the_orders_stand_side_by_side_with_their_values(opened: Browser) -> Non
     )
     assert columns == [
         ["At 1e-2", "b", "40.0 ± 1.0 %", "c", "35.0 ± 1.0 %", "a", "30.0 ± 1.0 %"],
-        ["Tuned", "a", "90.0 ± 1.0 %, at 1e-3", "c", "80.0 ± 1.0 %, at 1e-3", "b", "70.0 ± 1.0 %, at 1e-3"],
+        ["After tuning", "a", "90.0 ± 1.0 %, at 1e-3", "c", "80.0 ± 1.0 %, at 1e-3", "b", "70.0 ± 1.0 %, at 1e-3"],
     ]
 
 
