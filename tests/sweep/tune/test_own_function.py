@@ -60,7 +60,8 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     study.write_text(with_broken)
     planned = in_process("plan", study, "--results", results)[1]
     assert "runs       2 wanted: 2 new" in planned
-    assert "(1 complete) would no longer be wanted: the study has another version of train.py; 1 of them" in planned
+    assert "no longer wanted" in planned
+    assert "the study has another version of train.py" in planned
 
 
 SEARCHED = """
