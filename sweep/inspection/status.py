@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import check_format, read_study, read_wanted_rows
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.statistics.selection.best import labels_of
 from lr_sweep.common.text import aligned, duration, study_heading
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, read_state
@@ -44,7 +43,7 @@ def status_json(results: Results, study: str) -> Row:
     if _pretrains_first(results, study):
         return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "decided": None}
     info, runs, found = _read(results, study)
-    cells = [labels_of(cell) | {"runs": run_state.counts_json(each)} for cell, each in found.items()]
+    cells = [dict(zip(CELL, cell, strict=True)) | {"runs": run_state.counts_json(each)} for cell, each in found.items()]
     failed = [{name: row[name] for name in ("run_id", *LABELS)} | {"failure": why} for row, why in runs.failed()]
     facts |= {"title": info.title, "runs": run_state.counts_json(runs.counts()), "cells": cells, "failed": failed}
     return facts | {"decided": next(iter(_decision_lines(results, info)), None)}
