@@ -65,7 +65,7 @@ class Family(NamedTuple):
     settings: Mapping[str, Any] = {}
     """Fields of `Setting`."""
     change: Callable[[Frames, Truth, np.random.Generator], Frames] = lambda frames, *_: frames
-    """Of the drawn study."""
+    """Change that is made to each drawn study."""
     metric: Metric = ACCURACY
 
 

@@ -37,7 +37,7 @@ BELOW_PEAK = -30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What the simulated studies are like."""
+    """Settings of the simulated studies."""
 
     num_tasks: int = 1
     num_variants: int = 4

@@ -29,7 +29,7 @@ Steps = Callable[[int], None]
 """Takes so many steps."""
 
 Pair = tuple[Case, int]
-"""What is measured, and the runs of its stack."""
+"""A configuration that is measured, and the number of runs in its stack."""
 
 
 def plain(case: Case, device: torch.device) -> Steps:

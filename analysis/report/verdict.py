@@ -84,7 +84,7 @@ def verdict_block(
 def _sentences(
     row: Row, summary: StudySummary, few: Few, device_s: Mapping[str, float], *, is_tuned: bool
 ) -> Iterator[str]:
-    """Yield what is said of a task and model: what is certain, what is open, what one rate would have shown.
+    """Yield the sentences on a task and model: what is certain, what is open, what one rate would have shown.
 
     `is_tuned`: whether some variant has several learning rates.
     """

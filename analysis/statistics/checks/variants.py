@@ -27,7 +27,7 @@ UNEQUAL = 3.0
 
 
 class Tuning(NamedTuple):
-    """What a variant was given."""
+    """The tuning that a variant was given."""
 
     variant: str
     rates: frozenset[float]

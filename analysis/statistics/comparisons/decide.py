@@ -36,7 +36,7 @@ Chosen by simulation: docs/statistics.md."""
 FAILED = 8.0
 """Median absolute deviations below the median of its cell from which a run counts as failed."""
 LEAST_LOSS = 0.02
-"""What a failed run loses at least, in the metric's unit; of one that is no fraction, times the cell's median."""
+"""Least loss of a failed run, in the metric's unit; of a metric that is no fraction, times the cell's median."""
 FEWEST_RUNS = 4
 """Runs of a cell that show which of them failed; fewer have no deviation to speak of."""
 NUM_NODES = 64

@@ -90,7 +90,7 @@ def verdicts(summary: StudySummary, conditions: Conditions = MappingProxyType({}
         - `fixed_best`: the variant with the best mean at that rate; of equal ones the leader; empty: no value there;
         - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
         - `flips`: whether the fixed rate would have concluded the opposite: the leader certainly beats `fixed_best`,
-          which is there distinguishably ahead of the leader, or the leader has no value there;
+          which is there significantly ahead of the leader, or the leader has no value there;
         - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates at which the best
           variant is one that the leader certainly beats; None: there is none;
         - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
