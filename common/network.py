@@ -44,12 +44,6 @@ def check_answers(host: str, port: int) -> None:
         raise OSError(f"not a valid host name or port number ({error})") from error
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that no program listens on now."""
-    with socket.create_server((host, 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def check_listening(host: str, port: int, advice: str) -> None:
     """Raise UserError, with the advice, for an address that cannot be listened on."""
     try:

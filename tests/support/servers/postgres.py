@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.common.network import free_port
+from lr_sweep.tests.support.waiting import free_port
 
 PASSWORD = "a-secret"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from moto.server import ThreadedMotoServer
 
-from lr_sweep.common.network import free_port
+from lr_sweep.tests.support.waiting import free_port
 
 SECRET = "a-key-that-must-not-be-written-down"
 
