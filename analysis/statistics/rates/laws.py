@@ -23,7 +23,7 @@ LEAST_SIZES = 3
 """Through two there is always a line."""
 LEAST_POINTS, MOST_ALIKE = 6, 0.9
 """Cells of a law of two axes, and the correlation of the axes' logarithms up to which they vary independently."""
-OWN_DOF = 3
+OWN_DOF = 2
 """Degrees of freedom that the optima's standard errors have together."""
 COLUMNS = (
     *("axis", "where", "smallest", "largest", "num_sizes", "slope", "low", "high"),

@@ -48,7 +48,7 @@ TIED = 2.0
 """Standard errors of a difference: an interval has the rates beside the best that are behind by no more."""
 ERROR_SHARE, CUT_ERROR_SHARE = 0.24, 0.37
 """Standard error of an optimum, as a share of its interval's longer side; the second where the interval reaches
-an end of the grid, which cuts it off. With `laws.OWN_DOF`, 95 to 97% of simulated intervals of slopes hold."""
+an end of the grid, which cuts it off. With `laws.OWN_DOF`, 96 to 98% of simulated intervals of slopes hold."""
 PARAMETERS = 4
 """A height, two bends and a place: so many rates of one seed cannot show any noise."""
 UNKNOWN = (math.nan,) * 4
