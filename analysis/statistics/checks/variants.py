@@ -12,7 +12,7 @@ import numpy as np
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
-from lr_sweep.analysis.statistics.comparisons.noise import at_chosen
+from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, quiet_neighbours
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, pairs_within
 from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
@@ -24,6 +24,8 @@ SAME_END = 1.5
 """Ends of two ranges of learning rates within this factor are equal, as those of random draws from one range are."""
 UNEQUAL = 3.0
 """Ratio of the standard deviations of two variants' runs from which a difference of the two gets a note."""
+QUIETER = 0.1
+"""Level of the F test of the noise at the chosen rates against that beside them."""
 
 
 class Tuning(NamedTuple):
@@ -126,3 +128,8 @@ def check_claims(summary: StudySummary) -> Iterator[CheckFinding]:
             message = f"runs are {deviation[cell] / least:.2g} times as noisy as a variant's that it differs from"
             fix = "look at the runs: if a few are far worse than the others, more than 5% of such differences are false"
             yield finding_of(rows[cell], "unequal-noise", "note", message, fix)
+    ratio, p = quiet_neighbours(found.windows)
+    if sure.any() and p < QUIETER:
+        message = f"in this study, runs at the chosen rates are {ratio:.2g} times as noisy as those at the next rates"
+        fix = "add seeds: with 3 or 5 of them, up to 8% of such studies have a false difference"
+        yield finding_of(rows[first[sure][0]], "quiet-neighbours", "note", message, fix)

@@ -53,6 +53,36 @@ class Noise(NamedTuple):
         return Noise((sums[0] + sums[1]) / dof, dof, np.fmax(self.size, other.size))
 
 
+class Spread(NamedTuple):
+    """How the seeds of each rate lie around their mean; ... x cells x `WINDOW`, the chosen rate first."""
+
+    known: Bools
+    """x seeds: which have a value."""
+    away: Floats
+    """x seeds: distance from the mean; 0: no value."""
+    squares: Floats
+    """Sum of the squared distances; 0 if they are rounding."""
+    dof: Floats
+    """Degrees of freedom; 0 at rates beside the chosen one without any spread."""
+    sizes: Floats
+    """Of the largest value."""
+
+    @classmethod
+    def of(cls, values: Floats, sizes: Floats | None = None) -> Spread:
+        """Measure the spread of values; arguments as of `cell_noise`."""
+        known = ~np.isnan(values)
+        counts = known.sum(-1)
+        dof = np.maximum(counts - 1.0, 0.0)
+        of_rates = np.abs(np.where(known, values, 0.0)).max(-1, initial=0.0) if sizes is None else sizes[..., None]
+        with undefined_is_nan():
+            means = np.where(known, values, 0.0).sum(-1) / counts
+            away = np.where(known, values - means[..., None], 0.0)
+            squares = (away**2).sum(-1)
+            squares *= np.sqrt(squares) > NO_SPREAD * of_rates
+        dof[..., 1:] *= squares[..., 1:] > 0
+        return cls(known, away, squares, dof, of_rates)
+
+
 def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     """Learn the noise of each cell of a study from runs at its chosen rate and the rates beside it.
 
@@ -73,29 +103,21 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
         values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
         sizes: of the largest value that each cell rests on; None: of those here.
     """
-    known = ~np.isnan(values)
-    counts = known.sum(-1)
-    dof = np.maximum(counts - 1.0, 0.0)
-    of_rates = np.abs(np.where(known, values, 0.0)).max(-1, initial=0.0) if sizes is None else sizes[..., None]
+    found = Spread.of(values, sizes)
     with undefined_is_nan():
-        means = np.where(known, values, 0.0).sum(-1) / counts
-        away = np.where(known, values - means[..., None], 0.0)
-        squares = (away**2).sum(-1)
-        squares *= np.sqrt(squares) > NO_SPREAD * of_rates
-        dof[..., 1:] *= squares[..., 1:] > 0
-        kept = ~_is_noisier(squares, dof)
-        squares, dof, known = squares * kept, dof * kept, known & kept[..., None]
+        kept = ~_is_noisier(found.squares, found.dof)
+        squares, dof, known = found.squares * kept, found.dof * kept, found.known & kept[..., None]
         own = squares[..., 0] / dof[..., 0]
         beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
-        mean, weighted = _correlations(away, squares, known)
+        mean, weighted = _correlations(found.away, squares, known)
         spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
         of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
         ordered = np.sort(np.where(spread, variance, np.nan), axis=-1)
         median = np.take_along_axis(ordered, np.maximum(spread.sum(-1, keepdims=True) - 1, 0) // 2, -1)
         floored = np.fmax(variance, np.fmax(weighted**4 * of_all, np.where(dof[..., 0] == 1, median, 0.0)))
-    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), of_rates[..., 0])
+    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), found.sizes[..., 0])
 
 
 def welch(noise: Noise, counts: Floats | Ints, first: Ints, second: Ints) -> tuple[Floats, Floats]:
@@ -118,6 +140,26 @@ def welch(noise: Noise, counts: Floats | Ints, first: Ints, second: Ints) -> tup
     sizes = np.broadcast_to(noise.size, noise.variance.shape)
     known = sem > NO_SPREAD * np.maximum(sizes[..., first], sizes[..., second])
     return np.where(known, sem, np.nan), np.where(known, dof, np.nan)
+
+
+def quiet_neighbours(values: Floats) -> tuple[float, float]:
+    """Return how many times as noisy the chosen rates of a study are as the rates beside them, and p of an F test.
+
+    Every cell counts alike, however noisy it is: its sums of squares are divided by their total.
+
+    Args:
+        values: cells x `WINDOW` x seeds, as for `cell_noise`.
+
+    Returns:
+        The ratio of the standard deviations, and p; NaN and 1 if nothing can be compared.
+    """
+    found = Spread.of(values)
+    with undefined_is_nan():
+        shares = np.nan_to_num(found.squares / found.squares.sum(-1, keepdims=True))
+        dof = np.where(shares > 0, found.dof, 0.0)
+        own, beside = (shares[:, at].sum() / dof[:, at].sum() for at in (slice(1), slice(1, None)))
+        p = fdtrc(dof[:, 0].sum(), dof[:, 1:].sum(), own / beside)
+    return float(np.sqrt(own / beside)), float(np.nan_to_num(p, nan=1.0))
 
 
 def _is_noisier(squares: Floats, dof: Floats) -> Bools:
