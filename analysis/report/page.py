@@ -51,23 +51,24 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) 
     values = {"title": title, "sections": sections, "data": data, "style": web_text("page.css")}
     # In a block, which keeps the scripts' names out of the page's global ones.
     values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
-    return _templates().get_template("page.html").render(values)
+    return templates().get_template("page.html").render(values)
 
 
 @cache
-def _templates() -> Environment:
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+def templates(*folders: Path) -> Environment:
+    """Return the templates of the report's blocks, and those of further folders, which may include them."""
+    found = Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    templates.filters |= {"prose": _prose, "unbroken": _unbroken, "digest": _digest}
-    templates.tests |= {"long": lambda text: len(text) > LONG_ENTRY, "numbers": re.compile(r"[\d ]+").fullmatch}
-    templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
-    return templates
+    found.filters |= {"prose": _prose, "unbroken": _unbroken, "digest": _digest}
+    found.tests |= {"long": lambda text: len(text) > LONG_ENTRY, "numbers": re.compile(r"[\d ]+").fullmatch}
+    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    return found
 
 
 def web_text(name: str) -> str:
