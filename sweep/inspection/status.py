@@ -103,16 +103,13 @@ def activity(results: Results, now: float) -> str:
     if progress := read_state(results.pretraining_progress):
         doing = f"pretrains {progress['model']} for {study}: step {progress['step']} of {progress['num_steps']}"
     elif progress := results.latest_progress(holder):
-        doing = (
-            f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
-            if progress["steps_per_s"]
-            else f"runs {study}"
-        )
+        if not progress["steps_per_s"]:  # before the first step and after the last
+            return f"{who} runs study {study}"
+        doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"
     age_s = max(0.0, now - progress["updated_at"])  # the sweep may run on a machine whose clock is ahead
-    is_known = progress.get("steps_per_s", 1) and progress["time_left_s"] is not None  # at the ends nothing trains
-    left = f", about {duration(progress['time_left_s'])} left" if is_known else ""
+    left = "" if progress["time_left_s"] is None else f", about {duration(progress['time_left_s'])} left"
     return f"{who} {doing}{left} (as of {age_s:.0f} s ago)"
 
 

@@ -180,9 +180,7 @@ class Live:
 
     def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> Sequence[Row]:
         curves = self.curves.read(row["run_id"] for row in rows)
-        last = {
-            run_id: metric.score_text(each.points[-1][1], digits=1) for run_id, each in curves.items() if each.points
-        }
+        last = {run_id: each.points[-1][1] for run_id, each in curves.items() if each.points}
         asked = {path.name for path in self.results.stop_requests.glob("*")}
         return [
             {
@@ -190,7 +188,7 @@ class Live:
                 "title": run_title(row),
                 "step": steps[row["run_id"]],
                 "num_steps": row["num_steps"],
-                "latest": last.get(row["run_id"], ""),
+                "latest": metric.score_text(last[row["run_id"]], digits=1) if row["run_id"] in last else "",
                 "stop_asked": row["run_id"] in asked,
             }
             for row in rows
@@ -209,7 +207,7 @@ def _run_command(results: Results, study: str, *options: str) -> str:
     return command("run", str(file), *given, "--results", results.location, *options)
 
 
-def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:
+def _read_recorded(results: Results, study: str, stamp: Stamp) -> _Recorded:
     info, wanted = record.read_study(results.root, study), record.read_wanted_rows(results.root, study, WANTED_COLUMNS)
     decided = ""
     if info.decide is not None:
