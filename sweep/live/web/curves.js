@@ -28,13 +28,13 @@ function drawCurves() {
   }
   $("curves").replaceChildren();
   if (!here.length) return add($("curves"), "p", { class: "hint" }, "No run was evaluated yet.");
-  for (const variant of shown.lines.map((line) => line.variant).filter((name) => here.some((run) => run.variant === name))) {
-    drawPanel(variant, here.filter((run) => run.variant === variant), range, last);
-  }
+  const begun = shown.lines.filter(({ variant }) => here.some((run) => run.variant === variant));
+  const panels = begun.map(({ variant }) => [add($("curves"), "figure"), here.filter((run) => run.variant === variant)]);
+  for (const [figure, runs] of panels) drawPanel(figure, runs, range, last); // once all have their width
 }
 
-function drawPanel(variant, found, [low, high], last) {
-  const figure = add($("curves"), "figure");
+function drawPanel(figure, found, [low, high], last) {
+  const { variant } = found[0];
   add(figure, "figcaption", {}, `${variant} (${found.length} run${found.length === 1 ? "" : "s"})`);
   const width = Math.max(figure.clientWidth, 200);
   const label = `${variant}: arrow keys go from run to run`;
