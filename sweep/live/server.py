@@ -111,8 +111,8 @@ class _Page:
         style, script, curves = (WEB.joinpath(name).read_text("utf-8") for name in ("live.css", "live.js", "curves.js"))
         if request.url.path == "/live.css":
             return Response(web_text("page.css") + style, media_type="text/css")
-        # In a function, as the chart begins once its first data are there.
-        chart = "\n".join([*map(web_text, SCRIPTS), curves])
+        # In a function, as the chart begins once its first data are there; in a block, for names of its own.
+        chart = "\n".join([*map(web_text, SCRIPTS), f"{{\n{curves}}}"])
         return Response(f"{script}\nfunction drawn() {{\n{chart}\n}}\n", media_type="text/javascript")
 
     def refused(self, request: Request, error: Exception) -> Response:
