@@ -166,7 +166,8 @@ def write_files(folder: Path, study: Study) -> str:
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate = _write_rates(folder, summary)
+    conditions = conditions_of(study.findings)
+    by_rate, found_best = _write_rates(folder, summary), verdicts(summary, conditions)
     tried = summary.runs["learning_rate"].unique()
     status = _status(study)
     of_study = not info.from_table
@@ -176,7 +177,7 @@ def write_files(folder: Path, study: Study) -> str:
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    opening = _opening(study)
+    opening = _opening(study, found_best)
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
     optimal += (
@@ -195,7 +196,8 @@ def write_files(folder: Path, study: Study) -> str:
         *(_made(folder, study) if of_study else [Section("How the table was read", [Bullets(study.about_table)])]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
-    (folder / "index.html").write_text(page_html(info.title, sections, _chart(study)), encoding="utf-8")
+    data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
+    (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
     laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
     first = [*filter(None, [opening.text()]), *laws]
@@ -214,23 +216,18 @@ def chart_and_verdict(results: Path, study: str) -> tuple[Fields, Verdict]:
     Raises RecordError as `write_report`.
     """
     found = _read(results, study, None)
-    return _chart(found), _opening(found)
+    summary, conditions = found.summary, conditions_of(found.findings)
+    data = chart_data(summary, best_published(found.info, summary.cells), orders(summary), conditions)
+    return data, _opening(found, verdicts(summary, conditions))
 
 
-def _chart(study: Study) -> Fields:
-    info, summary = study.info, study.summary
-    published = best_published(info, summary.cells)
-    return chart_data(summary, published, orders(summary), conditions_of(study.findings))
-
-
-def _opening(study: Study) -> Verdict:
-    summary, conditions = study.summary, conditions_of(study.findings)
-    if not summary.metric.chosen_on:
+def _opening(study: Study, found_best: pd.DataFrame) -> Verdict:
+    if not study.summary.metric.chosen_on:
         return Verdict(())
-    costs = None if study.info.from_table else _device_seconds(summary, study.runs)
-    decided = decided_texts(study.decision, conditions)
+    costs = None if study.info.from_table else _device_seconds(study.summary, study.runs)
+    decided = decided_texts(study.decision, conditions_of(study.findings))
     improving = {each.cell for each in study.findings if each.check == "improving" and each.level == "problem"}
-    return verdict_block(verdicts(summary, conditions), summary, costs, decided, improving)
+    return verdict_block(found_best, study.summary, costs, decided, improving)
 
 
 def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:

@@ -51,13 +51,17 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) 
     values = {"title": title, "sections": sections, "data": data, "style": web_text("page.css")}
     # In a block, which keeps the scripts' names out of the page's global ones.
     values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
-    return templates().get_template("page.html").render(values)
+    return filled("page.html", **values)
+
+
+def filled(template: str, *folders: Path, **values: Any) -> str:
+    """Return one of the templates, or of those of further folders, with values in the places of their names."""
+    return _templates(*folders).get_template(template).render(values)
 
 
 @cache
-def templates(*folders: Path) -> Environment:
-    """Return the templates of the report's blocks, and those of further folders, which may include them."""
-    found = Environment(
+def _templates(*folders: Path) -> Environment:
+    templates = Environment(
         loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         trim_blocks=True,
@@ -65,10 +69,10 @@ def templates(*folders: Path) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    found.filters |= {"prose": _prose, "unbroken": _unbroken, "digest": _digest}
-    found.tests |= {"long": lambda text: len(text) > LONG_ENTRY, "numbers": re.compile(r"[\d ]+").fullmatch}
-    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
-    return found
+    templates.filters |= {"prose": _prose, "unbroken": _unbroken, "digest": _digest}
+    templates.tests |= {"long": lambda text: len(text) > LONG_ENTRY, "numbers": re.compile(r"[\d ]+").fullmatch}
+    templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    return templates
 
 
 def web_text(name: str) -> str:

@@ -20,8 +20,8 @@ from starlette.routing import Mount, Route
 
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import recorded_studies
-from lr_sweep.analysis.report.blocks import SweepChart
-from lr_sweep.analysis.report.page import SCRIPTS, templates, web_text
+from lr_sweep.analysis.report.blocks import Verdict
+from lr_sweep.analysis.report.page import SCRIPTS, filled, web_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.study_report import chart_and_verdict, write_report
 from lr_sweep.common.errors import UserError
@@ -134,7 +134,8 @@ class _Page:
         view, mlflow = self.live.view(), self.mlflow
         pages, study = mlflow.of_studies(study.name for study in view.studies), self._shown(view, asked)
         stamp, (_, verdict) = self.figures.kept.get(study.name if study else "", (None, ({}, None)))
-        chart = SweepChart(say("measured", metric=study.metric)) if study else None
+        # A template's block, which needs what the page's script does not change.
+        chart = {"caption": say("measured", metric=study.metric) if study else "", "verdict": Verdict(())}
         return self._html(
             "overview.html",
             view=view,
@@ -150,8 +151,8 @@ class _Page:
         )
 
     def _html(self, template: str, **values: Any) -> str:
-        found = templates(Path(__file__).with_name("templates")).get_template(template)
-        return found.render(values, results=self.live.results.location)
+        folder = Path(__file__).with_name("templates")
+        return filled(template, folder, results=self.live.results.location, **values)
 
 
 def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlette:
