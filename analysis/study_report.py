@@ -55,6 +55,7 @@ from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ran
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary, ledger
 from lr_sweep.analysis.study_summary import Study, read_summary
+from lr_sweep.common.files import Fields
 from lr_sweep.common.text import failure_line
 
 FURTHER_COLUMNS = (
@@ -176,10 +177,7 @@ def write_files(folder: Path, study: Study) -> str:
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    costs = _device_seconds(summary, study.runs) if of_study else None
-    decided = decided_texts(study.decision, conditions)
-    improving = {each.cell for each in study.findings if each.check == "improving" and each.level == "problem"}
-    opening = verdict_block(found_best, summary, costs, decided, improving) if metric.chosen_on else Verdict(())
+    opening = _opening(study, found_best)
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
     optimal += (
@@ -210,6 +208,26 @@ def write_files(folder: Path, study: Study) -> str:
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     return "\n".join([heading, *first, status, "", *listed, checked])
+
+
+def chart_and_verdict(results: Path, study: str) -> tuple[Fields, Verdict]:
+    """Return what the report's chart draws of the runs that have ended, and what the report opens with.
+
+    Raises RecordError as `write_report`.
+    """
+    found = _read(results, study, None)
+    summary, conditions = found.summary, conditions_of(found.findings)
+    data = chart_data(summary, best_published(found.info, summary.cells), orders(summary), conditions)
+    return data, _opening(found, verdicts(summary, conditions))
+
+
+def _opening(study: Study, found_best: pd.DataFrame) -> Verdict:
+    if not study.summary.metric.chosen_on:
+        return Verdict(())
+    costs = None if study.info.from_table else _device_seconds(study.summary, study.runs)
+    decided = decided_texts(study.decision, conditions_of(study.findings))
+    improving = {each.cell for each in study.findings if each.check == "improving" and each.level == "problem"}
+    return verdict_block(found_best, study.summary, costs, decided, improving)
 
 
 def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:

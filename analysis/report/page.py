@@ -51,13 +51,18 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) 
     values = {"title": title, "sections": sections, "data": data, "style": web_text("page.css")}
     # In a block, which keeps the scripts' names out of the page's global ones.
     values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
-    return _templates().get_template("page.html").render(values)
+    return filled("page.html", **values)
+
+
+def filled(template: str, *folders: Path, **values: Any) -> str:
+    """Return one of the templates, or of those of further folders, with values in the places of their names."""
+    return _templates(*folders).get_template(template).render(values)
 
 
 @cache
-def _templates() -> Environment:
+def _templates(*folders: Path) -> Environment:
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -21,6 +21,7 @@ from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, Row, RunStates
 
 CELL = ("task", "model", "variant")
 TITLE_WIDTH = 48
+IDLE = "no sweep is running"
 SCORES = {"validation": "validation_at_best", "test": "test_at_best"}
 """Columns of `RUNS`, by the names under which they are shown."""
 
@@ -31,6 +32,8 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     if _pretrains_first(results, study):
         return "\n".join([f"{study}: no run yet", doing, f"results: {results.location}"])
     info, runs, cells = _read(results, study)
+    if doing == IDLE and runs.are_left:
+        doing += "; `run` trains what is left"
     lines = [study_heading(info.study, info.title), doing, *_decision_lines(results, info), ""]
     lines += _counts_lines(CELL, cells | {("all", "", ""): runs.counts()})
     lines += [f"failed: {run_title(row)}: {why}" for row, why in runs.failed()]
@@ -91,7 +94,7 @@ def _counts_lines(head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[
 def activity(results: Results, now: float) -> str:
     """Return which process writes here and its latest progress; it may train another study than the one asked for."""
     if not results.being_written():
-        return "no sweep is running; `run` trains what is left"
+        return IDLE
     holder = read_state(results.holder)
     if not holder:
         return "a sweep has just started"
@@ -100,16 +103,14 @@ def activity(results: Results, now: float) -> str:
     if progress := read_state(results.pretraining_progress):
         doing = f"pretrains {progress['model']} for {study}: step {progress['step']} of {progress['num_steps']}"
     elif progress := results.latest_progress(holder):
+        if not progress["steps_per_s"]:  # before the first step and after the last
+            return f"{who} runs study {study}"
         doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"
     age_s = max(0.0, now - progress["updated_at"])  # the sweep may run on a machine whose clock is ahead
-    return f"{who} {doing}, {_remaining(progress)} (as of {age_s:.0f} s ago)"
-
-
-def _remaining(progress: dict[str, Any]) -> str:
-    left = progress["time_left_s"]
-    return "time left not known yet" if left is None else f"about {duration(left)} left"
+    left = "" if progress["time_left_s"] is None else f", about {duration(progress['time_left_s'])} left"
+    return f"{who} {doing}{left} (as of {age_s:.0f} s ago)"
 
 
 class _Listed(NamedTuple):

@@ -1,1 +1,1 @@
-"""In: a results directory. Out: a page on loopback that shows it as it changes, and stops and resumes what trains."""
+"""In: a results directory. Out: a page on loopback that shows it as it changes."""

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import uvicorn
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
+from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import recorded_studies
-from lr_sweep.analysis.report.page import web_text
-from lr_sweep.analysis.study_report import write_report
+from lr_sweep.analysis.report.blocks import Verdict
+from lr_sweep.analysis.report.page import SCRIPTS, filled, web_text
+from lr_sweep.analysis.report.texts import say
+from lr_sweep.analysis.study_report import chart_and_verdict, write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import version_here
 from lr_sweep.common.text import Say, command
 from lr_sweep.sweep.inspection.show import find_run, log_text
+from lr_sweep.sweep.live.curves import MOST_CURVES
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
-from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live, rows_stamp, study_stamp
+from lr_sweep.sweep.live.state import MOST_OF_A_CORE, MOST_RUNS, Live, Stamp, StudyView, View, rows_stamp, study_stamp
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import run_title
@@ -37,52 +39,59 @@ WEB = Path(__file__).with_name("web")
 REPORT_POLICY = "frame-ancestors 'none'"
 """The policy that a report's page has besides its own."""
 MOST_LOG = 200_000
-POLL_S = 1.0
+T = TypeVar("T")
 
 
-class _Reports:
-    """Reports of studies, written again for the next reader once their record has changed."""
+class Latest(Generic[T]):
+    """What takes long to compute of a study: for the next reader after a run has ended, with a tenth of a core."""
 
-    def __init__(self, live: Live) -> None:
-        self.live, self._lock = live, threading.Lock()
-        self._seen: dict[str, tuple[int, int | None]] = {}
-        self.written_until: dict[str, float] = {}
+    def __init__(self, results: Results, compute: Callable[[str], T]) -> None:
+        self._results, self._compute, self._lock = results, compute, threading.Lock()
+        self.kept: dict[str, tuple[Stamp, T]] = {}
+        """What was computed last, by study, with what it rests on."""
+        self.kept_until: dict[str, float] = {}
 
-    def page(self, study: str) -> bytes:
-        """Return a study's page, as of the runs that have ended, or had ended a moment ago."""
-        results, now = self.live.results, time.monotonic
+    def of(self, study: str) -> tuple[Stamp, T]:
+        """Return what there is of a study, as of the runs that have ended, or had ended a moment ago."""
+        now = time.monotonic
         with self._lock:
-            seen = study_stamp(results, study, rows_stamp(results))
-            if self._seen.get(study) != seen and (began := now()) >= self.written_until.get(study, began):
-                with storage_problems(results.root):
-                    write_report(results.root, study, version_here)
-                self._seen[study] = seen
-                self.written_until[study] = now() + (now() - began) / MOST_OF_A_CORE
-            return (results.report(study) / "index.html").read_bytes()
+            stamp, began = study_stamp(self._results, study, rows_stamp(self._results)), now()
+            kept = self.kept.get(study)
+            if kept is None or (kept[0] != stamp and began >= self.kept_until[study]):
+                kept = self.kept[study] = stamp, self._compute(study)
+                self.kept_until[study] = now() + (now() - began) / MOST_OF_A_CORE
+            return kept
 
 
 class _Page:
     def __init__(self, live: Live, mlflow: MlflowPages) -> None:
-        self.live, self.mlflow, self.reports = live, mlflow, _Reports(live)
-        self._templates = Environment(
-            loader=FileSystemLoader(Path(__file__).with_name("templates")),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=StrictUndefined,
-        )
+        self.live, self.mlflow, results = live, mlflow, live.results
+        self.reports = Latest(results, self._write_report)
+        self.figures = Latest(results, lambda study: chart_and_verdict(results.root, study))
 
     def overview(self, request: Request) -> Response:
-        size = {"width": WIDTH, "height": HEIGHT}
-        view, mlflow = self.live.view(), self.mlflow
-        pages = mlflow.of_studies(study.name for study in view.studies)
-        return self._html("overview.html", view=view, mlflow=mlflow.address, pages=pages, size=size)
+        return HTMLResponse(self._overview(self._recorded(request) if request.path_params else ""))
+
+    def state(self, request: Request) -> Response:
+        """Answer with the parts that have changed since those that the reader names: page, figure, curves, problem."""
+        seen, problem = request.query_params, ""
+        found = dict[str, tuple[object, Any]]()
+        if study := self._shown(self.live.view(), asked := seen.get("study", "")):
+            try:
+                stamp, (chart, _) = self.figures.of(study.name)
+                version = int(seen.get("curves") or 0)
+                found = {"figure": (stamp, chart), "curves": self.live.newer_curves(study.name, version)}
+            except RecordError as error:
+                problem = str(error)
+        page = self._overview(asked)
+        found |= {"page": (zlib.crc32(page.encode()), page), "problem": (problem, problem)}
+        news = {part: each for part, each in found.items() if str(each[0]) != seen.get(part, "")}
+        return JSONResponse({part: {"version": str(version), "content": new} for part, (version, new) in news.items()})
 
     def report(self, request: Request) -> Response:
-        study = str(request.path_params["study"])
-        if study not in recorded_studies(self.live.results.root):
-            raise HTTPException(404, "no such study")
-        page = self.reports.page(study)
+        study = self._recorded(request)
+        with storage_problems(self.live.results.root):
+            _, page = self.reports.of(study)
         return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
 
     def run(self, request: Request) -> Response:
@@ -96,33 +105,54 @@ class _Page:
             log = str(none)
         title = run_title(run.labels) if run.labels else run_id
         stop = command("stop", run_id, "--results", self.live.results.location) if self.live.holder() else ""
-        return self._html("run.html", run=run, title=title, log=log, stop=stop)
-
-    async def events(self, request: Request) -> Response:
-        """Send a line whenever what the overview shows has changed; the page then reads itself again."""
-
-        async def changes() -> AsyncIterator[str]:
-            seen = None
-            while not request.app.state.closing():
-                now = await run_in_threadpool(self.live.view), self.mlflow.address
-                yield "data: changed\n\n" if now != seen else ": \n\n"  # which notices that the page was closed
-                seen = now
-                await asyncio.sleep(POLL_S)
-
-        return StreamingResponse(changes(), media_type="text/event-stream")
+        return HTMLResponse(self._html("run.html", run=run, title=title, log=log, stop=stop))
 
     def file(self, request: Request) -> Response:
-        if request.url.path == "/live.js":
-            return Response((WEB / "live.js").read_text(encoding="utf-8"), media_type="text/javascript")
-        return Response(web_text("page.css") + (WEB / "live.css").read_text(encoding="utf-8"), media_type="text/css")
+        style, script, curves = (WEB.joinpath(name).read_text("utf-8") for name in ("live.css", "live.js", "curves.js"))
+        if request.url.path == "/live.css":
+            return Response(web_text("page.css") + style, media_type="text/css")
+        # In a function, as the chart begins once its first data are there; in a block, for names of its own.
+        chart = "\n".join([*map(web_text, SCRIPTS), f"{{\n{curves}}}"])
+        return Response(f"{script}\nfunction drawn() {{\n{chart}\n}}\n", media_type="text/javascript")
 
     def refused(self, request: Request, error: Exception) -> Response:
-        return self._html("refused.html", status=400, problem=str(error))
+        return HTMLResponse(self._html("refused.html", problem=str(error)), 400)
 
-    def _html(self, template: str, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(
-            self._templates.get_template(template).render(values, results=self.live.results.location), status
+    def _recorded(self, request: Request) -> str:
+        study = str(request.path_params["study"])
+        if study not in recorded_studies(self.live.results.root):
+            raise HTTPException(404, "no such study")
+        return study
+
+    def _write_report(self, study: str) -> bytes:
+        return write_report(self.live.results.root, study, version_here).page.read_bytes()
+
+    def _shown(self, view: View, asked: str) -> StudyView | None:
+        return next((each for each in view.studies if each.name == asked), next(iter(view.studies), None))
+
+    def _overview(self, asked: str) -> str:
+        view, mlflow = self.live.view(), self.mlflow
+        pages, study = mlflow.of_studies(study.name for study in view.studies), self._shown(view, asked)
+        stamp, (_, verdict) = self.figures.kept.get(study.name if study else "", (None, ({}, None)))
+        # A template's block, which needs what the page's script does not change.
+        chart = {"caption": say("measured", metric=study.metric) if study else "", "verdict": Verdict(())}
+        return self._html(
+            "overview.html",
+            view=view,
+            study=study,
+            asked=asked,
+            chart=chart,
+            # Of an earlier record it could be another.
+            verdict=verdict if study and study.is_over and stamp == study.stamp else None,
+            mlflow=mlflow.address,
+            pages=pages,
+            most=MOST_RUNS,
+            most_curves=MOST_CURVES,
         )
+
+    def _html(self, template: str, **values: Any) -> str:
+        folder = Path(__file__).with_name("templates")
+        return filled(template, folder, results=self.live.results.location, **values)
 
 
 def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlette:
@@ -134,7 +164,8 @@ def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlett
             Route("/", page.overview),
             Route("/live.css", page.file),
             Route("/live.js", page.file),
-            Route("/events", page.events),
+            Route("/state", page.state),
+            Route("/studies/{study}", page.overview),
             Route("/studies/{study}/report", page.report),
             Route("/runs/{run_id}", page.run),
             Mount(PREFIX, mlflow),
@@ -142,7 +173,7 @@ def live_app(live: Live, token: str, port: int, mlflow: MlflowPages) -> Starlett
         exception_handlers={UserError: page.refused},
     )
     app.add_middleware(Guard, token=token, port=port)
-    app.state.closing, app.state.live, app.state.reports = (lambda: False), live, page.reports
+    app.state.live, app.state.page = live, page
     return app
 
 
@@ -156,6 +187,4 @@ def serve(results: Results, port: int, token: str, say: Say) -> None:
         config = uvicorn.Config(
             app, host=LOOPBACK, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=5
         )
-        server = uvicorn.Server(config)
-        app.state.closing = lambda: server.should_exit
-        server.run()
+        uvicorn.Server(config).run()

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import command
-from lr_sweep.sweep.inspection.show import evenly
 from lr_sweep.sweep.inspection.status import activity
+from lr_sweep.sweep.live.curves import Curves
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import read_ends, recorded_states, run_title, shown_states
 
@@ -26,11 +26,10 @@ REFRESH_S = 2.0
 MOST_OF_A_CORE = 0.1
 """Most of a core that reading takes: a large record is read less often."""
 MOST_RUNS = 24
-"""Most training runs of a study that are shown, and most failed ones."""
-MOST_POINTS = 60
+"""Most training runs of a study that are listed, most reasons of failures, and most runs that failed for one."""
 STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
 """Options of `run`, by what `started.json` calls them."""
-WIDTH, HEIGHT = 120, 28
+Stamp = tuple[int, int | None]
 WANTED_COLUMNS = ("run_id", "task", "model", "variant", "learning_rate", "seed", "num_steps", "fresh")
 
 
@@ -41,6 +40,9 @@ class StudyView:
     name: str
     title: str = ""
     problem: str = ""
+    metric: Metric = ACCURACY
+    stamp: Stamp | None = None
+    """What changes once another run has ended."""
     num_wanted: int = 0
     num_ended: int = 0
     counts: tuple[tuple[str, int], ...] = ()
@@ -48,17 +50,19 @@ class StudyView:
     """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
     num_training: int = 0
     training: Sequence[Row] = ()
-    """The first ones that train: `run_id`, `title`, `step`, `num_steps`, `latest` (its last validation value),
-    `points` (of its curve, as SVG's `polyline` takes them) and `stop_asked`."""
-    num_failed: int = 0
+    """The first ones that train: `run_id`, `title`, `step`, `num_steps`, `latest` (its last validation value) and
+    `stop_asked`."""
     failed: Sequence[tuple[str, str, str]] = ()
-    """Ids, titles and reasons of the first ones."""
+    """Ids, titles and reasons."""
     resume: str = ""
     """The command that trains what is left; empty: nothing is."""
     retry: str = ""
     """The command that also trains runs that failed or were stopped; empty: there are none."""
-    spread: str = ""
-    """The validation values between which the curves are drawn."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its runs have ended."""
+        return 0 < self.num_wanted == self.num_ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +81,7 @@ class View:
 class _Recorded:
     """What was read of a study, until one of its files changes."""
 
-    stamp: tuple[object, ...]
+    stamp: Stamp
     info: StudyInfo
     wanted: Sequence[Row]
     ends: Mapping[str, Row]
@@ -90,7 +94,7 @@ def rows_stamp(results: Results) -> int:
     return hash((runs.stat().st_mtime_ns, len(list(runs.iterdir())))) if runs.exists() else 0
 
 
-def study_stamp(results: Results, study: str, rows: int) -> tuple[int, int | None]:
+def study_stamp(results: Results, study: str, rows: int) -> Stamp:
     """Return what changes with what is recorded of a study; `rows` is what `rows_stamp` returned."""
     wanted = results.wanted(study)
     return rows, wanted.stat().st_mtime_ns if wanted.exists() else None
@@ -100,7 +104,7 @@ class Live:
     """A results directory as the page shows it; several threads may ask."""
 
     def __init__(self, results: Results) -> None:
-        self.results = results
+        self.results, self.curves = results, Curves(results)
         self._lock, self._read_until = threading.Lock(), -math.inf
         self._recorded: dict[str, _Recorded] = {}
         self._view = View(activity="", is_running=False, studies=())
@@ -114,6 +118,12 @@ class Live:
                 ended = time.monotonic()
                 self._read_until = ended + max(REFRESH_S, (ended - began) / MOST_OF_A_CORE)
             return self._view
+
+    def newer_curves(self, study: str, version: int) -> tuple[int, list[dict[str, Any]]]:
+        """Return as `Curves.since` those of a study, as of the last view; raises RecordError."""
+        with self._lock:
+            found = self._recorded.get(study)
+        return self.curves.since(version, found.wanted, found.info.metric) if found else (version, [])
 
     def holder(self) -> dict[str, Any]:
         """Return what the running sweep says of itself; empty: none runs."""
@@ -148,49 +158,41 @@ class Live:
     def _study_view(self, found: _Recorded, holder: Mapping[str, Any]) -> StudyView:
         name = found.info.study
         runs = recorded_states(self.results, name, found.wanted, found.ends)
-        failed, counts = runs.failed(), runs.counts()
+        counts = runs.counts()
         progress = self.results.latest_progress(holder) if holder.get("study") == name else {}
         steps = progress.get("training", {})
         training = [row for row in found.wanted if row["run_id"] in steps]
-        shown, spread = self._training(training[:MOST_RUNS], steps, found.info.metric)
         return StudyView(
             name=name,
             title=found.info.title,
+            metric=found.info.metric,
+            stamp=found.stamp,
             num_wanted=len(found.wanted),
             num_ended=sum(number for state, number in counts.items() if state.over or state.on_request),
             counts=tuple((state, counts[state]) for state in shown_states(counts)),
             decided=found.decided,
             num_training=len(training),
-            training=shown,
-            num_failed=len(failed),
-            failed=[(row["run_id"], run_title(row), why) for row, why in failed[:MOST_RUNS]],
-            resume=_run_command(self.results, name) if not all(each.over or each.on_request for each in counts) else "",
+            training=self._training(training[:MOST_RUNS], steps, found.info.metric),
+            failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
+            resume=_run_command(self.results, name) if runs.are_left else "",
             retry=_run_command(self.results, name, "--retry-failed") if any(each.on_request for each in counts) else "",
-            spread=spread,
         )
 
-    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[Sequence[Row], str]:
-        ids = [row["run_id"] for row in rows]
-        curves = record.read_curves(self.results.root, ids, ("run_id", "step", "validation_accuracy")).dropna()
-        low, high = curves["validation_accuracy"].min(), curves["validation_accuracy"].max()
+    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> Sequence[Row]:
+        curves = self.curves.read(row["run_id"] for row in rows)
+        last = {run_id: each.points[-1][1] for run_id, each in curves.items() if each.points}
         asked = {path.name for path in self.results.stop_requests.glob("*")}
-        shown = []
-        for row in rows:
-            curve = curves[curves["run_id"] == row["run_id"]]
-            points = list(zip(curve["step"], curve["validation_accuracy"], strict=True))
-            shown.append(
-                {
-                    "run_id": row["run_id"],
-                    "title": run_title(row),
-                    "step": steps[row["run_id"]],
-                    "num_steps": row["num_steps"],
-                    "latest": metric.score_text(points[-1][1], digits=1) if points else "",
-                    "points": _polyline(points, row["num_steps"], low, high),
-                    "stop_asked": row["run_id"] in asked,
-                }
-            )
-        spread = f"{metric.validation}, drawn from {metric.score_text(low)} to {metric.score_text(high)}"
-        return shown, spread if high > low else ""
+        return [
+            {
+                "run_id": row["run_id"],
+                "title": run_title(row),
+                "step": steps[row["run_id"]],
+                "num_steps": row["num_steps"],
+                "latest": metric.score_text(last[row["run_id"]], digits=1) if row["run_id"] in last else "",
+                "stop_asked": row["run_id"] in asked,
+            }
+            for row in rows
+        ]
 
 
 def _run_command(results: Results, study: str, *options: str) -> str:
@@ -205,7 +207,7 @@ def _run_command(results: Results, study: str, *options: str) -> str:
     return command("run", str(file), *given, "--results", results.location, *options)
 
 
-def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:
+def _read_recorded(results: Results, study: str, stamp: Stamp) -> _Recorded:
     info, wanted = record.read_study(results.root, study), record.read_wanted_rows(results.root, study, WANTED_COLUMNS)
     decided = ""
     if info.decide is not None:
@@ -219,12 +221,4 @@ def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _
         wanted=wanted,
         ends=read_ends(results, [row["run_id"] for row in wanted], ("failure",)),
         decided=decided,
-    )
-
-
-def _polyline(points: Sequence[tuple[int, float]], num_steps: int, low: float, high: float) -> str:
-    kept = [points[index] for index in sorted(evenly(len(points), MOST_POINTS))]
-    height = (HEIGHT - 4) / (high - low) if high > low else 0.0
-    return " ".join(
-        f"{WIDTH * min(1.0, step / num_steps):.1f},{HEIGHT - 2 - height * (value - low):.1f}" for step, value in kept
     )

@@ -103,6 +103,11 @@ class RunStates(Generic[W]):
         """Return how many runs are in each state."""
         return Counter(self.states.values())
 
+    @property
+    def are_left(self) -> bool:
+        """Whether `run` has something to train, without `--retry-failed`."""
+        return not all(each.over or each.on_request for each in self.states.values())
+
     def failed(self: RunStates[Row]) -> list[tuple[Row, str]]:
         """Return the rows of `WANTED` of failed runs, each with its reason in a line."""
         failed = [row for row in self.wanted if self.states[row["run_id"]] is State.FAILED]

@@ -182,7 +182,18 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
     with results.writing("gc"):
         line = status_text(results, "small", now).splitlines()[1]
     assert line == f"{who} is writing here (gc); it has trained nothing yet"
-    assert status_text(results, "small", now).splitlines()[1].startswith("no sweep is running")
+    with results.writing("zoom"):
+        write_json(results.holder, read_state(results.holder) | {"since": 900.0})
+        write_json(results.progress("zoom"), {"updated_at": 1000.0, "steps_per_s": 0.0, "time_left_s": 3.0})
+        assert status_text(results, "small", now).splitlines()[1] == f"{who} runs study zoom"
+    assert status_text(results, "small", now).splitlines()[1] == "no sweep is running; `run` trains what is left"
+
+
+def test_nothing_is_left_of_a_complete_study(tmp_path: Path) -> None:
+    record = SyntheticRecord(tmp_path)
+    record.add(1e-3, 0, POINTS)
+    record.write()
+    assert status_text(Results(tmp_path), "small").splitlines()[1] == "no sweep is running"
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -90,7 +90,7 @@ def attack(port: int, secret: Path) -> list[tuple[int, str]]:
         ask("GET", f"{prefix}/get-artifact?run_uuid={run_id}&path=../../{secret.name}")
         ask("POST", f"{prefix}/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run_id}&path=written", b"x")
         ask("PUT", f"{prefix}/api/2.0/mlflow-artifacts/artifacts/written", b"x")
-    for path in ("/", "/?token=" + "0" * 32, "/events", "/studies/tiny/report"):
+    for path in ("/", "/?token=" + "0" * 32, "/state", "/studies/tiny/report"):
         ask("GET", path)
     return answers
 
