@@ -53,6 +53,8 @@ class Sweep:
     has_page: bool = False
     """Whether `ui` serves its page meanwhile, and is started again when it is killed."""
     page: subprocess.Popen[bytes] | None = None
+    python: Path | None = None
+    """Of another version of the program, which then trains."""
 
     @property
     def log(self) -> Path:
@@ -62,6 +64,8 @@ class Sweep:
         """Start `run`; failed runs are tried again, since three dead workers in a row are a failed run."""
         command = command_line("run", self.study, "--results", self.results, "--cpus", "2", "--retry-failed")
         command += ["--max-attempts", "1000", "--checkpoint-every-s", "0.5"]
+        if self.python is not None:
+            command[:3] = [str(self.python), "-m", "lr_sweep.sweep"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -134,6 +138,10 @@ class Sweep:
 
     def kill_when_training(self, target: str) -> None:
         assert self._moment(soon=False, pause_s=0.0), self.log.read_text()
+        assert self._kill(target, random.Random(0)), self.log.read_text()
+
+    def kill_when(self, happened: Callable[[], bool], target: str) -> None:
+        assert self._wait(happened), self.log.read_text()
         assert self._kill(target, random.Random(0)), self.log.read_text()
 
     def wait_until_it_says(self, text: str) -> None:
