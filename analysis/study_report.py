@@ -23,6 +23,7 @@ from lr_sweep.analysis.report.blocks import (
     TEXT_WIDTH,
     Block,
     Bullets,
+    Further,
     Paragraph,
     Section,
     SweepChart,
@@ -186,12 +187,13 @@ def write_files(folder: Path, study: Study) -> str:
         target_section(folder, summary, study.curves, study.runs if of_study else None) if metric.chosen_on else []
     )
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
+    several = len(by_rate) > 1
     sections = [
-        Section("", [opening, *map(Paragraph, moved), Paragraph(about)]),
-        Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
-        *([Section(metric.title, main)] if main else []),
+        Section("", [opening, chart, *sweeps, Further(opening), *map(Paragraph, moved), Paragraph(about)]),
+        *([Section(metric.title, main, folded=not several)] if main else []),
+        Section(f"{metric.title} by learning rate", [*by_rate, Paragraph(rests_on)], folded=several),
+        *([Section("Checks", [checks], folded=not count_problems(found))] if found else []),
         *decided_section(folder, study.decision, study.fresh),
-        Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
         *optimal,
         *(_conclusive(folder, study, further) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(_limits(study))]),
@@ -246,12 +248,11 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Se
     order = tables.order_table(ordered, summary.metric)
     order.write(folder, "orders", tables.order_texts(ordered))
     write_csv(flips(summary), folder / "flips.csv")
-    said = Section("Conclusions over the learning rate", [replace(order, folded=True)])
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
-        Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
+        Section("Cells", [*_options(folder, summary), detail]),
         Section("How sure", _uncertainty(folder, study)),
-        *([said] if len(comparisons(summary)) else []),
+        *([Section("Conclusions over the learning rate", [order])] if len(comparisons(summary)) else []),
         *([Section(of_paper, further)] if further else []),
     ]
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
-from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
+from lr_sweep.analysis.report.blocks import Bullets, Further, Section, SweepChart, Table, Verdict
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.page import handle_data, page_html
 from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Order, kind_of, order_of
@@ -58,9 +58,9 @@ def main() -> None:
 def demonstration_page() -> str:
     """Return the page: per task what Lu et al.'s rate concludes and what tuning does, figure, table, caveats."""
     chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.")
+    verdict = Verdict([(task, _verdict(task), "") for task in TASKS])
     sections = [
-        Section("", [Verdict([(task, _verdict(task), "") for task in TASKS])]),
-        Section("Test accuracy against learning rate", [chart, _table()]),
+        Section("", [verdict, chart, Further(verdict), _table()]),
         Section("What this is and is not", [Bullets(ABOUT)]),
     ]
     return page_html(TITLE, sections, {"panels": [_panel(task) for task in TASKS]})
@@ -87,13 +87,13 @@ def tuned_values(task: str) -> Mapping[str, Entry]:
     return {variant: entry for variant, entry in found.items() if entry is not None}
 
 
-def _verdict(task: str) -> str:
+def _verdict(task: str) -> tuple[str, str]:
     fixed, tuned = at_fixed_rate(task), tuned_values(task)
     here, second, *_ = sorted(fixed, key=lambda variant: -fixed[variant])
     best, other, *_ = sorted(tuned, key=lambda variant: -tuned[variant].number)
     return (
-        f"Tuned, {best} is first with {_with_sem(tuned[best])}, then {other} with {_with_sem(tuned[other])}. At 1e-3 "
-        f"alone, {here} is first with {_percent(fixed[here])}, then {second} with {_percent(fixed[second])}."
+        f"Tuned, {best} is first with {_with_sem(tuned[best])}, then {other} with {_with_sem(tuned[other])}.",
+        f"At 1e-3 alone, {here} is first with {_percent(fixed[here])}, then {second} with {_percent(fixed[second])}."
     )
 
 

@@ -76,8 +76,8 @@ def verdict_block(
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
         behind = [lead.over for lead in row["leads"] if (task, model, lead.over) in improving]
         budget = [say("improving", several=len(behind) > 1, named=_listed(behind))] if behind else []
-        text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget])
-        items.append((name, text, _rests_on(of, rates)))
+        sentences = [*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget]
+        items.append((name, sentences, _rests_on(of, rates)))
     return Verdict(items)
 
 
