@@ -187,18 +187,20 @@ def write_files(folder: Path, study: Study) -> str:
         target_section(folder, summary, study.curves, study.runs if of_study else None) if metric.chosen_on else []
     )
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
+    top: list[Block] = [opening, chart, *sweeps, Further(opening), *map(Paragraph, [*moved, about])]
     several = len(by_rate) > 1
     sections = [
-        Section("", [opening, chart, *sweeps, Further(opening), *map(Paragraph, moved), Paragraph(about)]),
+        Section("", [*top, *([] if several else by_rate)], folded=False),
         *([Section(metric.title, main, folded=not several)] if main else []),
-        Section(f"{metric.title} by learning rate", [*by_rate, Paragraph(rests_on)], folded=several),
+        *([Section(f"{metric.title} by learning rate", by_rate)] if several else []),
         *([Section("Checks", [checks], folded=not count_problems(found))] if found else []),
         *decided_section(folder, study.decision, study.fresh),
         *optimal,
         *(_conclusive(folder, study, further) if metric.chosen_on else []),
-        Section("What this is and is not", [Bullets(_limits(study))]),
+        Section("What this is and is not", [Bullets([rests_on, *_limits(study)])]),
         *(_made(folder, study) if of_study else [Section("How the table was read", [Bullets(study.about_table)])]),
     ]
+    sections.sort(key=lambda section: section.folded)
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
     data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")

@@ -60,7 +60,7 @@ def demonstration_page() -> str:
     chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.")
     verdict = Verdict([(task, _verdict(task), "") for task in TASKS])
     sections = [
-        Section("", [verdict, chart, Further(verdict), _table()]),
+        Section("", [verdict, chart, Further(verdict), _table()], folded=False),
         Section("What this is and is not", [Bullets(ABOUT)]),
     ]
     return page_html(TITLE, sections, {"panels": [_panel(task) for task in TASKS]})
@@ -93,7 +93,7 @@ def _verdict(task: str) -> tuple[str, str]:
     best, other, *_ = sorted(tuned, key=lambda variant: -tuned[variant].number)
     return (
         f"Tuned, {best} is first with {_with_sem(tuned[best])}, then {other} with {_with_sem(tuned[other])}.",
-        f"At 1e-3 alone, {here} is first with {_percent(fixed[here])}, then {second} with {_percent(fixed[second])}."
+        f"At 1e-3 alone, {here} is first with {_percent(fixed[here])}, then {second} with {_percent(fixed[second])}.",
     )
 
 

@@ -32,7 +32,6 @@ from lr_sweep.common.text import NO_VALUE
 
 FIGURE_1_TASK = "cifar10-lra"
 ROWS_OF_TABLE_3 = {"train": theirs.TRAIN_AT_END, "test": theirs.TEST_AT_END, "diff": theirs.TRAIN_MINUS_TEST_AT_END}
-NOTHING_PUBLISHED = "The paper has no entry for these tasks, models and variants."
 
 Labels = tuple[str, ...]
 """What a row begins with."""
@@ -210,7 +209,7 @@ def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str
     return replace(
         table,
         title=f"Table 1. {table.title}",
-        caption=f"{table.caption} {_about_published(layout, shown.runs)}",
+        caption=f"{table.caption}{_about_published(layout, shown.runs)}",
         header=layout.header,
         rows=layout.rows,
         bold=frozenset((i, layout.columns[table.header[j]]) for i, j in table.bold),
@@ -231,7 +230,7 @@ def _table(
     unit = "gradient steps" if number == 2 else "percentage points"
     return Table(
         title=f"Table {number}. {title}",
-        caption=f"{what}{marks_text(layout.rows)} {_about_published(layout, shown.runs, unit)}",
+        caption=f"{what}{marks_text(layout.rows)}{_about_published(layout, shown.runs, unit)}",
         shared=facts(info, shown.runs),
         header=layout.header,
         rows=layout.rows,
@@ -244,10 +243,10 @@ def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
         cell = (task, model, "all")
         places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
     layout = lay_out(("task", "model"), places, ours, NO_VALUE)
-    about = "Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
+    about = " Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
     return Table(
         title="Table 5. Step budgets",
-        caption="Gradient steps after which runs end. " + (about if layout.published_in else NOTHING_PUBLISHED),
+        caption=f"Gradient steps after which runs end.{about if layout.published_in else ''}",
         header=(*layout.header[:3], "published (difference)")[: len(layout.header)],
         rows=layout.rows,
     )
@@ -264,16 +263,16 @@ def _places(number: int, rows: Rows, shown: StudySummary) -> Places:
 
 
 def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage points") -> str:
-    """Say what the published columns are, and which tasks ran for other budgets than the paper's."""
+    """Say what the published columns are, if there are any, and which tasks ran for other budgets than the paper's."""
     if not layout.published_in:
-        return NOTHING_PUBLISHED
+        return ""
     other = []
     for (task, model), rows in runs.groupby(GROUP, sort=False):
         there, here = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
         if there is not None and here != there.number:
             other.append(f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there")
     tables = " and ".join(f"Table {number}" for number in layout.published_in)
-    return say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
+    return " " + say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
 
 
 def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:

@@ -194,7 +194,7 @@ class Section:
     """Empty: no heading."""
     body: Sequence[Block]
     folded: bool = True
-    """Whether a browser shows the heading alone until a reader opens it; without a heading never."""
+    """Whether a browser shows the heading alone until a reader opens it."""
 
     @property
     def anchor(self) -> str:

@@ -78,7 +78,8 @@ def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> t
         moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
         shown = [moved, *_figures(folder, summary, best, axes, found)]
     shown += _tuning(folder, bests, metric)
-    return [Section("The best learning rate", [*shown, table])], [*_law_texts(found), *surface_texts(surfaces(best, axes))]
+    said = [*_law_texts(found), *surface_texts(surfaces(best, axes))]
+    return [Section("The best learning rate", [*shown, table])], said
 
 
 def surface_texts(found: Sequence[Surface]) -> Sequence[str]:

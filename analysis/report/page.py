@@ -36,7 +36,7 @@ SCRIPTS = ("drawing.js", "chart.js", "values.js", "handle.js", "page.js")
 """Scripts of the page in the order in which they run."""
 LONG_ENTRY = 20
 """Entries with more characters are broken into lines by a browser, others never."""
-MOST_LEADS = 3
+MOST_LEADS = 2
 """Tasks and models whose verdict is above the figure, so that both are on the first screen."""
 SHADED: tuple[Kind, ...] = ("order", "winner")
 """Conclusions at a learning rate that differ from the tuned one."""
