@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper import published as theirs
@@ -78,7 +79,7 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     """
     stems = stem_of_each(summary.runs["model"].unique())
     shown = {model: summary.of(model=model) for model in stems}
-    number, found = table_of(info.study) if _of_papers(info) else None, optima(summary)[[*CELL, *BEST_RATE]]
+    number, found = table_of(info.study) if _of_papers(info) else None, optima(summary)
     if number:
         table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
         is_swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
@@ -129,15 +130,21 @@ def _sweep_figures(
     """Draw each model's sweep, over all tasks (Figure 3) or one (Figure 1); `found`: optima of all cells."""
     images = []
     for model, each in shown.items():
-        best = best_published(info, each.cells)
-        title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
-        caption = _caption(info, each, "Dotted" if best else "")
-        cells = each.cells.merge(found, on=CELL, how="left") if info.metric.chosen_on else each.cells
-        figure = figures.learning_rate_figure(each.learning_rates, cells, title, caption, best, info.metric)
+        figure = sweep_figure(info, each, found, model, task)
         files = figure_frame.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
         numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
         images.append(Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files))
     return images
+
+
+def sweep_figure(info: StudyInfo, shown: StudySummary, found: pd.DataFrame, model: str, task: str = "") -> Figure:
+    """Draw the sweep of a model, a panel a task; `shown`: what is of it; `found`: optima of all cells."""
+    best = best_published(info, shown.cells)
+    title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
+    caption = _caption(info, shown, "Dotted" if best else "")
+    best_rates = found[[*CELL, *BEST_RATE]]
+    cells = shown.cells.merge(best_rates, on=CELL, how="left") if info.metric.chosen_on else shown.cells
+    return figures.learning_rate_figure(shown.learning_rates, cells, title, caption, best, info.metric)
 
 
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -56,6 +57,8 @@ DARK = {
 """Colours of the page's dark scheme in place of a figure's own."""
 WIDE = 400
 """Largest over smallest of rates whose decades alone are marked."""
+also_pdf = ContextVar("also_pdf", default=False)
+"""Whether figures are PDF files, too, which takes as long as the others together."""
 MOST_SVG_PANELS = 8
 """A figure of more is PNG alone: its SVG is larger, and takes as long again."""
 CHARACTERS_PER_INCH = 18
@@ -63,10 +66,13 @@ TITLE_CHARACTERS_PER_INCH = 9
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `stem.png` and, of few panels, `stem.svg`; return their paths.
+    """Write `stem.png` and, of few panels, `stem.svg`, and where it is wanted `stem.pdf`; return the first two paths.
 
     The same figure gives the same bytes.
     """
+    if also_pdf.get():
+        with matplotlib.rc_context({"pdf.fonttype": 42}):  # letters as letters, which publishers want
+            figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata={"CreationDate": None})
     png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
     if len(figure.axes) > MOST_SVG_PANELS:
         figure.savefig(png, dpi=100, pil_kwargs={"compress_level": 1})
