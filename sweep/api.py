@@ -182,10 +182,6 @@ def _figure(study: Summarised, model: str | None) -> list[Axes]:
     models = list(study.summary.runs["model"].unique())
     if model not in (None, *models):
         raise UserError(unknown("model", str(model), models))
-    shown = model or models[0]
-    found = optima(study.summary)
-    return [
-        axes
-        for axes in sweep_figure(study.info, study.summary.of(model=shown), found, shown).axes
-        if axes.get_visible()
-    ]
+    shown, found = model or models[0], optima(study.summary)
+    figure = sweep_figure(study.info, study.summary.of(model=shown), found, shown)
+    return [panel for panel in figure.axes if panel.get_visible()]
