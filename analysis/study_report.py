@@ -24,7 +24,6 @@ from lr_sweep.analysis.report.blocks import (
     TEXT_WIDTH,
     Block,
     Bullets,
-    Further,
     Paragraph,
     Section,
     SweepChart,
@@ -188,7 +187,6 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
-    chart = SweepChart(say("measured", metric=metric))
     costs = _device_seconds(summary, study.runs) if of_study else None
     decided = decided_texts(study.decision, conditions)
     improving = {each.cell for each in study.findings if each.check == "improving" and each.level == "problem"}
@@ -199,7 +197,8 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
         target_section(folder, summary, study.curves, study.runs if of_study else None) if metric.chosen_on else []
     )
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
-    top: list[Block] = [opening, chart, *sweeps, Further(opening), *map(Paragraph, [*moved, about])]
+    chart = SweepChart(say("measured", metric=metric), opening)
+    top: list[Block] = [opening, chart, *sweeps, *map(Paragraph, [*moved, about])]
     several = len(by_rate) > 1
     sections = [
         Section("", [*top, *([] if several else by_rate)], folded=False),

@@ -18,7 +18,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
-from lr_sweep.analysis.report.blocks import Bullets, Further, Section, SweepChart, Table, Verdict
+from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.page import handle_data, page_html
 from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Order, kind_of, order_of
@@ -57,10 +57,10 @@ def main() -> None:
 
 def demonstration_page() -> str:
     """Return the page: per task what Lu et al.'s rate concludes and what tuning does, figure, table, caveats."""
-    chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.")
     verdict = Verdict([(task, _verdict(task), "") for task in TASKS])
+    chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.", verdict)
     sections = [
-        Section("", [verdict, chart, Further(verdict), _table()], folded=False),
+        Section("", [verdict, chart, _table()], folded=False),
         Section("What this is and is not", [Bullets(ABOUT)]),
     ]
     return page_html(TITLE, sections, {"panels": [_panel(task) for task in TASKS]})

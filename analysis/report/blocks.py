@@ -114,7 +114,7 @@ class Bullets:
 class Verdict:
     """What the report opens with: of each task its name, the sentences on it, and a line in small print.
 
-    A browser shows the first sentences, and the others where `Further` stands, below the figure.
+    A browser shows the first sentences; `SweepChart` has the others.
     """
 
     template: ClassVar = "verdict.html"
@@ -130,19 +130,6 @@ class Verdict:
         """Render for a terminal, in lines of `TEXT_WIDTH`."""
         items = [f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items]
         return "\n".join(textwrap.fill(item, TEXT_WIDTH, subsequent_indent="  ") for item in items)
-
-
-@dataclass(frozen=True)
-class Further:
-    """What a verdict says beside its first sentences; Markdown has all where the verdict stands."""
-
-    template: ClassVar = "further.html"
-
-    verdict: Verdict
-
-    def markdown(self) -> str:
-        """Return nothing."""
-        return ""
 
 
 @dataclass(frozen=True)
@@ -176,13 +163,15 @@ class SweepChart:
     template: ClassVar = "chart.html"
 
     caption: str
+    verdict: Verdict = Verdict(())
+    """What stands below it but for the first sentences; Markdown has all where the verdict stands."""
 
     def markdown(self) -> str:
         """Point to the page."""
         return "`index.html`, beside this file, shows the following with values under the pointer.\n"
 
 
-Block = Table | Paragraph | Bullets | Verdict | Further | Image | SweepChart
+Block = Table | Paragraph | Bullets | Verdict | Image | SweepChart
 """A piece of a section; `template` is the file in `templates/` that makes it HTML."""
 
 

@@ -50,11 +50,8 @@ PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
 LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
 TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
 MIN_WIDTH = 6.6
-DARK = {
-    **{"#ffffff": "#14171b", "#000000": "#e8e8e8", "#e6e6e6": "#2a2e34", "#b00020": "#ff6b81"},
-    **dict.fromkeys(("#404040", "#4c4c4c", "#666666", "#999999"), "#a9adb3"),
-}
-"""Colours of the page's dark scheme in place of a figure's own."""
+DARK = Path(__file__).with_name("web") / "figure.css"
+"""Rules by which an SVG file follows a browser's dark scheme; other programs draw the figure's own colours."""
 WIDE = 400
 """Largest over smallest of rates whose decades alone are marked."""
 also_pdf = ContextVar("also_pdf", default=False)
@@ -82,16 +79,8 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
     with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
         figure.savefig(svg, metadata={"Date": None})
     drawn = svg.read_text(encoding="utf-8")
-    svg.write_text(drawn.replace("</style>", f"{dark_style()}</style>", 1), encoding="utf-8")
+    svg.write_text(drawn.replace("</style>", f"{DARK.read_text()}</style>", 1), encoding="utf-8")
     return png, svg
-
-
-def dark_style() -> str:
-    """Return the rules by which an SVG file follows a browser's dark scheme; other programs draw its own colours."""
-    pairs = ((name, colour, dark) for colour, dark in DARK.items() for name in ("fill", "stroke"))
-    rules = (f'[style*="{name}: {colour}"] {{{name}: {dark} !important}}' for name, colour, dark in pairs)
-    # Letters have no colour of their own but that of the drawing.
-    return f"@media (prefers-color-scheme: dark) {{svg {{fill: {DARK['#000000']}}} {' '.join(rules)}}}"
 
 
 def variant_styles(variants: list[str]) -> dict[str, Style]:

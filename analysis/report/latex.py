@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -33,51 +32,44 @@ def latex_text(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_r
 
     `found`: the result of `verdicts.verdicts`, whose tests are those of the marks.
     """
-    tables = [_of_model(info, summary, found, model) for model in summary.runs["model"].unique()]
-    tables = tables if summary.metric.chosen_on else [(table, frozenset()) for table in by_rate]
-    parts = []
-    for number, (table, leaders) in enumerate(tables):
-        caption = f"{table.title}. {table.full_caption}" if len(tables) > 1 else table.full_caption
-        label = f"tab:{file_stem(info.study)}{f'-{number}' if number else ''}"
-        parts.append(_latex(table, leaders, caption, label))
-    return "\n".join([r"% In the preamble: \usepackage{booktabs}", *parts])
+    tables = [replace(table, rows=tuple(tuple(map(escaped, row)) for row in table.rows)) for table in by_rate]
+    if summary.metric.chosen_on:
+        tables = [_of_model(info, summary, found, model) for model in summary.runs["model"].unique()]
+    parts = [r"% In the preamble: \usepackage{booktabs}"]
+    for number, table in enumerate(tables):
+        frame = pd.DataFrame(list(table.rows), columns=[*map(escaped, table.header)])
+        text = frame.style.hide(axis="index").to_latex(
+            hrules=True,
+            column_format=f"l{'r' * (len(table.header) - 1)}",
+            position_float="centering",
+            caption=escaped(f"{table.title}. {table.full_caption}" if len(tables) > 1 else table.full_caption),
+            label=f"tab:{file_stem(info.study)}{f'-{number}' if number else ''}",
+        )
+        parts.append(text)
+    return "\n".join(parts)
 
 
-def _of_model(
-    info: StudyInfo, summary: StudySummary, found: pd.DataFrame, model: str
-) -> tuple[Table, frozenset[tuple[int, int]]]:
-    """Lay out a model's table, of one task with the learning rates, and say where the leaders stand."""
-    table, metric = main_table(info, summary, model), summary.metric
-    rows: list[dict[Any, Any]] = found[found["model"] == model].to_dict("records")
-    leads = [(row, lead) for row in rows for lead in row["leads"] if lead.condition]
-    tested = int(comparisons(summary)["p"].count())
-    facts: dict[str, Any] = {"metric": metric, "paired": is_paired(summary), "tested": tested}
-    facts["conditional"] = [(row["task"], row["best"][0], lead.over, lead.condition) for row, lead in leads]
-    facts["tasks"] = len(rows)
-    table = replace(table, bold_text=say("latex_marks", **facts))
-    variants, tasks = [row[0] for row in table.rows], table.header[1:]
-    best = {(variants.index(row["best"][0]), tasks.index(row["task"]) + 1) for row in rows if row["best"]}
-    if len(tasks) > 1:
-        return table, frozenset(best)
+def _of_model(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, model: str) -> Table:
+    """Lay out a model's table with rows for TeX; of one task it has the learning rates."""
+    table, metric, rows = main_table(info, summary, model), summary.metric, found[found["model"] == model]
+    leaders = {(best[0], task) for task, best in zip(rows["task"], rows["best"], strict=True) if best}
     rates = summary.of(model=model).cells.set_index("variant")["learning_rate"]
-    lines = tuple((variant, rate_text(rates[variant]), text) for variant, text in table.rows)
-    header = ("variant", "learning rate", metric.axis)
-    moved = replace(table, header=header, rows=lines, bold=frozenset((i, j + 1) for i, j in table.bold))
-    return moved, frozenset((i, j + 1) for i, j in best)
-
-
-def _latex(table: Table, leaders: frozenset[tuple[int, int]], caption: str, label: str) -> str:
-    rows = [list(map(escaped, row)) for row in table.rows]
-    for i, j in table.bold:
-        rows[i][j] = rf"\{'textbf' if (i, j) in leaders else 'underline'}{{{rows[i][j]}}}"
-    frame = pd.DataFrame(rows, columns=[*map(escaped, table.header)])
-    return frame.style.hide(axis="index").to_latex(
-        hrules=True,
-        column_format="l" + "r" * (len(table.header) - 1),
-        position_float="centering",
-        caption=escaped(caption),
-        label=label,
+    is_one, lines = len(rows) == 1, []
+    for i, (variant, *texts) in enumerate(table.rows):
+        entries = [escaped(variant), rate_text(rates[variant])] if is_one else [escaped(variant)]
+        for j, (task, text) in enumerate(zip(table.header[1:], texts, strict=True), 1):
+            mark = "textbf" if (variant, task) in leaders else "underline"
+            entries.append(rf"\{mark}{{{escaped(text)}}}" if (i, j) in table.bold else escaped(text))
+        lines.append(tuple(entries))
+    marks = say(
+        "latex_marks",
+        metric=metric,
+        paired=is_paired(summary),
+        tested=comparisons(summary)["p"].count(),
+        rows=rows.to_dict("records"),
     )
+    header = ("variant", "learning rate", metric.axis) if is_one else table.header
+    return replace(table, header=header, rows=tuple(lines), bold_text=marks)
 
 
 def escaped(text: str) -> str:

@@ -53,7 +53,12 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) 
     values = {"title": title, "sections": sections, "data": data, "style": web_text("page.css")}
     # In a block, which keeps the scripts' names out of the page's global ones.
     values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
-    return _templates().get_template("page.html").render(values)
+    return filled("page.html", **values)
+
+
+def filled(template: str, **values: Any) -> str:
+    """Return one of the templates with values in the places of their names."""
+    return _templates().get_template(template).render(values)
 
 
 @cache

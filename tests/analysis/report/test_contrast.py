@@ -54,7 +54,8 @@ def test_every_text_is_legible(mode: str, text: str) -> None:
 
 
 def test_figures_have_the_colours_of_the_page_s_dark_scheme() -> None:
-    assert set(DARK.values()) <= set(palettes()["dark"].values())
+    found = set(re.findall(r": (#[0-9a-f]{6})[; ]", DARK.read_text()))
+    assert {"#14171b"} < found <= set(palettes()["dark"].values())
 
 
 def test_lines_differ_without_colour() -> None:

@@ -67,7 +67,7 @@ def test_several_tasks_are_columns_and_the_badge_counts_them(tmp_path: Path) -> 
     report = report_of(tmp_path, CLEAR | open_)
     assert rows_of(report)[0] == r"new-a & \textbf{90.0 $\pm$ 0.6} & \underline{90.0 $\pm$ 0.6} \\"
     assert rows_of(report)[2].endswith(r"& – \\")
-    assert badge_of(report) == "1 decided, 1 open of 2 tasks"
+    assert badge_of(report) == "1 decided, 1 open of 2"
 
 
 def test_of_a_metric_to_minimise_the_lowest_is_bold(tmp_path: Path) -> None:
