@@ -193,9 +193,8 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     opening = verdict_block(found_best, summary, costs, decided, improving) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
-    optimal += (
-        target_section(folder, summary, study.curves, study.runs if of_study else None) if metric.chosen_on else []
-    )
+    timed = study.runs if of_study else None
+    optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     chart = SweepChart(say("measured", metric=metric), opening)
     top: list[Block] = [opening, chart, *sweeps, *map(Paragraph, [*moved, about])]

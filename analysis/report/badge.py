@@ -16,7 +16,6 @@ from lr_sweep.analysis.statistics.comparisons.verdicts import Conditions
 KINDS = ("open", "conditional", "equal", "decided")
 """What is known of a task, or of a pair; the badge has the colour of the first that there is."""
 OF_PAIRS = {"ahead": "decided", "behind": "decided", "equal": "equal"}
-MOST_LETTERS = 60
 
 
 def badge_svg(found: pd.DataFrame, metric: Metric, decision: Decision | None, conditions: Conditions) -> str:
@@ -29,7 +28,6 @@ def badge_svg(found: pd.DataFrame, metric: Metric, decision: Decision | None, co
     kinds = [kind for kind in KINDS if counts[kind]]
     several = f"{', '.join(f'{counts[kind]} {kind}' for kind in reversed(kinds))} of {len(said)}"
     text = said[0][1] if len(said) == 1 else several if said else "no learning rate chosen"
-    text = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
     return filled("badge.svg", text=text, kind=[*kinds, "open"][0])
 
 

@@ -35,6 +35,7 @@ def latex_text(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_r
     tables = [replace(table, rows=tuple(tuple(map(escaped, row)) for row in table.rows)) for table in by_rate]
     if summary.metric.chosen_on:
         tables = [_of_model(info, summary, found, model) for model in summary.runs["model"].unique()]
+    is_alone = len(tables) == 1 and bool(summary.metric.chosen_on)  # its caption begins as its title does
     parts = [r"% In the preamble: \usepackage{booktabs}"]
     for number, table in enumerate(tables):
         frame = pd.DataFrame(list(table.rows), columns=[*map(escaped, table.header)])
@@ -42,7 +43,7 @@ def latex_text(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_r
             hrules=True,
             column_format=f"l{'r' * (len(table.header) - 1)}",
             position_float="centering",
-            caption=escaped(f"{table.title}. {table.full_caption}" if len(tables) > 1 else table.full_caption),
+            caption=escaped(table.full_caption if is_alone else f"{table.title}. {table.full_caption}"),
             label=f"tab:{file_stem(info.study)}{f'-{number}' if number else ''}",
         )
         parts.append(text)

@@ -132,6 +132,8 @@ def judge(
     if decided is not None:
         print(decided)
     print(f"report     {written.page}")
+    if latex:
+        print(f"LaTeX      {written.folder / 'table.tex'}")
     return code
 
 

@@ -143,6 +143,8 @@ def report(
         with storage_problems(recorded.root):
             written = write_report(recorded.root, study, version_here, latex=latex)
         _print_report(written, recorded.uri and publish(recorded.uri, recorded.root, written.folder))
+        if latex:
+            print(f"LaTeX      {written.folder / 'table.tex'}")
         num_problems += written.num_problems
     return int(strict and num_problems > 0)
 

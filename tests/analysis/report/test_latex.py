@@ -5,12 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.metric import ACCURACY
+from lr_sweep.analysis.report.badge import badge_svg
 from lr_sweep.analysis.report.latex import escaped
 from lr_sweep.analysis.study_report import Report
 
@@ -75,6 +80,18 @@ def test_of_a_metric_to_minimise_the_lowest_is_bold(tmp_path: Path) -> None:
     report = report_of(tmp_path, turned, lower=True)
     assert rows_of(report)[2] == r"old & 1e-2 & \textbf{40.0 $\pm$ 0.6} \\"
     assert badge_of(report) == "old −20.0 points"
+
+
+def test_fresh_seeds_decide_the_badge() -> None:
+    pair = {"task": "t", "model": "m", "variant": "a", "other": "b", "low": -0.06, "high": -0.04}
+    rows = pd.DataFrame([pair | {"outcome": "behind", "difference": -0.05}])
+    decision: Any = SimpleNamespace(metric=ACCURACY, table=lambda: rows)
+    none = pd.DataFrame()
+    assert "lr-sweep: b +5.0 points<" in badge_svg(none, ACCURACY, decision, {})
+    assert "lr-sweep: conditional<" in badge_svg(none, ACCURACY, decision, {("t", "m", "a"): "as far as tried"})
+    rows = pd.DataFrame([pair | {"outcome": each, "difference": 0.0} for each in ("open", "equal", "ahead")])
+    assert "lr-sweep: 1 decided, 1 equal, 1 open of 3<" in badge_svg(none, ACCURACY, decision, {})
+    assert "lr-sweep: no learning rate chosen<" in badge_svg(none, ACCURACY, None, {})
 
 
 def test_without_latex_there_is_no_table_and_no_pdf(tmp_path: Path) -> None:
