@@ -19,6 +19,7 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import check_format
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import tables
+from lr_sweep.analysis.report.badge import badge_svg
 from lr_sweep.analysis.report.blocks import (
     TEXT_WIDTH,
     Block,
@@ -33,6 +34,7 @@ from lr_sweep.analysis.report.blocks import (
     report_markdown,
     write_csv,
 )
+from lr_sweep.analysis.report.figure_frame import also_pdf
 from lr_sweep.analysis.report.findings import (
     checks_line,
     count_problems,
@@ -42,6 +44,7 @@ from lr_sweep.analysis.report.findings import (
     write_checks_json,
 )
 from lr_sweep.analysis.report.folder import new_report
+from lr_sweep.analysis.report.latex import latex_text
 from lr_sweep.analysis.report.laws import optima_section, target_section
 from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.texts import laid_out, say
@@ -95,17 +98,18 @@ class Report:
         return count_problems(self.findings)
 
 
-def write_report(results: Path, study: str, code_now: Now | None = None) -> Report:
+def write_report(results: Path, study: str, code_now: Now | None = None, *, latex: bool = False) -> Report:
     """Write `studies/<study>/report/` from the record, whatever is in it so far; the folder is replaced whole.
 
     `code_now` gives the version that a file of the code has now, to compare runs with; None: they are not compared.
+    `latex`: as of `write_files`.
     Raises RecordError if the record is missing, damaged, or of another format.
     """
     check_format(results)
     found = _read(results, study, code_now)
     study_dir = Paths(results).study(study)
     with new_report(study_dir) as new:
-        text = write_files(new, found)
+        text = write_files(new, found, latex=latex)
         names = sorted(path.name for path in new.iterdir())
     folder = study_dir / "report"
     return Report(folder=folder, files=tuple(folder / name for name in names), text=text, findings=found.findings)
@@ -162,13 +166,21 @@ def _limits(study: Study) -> Sequence[str]:
     )
 
 
-def write_files(folder: Path, study: Study) -> str:
-    """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
+def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
+    """Write every file of the report, its page as `page.page_html` does; return the text for the terminal.
+
+    `latex`: write `table.tex`, and the figures as PDF, too.
+    """
+    also_pdf.set(latex)
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
     conditions = conditions_of(study.findings)
     by_rate, found_best = _write_rates(folder, summary), verdicts(summary, conditions)
     tried = summary.runs["learning_rate"].unique()
+    badge = badge_svg(found_best if metric.chosen_on else found_best.head(0), metric, study.decision, conditions)
+    (folder / "badge.svg").write_text(badge, encoding="utf-8")
+    if latex:
+        (folder / "table.tex").write_text(latex_text(info, summary, found_best, by_rate), encoding="utf-8")
     status = _status(study)
     of_study = not info.from_table
     if len(study.fresh):
@@ -176,25 +188,27 @@ def write_files(folder: Path, study: Study) -> str:
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
-    chart = SweepChart(say("measured", metric=metric))
     opening = _opening(study, found_best)
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
-    optimal += (
-        target_section(folder, summary, study.curves, study.runs if of_study else None) if metric.chosen_on else []
-    )
+    timed = study.runs if of_study else None
+    optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
+    chart = SweepChart(say("measured", metric=metric), opening)
+    top: list[Block] = [opening, chart, *sweeps, *map(Paragraph, [*moved, about])]
+    several = len(by_rate) > 1
     sections = [
-        Section("", [opening, *map(Paragraph, moved), Paragraph(about)]),
-        Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
-        *([Section(metric.title, main)] if main else []),
+        Section("", [*top, *([] if several else by_rate)], folded=False),
+        *([Section(metric.title, main, folded=not several)] if main else []),
+        *([Section(f"{metric.title} by learning rate", by_rate)] if several else []),
+        *([Section("Checks", [checks], folded=not count_problems(found))] if found else []),
         *decided_section(folder, study.decision, study.fresh),
-        Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
         *optimal,
         *(_conclusive(folder, study, further) if metric.chosen_on else []),
-        Section("What this is and is not", [Bullets(_limits(study))]),
+        Section("What this is and is not", [Bullets([rests_on, *_limits(study)])]),
         *(_made(folder, study) if of_study else [Section("How the table was read", [Bullets(study.about_table)])]),
     ]
+    sections.sort(key=lambda section: section.folded)
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
     data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
@@ -264,12 +278,11 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Se
     order = tables.order_table(ordered, summary.metric)
     order.write(folder, "orders", tables.order_texts(ordered))
     write_csv(flips(summary), folder / "flips.csv")
-    said = Section("Conclusions over the learning rate", [replace(order, folded=True)])
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
-        Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
+        Section("Cells", [*_options(folder, summary), detail]),
         Section("How sure", _uncertainty(folder, study)),
-        *([said] if len(comparisons(summary)) else []),
+        *([Section("Conclusions over the learning rate", [order])] if len(comparisons(summary)) else []),
         *([Section(of_paper, further)] if further else []),
     ]
 

@@ -57,10 +57,10 @@ def main() -> None:
 
 def demonstration_page() -> str:
     """Return the page: per task what Lu et al.'s rate concludes and what tuning does, figure, table, caveats."""
-    chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.")
+    verdict = Verdict([(task, _verdict(task), "") for task in TASKS])
+    chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.", verdict)
     sections = [
-        Section("", [Verdict([(task, _verdict(task), "") for task in TASKS])]),
-        Section("Test accuracy against learning rate", [chart, _table()]),
+        Section("", [verdict, chart, _table()], folded=False),
         Section("What this is and is not", [Bullets(ABOUT)]),
     ]
     return page_html(TITLE, sections, {"panels": [_panel(task) for task in TASKS]})
@@ -87,13 +87,13 @@ def tuned_values(task: str) -> Mapping[str, Entry]:
     return {variant: entry for variant, entry in found.items() if entry is not None}
 
 
-def _verdict(task: str) -> str:
+def _verdict(task: str) -> tuple[str, str]:
     fixed, tuned = at_fixed_rate(task), tuned_values(task)
     here, second, *_ = sorted(fixed, key=lambda variant: -fixed[variant])
     best, other, *_ = sorted(tuned, key=lambda variant: -tuned[variant].number)
     return (
-        f"Tuned, {best} is first with {_with_sem(tuned[best])}, then {other} with {_with_sem(tuned[other])}. At 1e-3 "
-        f"alone, {here} is first with {_percent(fixed[here])}, then {second} with {_percent(fixed[second])}."
+        f"Tuned, {best} is first with {_with_sem(tuned[best])}, then {other} with {_with_sem(tuned[other])}.",
+        f"At 1e-3 alone, {here} is first with {_percent(fixed[here])}, then {second} with {_percent(fixed[second])}.",
     )
 
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 
+from lr_sweep.analysis.judge.judge import judged, write_judged
+from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.paper.paper import sweep_figure
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_curves, read_wanted
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.rates.laws import laws
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.analysis.study_summary import Study as Summarised
 from lr_sweep.analysis.study_summary import read_summary
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.source_code import version_here
 from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.sweep.plan.placement import Placement, devices_here
@@ -30,7 +37,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.run_study import Outcome, run_study
 from lr_sweep.sweep.tune.work import Options
 
-__all__ = ["Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError"]
+__all__ = ["Judged", "Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError", "judge"]
 
 
 class Sweep:
@@ -130,7 +137,51 @@ class Sweep:
         shown = [*CELL, "learning_rate", "test_mean", "test_sem", "num_values"]
         return f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
 
-    def report(self) -> Report:
+    def figure(self, model: str | None = None) -> list[Axes]:
+        """Draw the metric against the learning rate, a panel a task; of several models by default the first."""
+        return _figure(read_summary(self.results.root, self.study.study), model)
+
+    def report(self, *, latex: bool = False) -> Report:
         """Write the report of what is recorded so far; `.page` is the file for a browser, `.text` the tables."""
         with storage_problems(self.results.root):
-            return write_report(self.results.root, self.study.study, version_here)
+            return write_report(self.results.root, self.study.study, version_here, latex=latex)
+
+
+class Judged:
+    """What `judge` read: `.summary` has the numbers as tables, `.read_as` says how the table was read."""
+
+    def __init__(self, study: Summarised) -> None:
+        self._study, self.summary = study, study.summary
+        self.read_as = list(study.about_table)
+
+    def comparisons(self) -> pd.DataFrame:
+        """Return a row a pair of variants: `difference` (`low` to `high`), `corrected_p`, `distinguishable`."""
+        return comparisons(self.summary)
+
+    def figure(self, model: str | None = None) -> list[Axes]:
+        """Draw the figure, as of `Sweep.figure`."""
+        return _figure(self._study, model)
+
+    def report(self, folder: str | Path, *, latex: bool = False) -> Report:
+        """Write the report; a folder that holds an earlier one, and nothing else, is replaced."""
+        return write_judged(self._study, Path(folder), latex=latex)
+
+
+def judge(*tables: str | Path, columns: Mapping[str, str] = MappingProxyType({}), **how: Any) -> Judged:
+    """Read runs that any program made, as the command does; raises UserError.
+
+    Args:
+        tables: files, folders, databases.
+        columns: the column of a meaning, as `{"learning_rate": "lr"}`; others are guessed.
+        how: `metric`, `higher_is_better`, `select_on_test`, `paired`, `equal_within`, as the command's options.
+    """
+    return Judged(judged(tables, Reading(columns=columns, **how)).study)
+
+
+def _figure(study: Summarised, model: str | None) -> list[Axes]:
+    models = list(study.summary.runs["model"].unique())
+    if model not in (None, *models):
+        raise UserError(unknown("model", str(model), models))
+    shown, found = model or models[0], optima(study.summary)
+    figure = sweep_figure(study.info, study.summary.of(model=shown), found, shown)
+    return [panel for panel in figure.axes if panel.get_visible()]

@@ -25,7 +25,7 @@ from lr_sweep.sweep.cluster.jobs import SENT, sent_files
 from lr_sweep.tests.support.servers.local_head import local_head
 from lr_sweep.tests.support.tiny_study import ROOT, environment, rows, write_study
 
-SHIPPED = {".py", ".yaml", ".css", ".js", ".html", ".csv", ".json", ".safetensors", ".sh", ".typed"}
+SHIPPED = {".py", ".yaml", ".css", ".js", ".html", ".svg", ".csv", ".json", ".safetensors", ".sh", ".typed"}
 BOTH_ORDERS = """
 import sys
 {first}

@@ -249,7 +249,7 @@ def _unselected(summary: StudySummary) -> Iterator[CheckFinding]:
         yield finding_of(cell, check, "problem", message, "measure validation data, and choose by them")
 
 
-def write_judged(study: Study, folder: Path) -> Report:
+def write_judged(study: Study, folder: Path, *, latex: bool = False) -> Report:
     """Write a report; a folder that holds an earlier one, and nothing else, is replaced once all is written.
 
     Raises UserError if the folder holds anything else, or cannot be written to.
@@ -259,7 +259,7 @@ def write_judged(study: Study, folder: Path) -> Report:
         _check_ours(folder)
         make_folder(folder.parent)
         with replacing(folder) as new:
-            text = write_files(new, study)
+            text = write_files(new, study, latex=latex)
             names = sorted(path.name for path in new.iterdir())
             content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
             (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

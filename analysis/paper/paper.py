@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper import published as theirs
@@ -32,7 +33,6 @@ from lr_sweep.common.text import NO_VALUE
 
 FIGURE_1_TASK = "cifar10-lra"
 ROWS_OF_TABLE_3 = {"train": theirs.TRAIN_AT_END, "test": theirs.TEST_AT_END, "diff": theirs.TRAIN_MINUS_TEST_AT_END}
-NOTHING_PUBLISHED = "The paper has no entry for these tasks, models and variants."
 
 Labels = tuple[str, ...]
 """What a row begins with."""
@@ -79,7 +79,7 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     """
     stems = stem_of_each(summary.runs["model"].unique())
     shown = {model: summary.of(model=model) for model in stems}
-    number, found = table_of(info.study) if _of_papers(info) else None, optima(summary)[[*CELL, *BEST_RATE]]
+    number, found = table_of(info.study) if _of_papers(info) else None, optima(summary)
     if number:
         table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
         is_swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
@@ -130,15 +130,21 @@ def _sweep_figures(
     """Draw each model's sweep, over all tasks (Figure 3) or one (Figure 1); `found`: optima of all cells."""
     images = []
     for model, each in shown.items():
-        best = best_published(info, each.cells)
-        title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
-        caption = _caption(info, each, "Dotted" if best else "")
-        cells = each.cells.merge(found, on=CELL, how="left") if info.metric.chosen_on else each.cells
-        figure = figures.learning_rate_figure(each.learning_rates, cells, title, caption, best, info.metric)
+        figure = sweep_figure(info, each, found, model, task)
         files = figure_frame.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
         numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
         images.append(Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files))
     return images
+
+
+def sweep_figure(info: StudyInfo, shown: StudySummary, found: pd.DataFrame, model: str, task: str = "") -> Figure:
+    """Draw the sweep of a model, a panel a task; `shown`: what is of it; `found`: optima of all cells."""
+    best = best_published(info, shown.cells)
+    title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
+    caption = _caption(info, shown, "Dotted" if best else "")
+    best_rates = found[[*CELL, *BEST_RATE]]
+    cells = shown.cells.merge(best_rates, on=CELL, how="left") if info.metric.chosen_on else shown.cells
+    return figures.learning_rate_figure(shown.learning_rates, cells, title, caption, best, info.metric)
 
 
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
@@ -210,7 +216,7 @@ def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str
     return replace(
         table,
         title=f"Table 1. {table.title}",
-        caption=f"{table.caption} {_about_published(layout, shown.runs)}",
+        caption=f"{table.caption}{_about_published(layout, shown.runs)}",
         header=layout.header,
         rows=layout.rows,
         bold=frozenset((i, layout.columns[table.header[j]]) for i, j in table.bold),
@@ -231,7 +237,7 @@ def _table(
     unit = "gradient steps" if number == 2 else "percentage points"
     return Table(
         title=f"Table {number}. {title}",
-        caption=f"{what}{marks_text(layout.rows)} {_about_published(layout, shown.runs, unit)}",
+        caption=f"{what}{marks_text(layout.rows)}{_about_published(layout, shown.runs, unit)}",
         shared=facts(info, shown.runs),
         header=layout.header,
         rows=layout.rows,
@@ -244,10 +250,10 @@ def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
         cell = (task, model, "all")
         places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
     layout = lay_out(("task", "model"), places, ours, NO_VALUE)
-    about = "Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
+    about = " Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
     return Table(
         title="Table 5. Step budgets",
-        caption="Gradient steps after which runs end. " + (about if layout.published_in else NOTHING_PUBLISHED),
+        caption=f"Gradient steps after which runs end.{about if layout.published_in else ''}",
         header=(*layout.header[:3], "published (difference)")[: len(layout.header)],
         rows=layout.rows,
     )
@@ -264,16 +270,16 @@ def _places(number: int, rows: Rows, shown: StudySummary) -> Places:
 
 
 def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage points") -> str:
-    """Say what the published columns are, and which tasks ran for other budgets than the paper's."""
+    """Say what the published columns are, if there are any, and which tasks ran for other budgets than the paper's."""
     if not layout.published_in:
-        return NOTHING_PUBLISHED
+        return ""
     other = []
     for (task, model), rows in runs.groupby(GROUP, sort=False):
         there, here = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
         if there is not None and here != there.number:
             other.append(f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there")
     tables = " and ".join(f"Table {number}" for number in layout.published_in)
-    return say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
+    return " " + say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
 
 
 def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:

@@ -46,8 +46,6 @@ class Table:
     """What bold means, for the caption."""
     shared: str = ""
     """What other tables of the report rest on, too: its files have it, the report says it once."""
-    folded: bool = False
-    """Whether a browser shows the title alone until a reader opens it."""
     stacked: bool = False
     """Whether a narrow screen shows each row as a list of its entries, so that none is out of view."""
 
@@ -114,19 +112,23 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the report opens with: of each task its name, the verdict, and a line in small print."""
+    """What the report opens with: of each task its name, the sentences on it, and a line in small print.
+
+    A browser shows the first sentences; `SweepChart` has the others.
+    """
 
     template: ClassVar = "verdict.html"
 
-    items: Sequence[tuple[str, str, str]]
+    items: Sequence[tuple[str, Sequence[str], str]]
 
     def markdown(self) -> str:
         """Render for `report.md`."""
-        return "".join(f"- {markdown_text(f'**{name}**: {text} {small}')}\n" for name, text, small in self.items)
+        items = [f"**{name}**: {' '.join(text)} {small}" for name, text, small in self.items]
+        return "".join(f"- {markdown_text(item)}\n" for item in items)
 
     def text(self) -> str:
         """Render for a terminal, in lines of `TEXT_WIDTH`."""
-        items = [f"{name}: {text} {small}".rstrip() for name, text, small in self.items]
+        items = [f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items]
         return "\n".join(textwrap.fill(item, TEXT_WIDTH, subsequent_indent="  ") for item in items)
 
 
@@ -161,6 +163,8 @@ class SweepChart:
     template: ClassVar = "chart.html"
 
     caption: str
+    verdict: Verdict = Verdict(())
+    """What stands below it but for the first sentences; Markdown has all where the verdict stands."""
 
     def markdown(self) -> str:
         """Point to the page."""
@@ -178,6 +182,8 @@ class Section:
     title: str
     """Empty: no heading."""
     body: Sequence[Block]
+    folded: bool = True
+    """Whether a browser shows the heading alone until a reader opens it."""
 
     @property
     def anchor(self) -> str:

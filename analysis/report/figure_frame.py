@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -49,8 +50,12 @@ PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
 LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
 TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
 MIN_WIDTH = 6.6
+DARK = Path(__file__).with_name("web") / "figure.css"
+"""Rules by which an SVG file follows a browser's dark scheme; other programs draw the figure's own colours."""
 WIDE = 400
 """Largest over smallest of rates whose decades alone are marked."""
+also_pdf = ContextVar("also_pdf", default=False)
+"""Whether figures are PDF files, too, which takes as long as the others together."""
 MOST_SVG_PANELS = 8
 """A figure of more is PNG alone: its SVG is larger, and takes as long again."""
 CHARACTERS_PER_INCH = 18
@@ -58,10 +63,13 @@ TITLE_CHARACTERS_PER_INCH = 9
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `stem.png` and, of few panels, `stem.svg`; return their paths.
+    """Write `stem.png` and, of few panels, `stem.svg`, and where it is wanted `stem.pdf`; return the first two paths.
 
     The same figure gives the same bytes.
     """
+    if also_pdf.get():
+        with matplotlib.rc_context({"pdf.fonttype": 42}):  # letters as letters, which publishers want
+            figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata={"CreationDate": None})
     png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
     if len(figure.axes) > MOST_SVG_PANELS:
         figure.savefig(png, dpi=100, pil_kwargs={"compress_level": 1})
@@ -70,6 +78,8 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
     # Otherwise element ids are random and the file says when it was made.
     with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
         figure.savefig(svg, metadata={"Date": None})
+    drawn = svg.read_text(encoding="utf-8")
+    svg.write_text(drawn.replace("</style>", f"{DARK.read_text()}</style>", 1), encoding="utf-8")
     return png, svg
 
 

@@ -109,11 +109,8 @@ def best_rates_figure(
     cells = cells.assign(x=[places[key] for key in zip(cells["task"], cells["variant"], strict=True)])
     known = cells[cells["num_values"] > 0]
     colours = [styles[variant].colour for variant in known["variant"]]
-    means, sems = (
-        metric.scale * known["test_mean"],
-        metric.scale * known["test_sem"].fillna(0),
-    )  # of one seed there is none
-    bars = panel.bar(known["x"], means, yerr=sems, color=colours, width=0.85, capsize=2.5)
+    means, sems = (metric.scale * known[name] for name in ("test_mean", "test_sem"))
+    bars = panel.bar(known["x"], means, yerr=sems.fillna(0), color=colours, width=0.85, capsize=2.5)
     for bar, is_partial in zip(bars, _partial(known), strict=True):
         if is_partial:
             bar.set(hatch=HATCH, edgecolor="white")

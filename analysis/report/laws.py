@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def target_section(
     if found.empty:
         return []
     table = laid_out("targets", found, metric=summary.metric, given=summary.target is not None)
-    return [Section("Steps to a target", [replace(table.write(folder, "targets", found), folded=True)])]
+    return [Section("Steps to a target", [table.write(folder, "targets", found)])]
 
 
 def _law_texts(found: pd.DataFrame) -> Sequence[str]:
@@ -79,8 +78,8 @@ def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> t
         moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
         shown = [moved, *_figures(folder, summary, best, axes, found)]
     shown += _tuning(folder, bests, metric)
-    body = [*shown, replace(table, folded=True)]
-    return [Section("The best learning rate", body)], [*_law_texts(found), *surface_texts(surfaces(best, axes))]
+    said = [*_law_texts(found), *surface_texts(surfaces(best, axes))]
+    return [Section("The best learning rate", [*shown, table])], said
 
 
 def surface_texts(found: Sequence[Surface]) -> Sequence[str]:

@@ -36,6 +36,8 @@ SCRIPTS = ("drawing.js", "chart.js", "values.js", "handle.js", "page.js")
 """Scripts of the page in the order in which they run."""
 LONG_ENTRY = 20
 """Entries with more characters are broken into lines by a browser, others never."""
+MOST_LEADS = 2
+"""Tasks and models whose verdict is above the figure, so that both are on the first screen."""
 SHADED: tuple[Kind, ...] = ("order", "winner")
 """Conclusions at a learning rate that differ from the tuned one."""
 DIGITS = 4
@@ -69,7 +71,8 @@ def _templates(*folders: Path) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    templates.filters |= {"prose": _prose, "unbroken": _unbroken, "digest": _digest}
+    templates.filters |= {"prose": _prose, "unbroken": _unbroken, "unparted": _unparted, "digest": _digest}
+    templates.globals["most_leads"] = MOST_LEADS
     templates.tests |= {"long": lambda text: len(text) > LONG_ENTRY, "numbers": re.compile(r"[\d ]+").fullmatch}
     templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     return templates
@@ -88,6 +91,11 @@ def _prose(text: str) -> Markup:
 def _unbroken(text: str) -> Markup:
     """Escape text, and keep learning rates on one line: a browser breaks `1e-3` at its hyphen."""
     return Markup(re.sub(r"\b\d+(?:\.\d+)?e-\d+\b", r'<data value="\g<0>">\g<0></data>', str(escape(text))))
+
+
+def _unparted(text: str) -> str:
+    """Keep marks beside their numbers where a narrow screen breaks an entry into lines."""
+    return text.replace("± ", "±\N{NO-BREAK SPACE}").replace(" *", "\N{NO-BREAK SPACE}*")
 
 
 def _digest(text: str) -> Markup:

@@ -76,8 +76,8 @@ def verdict_block(
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
         behind = [lead.over for lead in row["leads"] if (task, model, lead.over) in improving]
         budget = [say("improving", several=len(behind) > 1, named=_listed(behind))] if behind else []
-        text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget])
-        items.append((name, text, _rests_on(of, rates)))
+        sentences = [*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget]
+        items.append((name, sentences, _rests_on(of, rates)))
     return Verdict(items)
 
 
@@ -139,14 +139,18 @@ def _span(low: float, high: float, metric: Metric) -> str:
 def _certain(certain: Certain, leads: Sequence[Row], metric: Metric) -> str:
     closest = next(lead for lead in leads if lead["over"] in certain.losers)  # the leader is one of the winners
     is_pair = len(certain.winners) == len(certain.losers) == 1
-    half = (closest["high"] - closest["low"]) / 2
-    least, most = (metric.amount_text(abs(difference), half) for difference in certain.differences)
-    amount = least if least == most else f"{least.removesuffix(' points')} to {most}"
+    amount = amounts_text(certain, (closest["high"] - closest["low"]) / 2, metric)
     written = {**closest, "amount": amount, "is_pair": is_pair}
     winners, losers = _listed(certain.winners), _listed(certain.losers)
     if len(certain.winners) + len(certain.losers) > max(len(leads), MOST_NAMED + 2):
         losers = f"all {len(certain.losers)} others"
     return say("certain", winners=winners, losers=losers, several=len(certain.winners) > 1, **written)
+
+
+def amounts_text(certain: Certain, half: float, metric: Metric) -> str:
+    """Write the smallest and the largest certain difference, with the digits that half an interval shows."""
+    least, most = (metric.amount_text(abs(difference), half) for difference in certain.differences)
+    return least if least == most else f"{least.removesuffix(' points')} to {most}"
 
 
 def _open(leader: str, leads: Sequence[Row], within: str) -> Iterator[str]:
@@ -214,9 +218,9 @@ def decided_texts(
         return {}
     of_group = defaultdict[tuple[str, str], list[Row]](list)
     for row in decision.table().to_dict("records"):
-        turned = _turned(row, decision.metric)
-        condition = conditions.get((row["task"], row["model"], turned["other"]), "")
-        of_group[row["task"], row["model"]].append({**turned, "condition": condition})
+        better = turned(row, decision.metric)
+        condition = conditions.get((row["task"], row["model"], better["other"]), "")
+        of_group[row["task"], row["model"]].append({**better, "condition": condition})
     return {group: _group_text(rows, decision) for group, rows in of_group.items()}
 
 
@@ -227,7 +231,8 @@ def _group_text(rows: Sequence[Row], decision: Decision) -> str:
     return say("decided", pairs=pairs, more=max(0, len(rows) - MOST_PAIRS))
 
 
-def _turned(row: Row, metric: Metric) -> Row:
+def turned(row: Row, metric: Metric) -> Row:
+    """Return a pair with its better variant first."""
     if not metric.sign * row["difference"] < 0:
         return row
     numbers = {"difference": -row["difference"], "low": -row["high"], "high": -row["low"]}

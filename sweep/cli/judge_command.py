@@ -72,6 +72,7 @@ def judge(
         Path | None, opt.option("FILE", "Keep how the table was read, for --columns FILE.", opt.local_path)
     ] = None,
     strict: opt.Strict = False,
+    latex: opt.Latex = False,
     gate: Annotated[
         bool,
         opt.flag(
@@ -94,7 +95,7 @@ def judge(
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
-    opt.not_with("gate", gate, out=out, save=save, strict=strict, paired=paired, equal_within=equal_within)
+    opt.not_with("gate", gate, out=out, save=save, strict=strict, latex=latex, paired=paired, equal_within=equal_within)
     if save is not None and not save.name.endswith(KEPT):
         raise UserError(f"--save {save}: want a name that ends in .yaml, as --columns takes the file by")
     if equal_within is not None and not 0 < equal_within < math.inf:
@@ -113,7 +114,7 @@ def judge(
     found = answered(partial(judged, tables), reading, ["judge", *tables])
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)
-    written = write_judged(found.study, out)
+    written = write_judged(found.study, out, latex=latex)
     if save is not None:
         save_reading(save, found.reading)
     decided = None if decide is None else decided_text(found, decide, reading.equal_within or 0.0)
@@ -131,6 +132,8 @@ def judge(
     if decided is not None:
         print(decided)
     print(f"report     {written.page}")
+    if latex:
+        print(f"LaTeX      {written.folder / 'table.tex'}")
     return code
 
 

@@ -86,6 +86,8 @@ Run = Annotated[str, argument("RUN", "The run's id, or at least its first 4 lett
 Json = Annotated[bool, flag("Print JSON, as docs/gate.md describes it.")]
 Strict = Annotated[bool, flag("Exit with code 1 if a report's checks find a problem.")]
 
+Latex = Annotated[bool, flag("Also write table.tex, a table for a paper, and the figures as PDF.")]
+
 CpusPerTrial = Annotated[int | None, number("CPUs of a trial, instead of the study's number.")]
 GpusPerTrial = Annotated[
     float | None, option("G", "GPUs of a trial, instead of the study's number; a fraction shares a GPU.", float)

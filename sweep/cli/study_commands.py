@@ -128,7 +128,9 @@ def plan(
 
 
 @command("report quickstart --strict")
-def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.Strict = False) -> int:
+def report(
+    studies: opt.Studies, results: opt.Results = "results", strict: opt.Strict = False, latex: opt.Latex = False
+) -> int:
     """Write the tables, figures and checks of what is recorded so far."""
     from lr_sweep.analysis.study_report import write_report
     from lr_sweep.common.source_code import version_here
@@ -139,8 +141,10 @@ def report(studies: opt.Studies, results: opt.Results = "results", strict: opt.S
     recorded.check()
     for study in opt.study_names(studies, recorded):
         with storage_problems(recorded.root):
-            written = write_report(recorded.root, study, version_here)
+            written = write_report(recorded.root, study, version_here, latex=latex)
         _print_report(written, recorded.uri and publish(recorded.uri, recorded.root, written.folder))
+        if latex:
+            print(f"LaTeX      {written.folder / 'table.tex'}")
         num_problems += written.num_problems
     return int(strict and num_problems > 0)
 

@@ -295,4 +295,6 @@ def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
 def sent_files(program: Path) -> list[Path]:
     """Return the files of the program that a cluster gets, sorted."""
     found = [path for folder in SENT for path in (program / folder).rglob("*")]
-    return sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
+    return sorted(
+        path for path in [program / "__init__.py", *found] if path.is_file() and "__pycache__" not in path.parts
+    )

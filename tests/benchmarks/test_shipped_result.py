@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -93,8 +94,9 @@ def test_judge_makes_the_page_of_a_shipped_folder(folder: Path, tmp_path: Path) 
 
 def _rates(report: Path) -> dict[tuple[int, int], float]:
     """The means of the tables of learning rates, by row and column."""
-    section = report.read_text().partition(" against learning rate\n")[2].partition("\n## ")[0]
-    rows = [line.split("|")[2:-1] for line in section.splitlines() if line.startswith("|") and "±" in line]
+    parts = re.split(r"\n(?=\*\*|## )", report.read_text())
+    lines = [line for part in parts if " by learning rate, " in part.split(".")[0] for line in part.splitlines()]
+    rows = [line.split("|")[2:-1] for line in lines if line.startswith("|") and "±" in line]
     cells = {(n, m): cell.split()[0] for n, row in enumerate(rows) for m, cell in enumerate(row) if "±" in cell}
     return {place: float(text.replace("−", "-")) for place, text in cells.items()}
 

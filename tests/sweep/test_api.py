@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from lr_sweep.sweep.api import RecordError, Sweep, UserError
+from lr_sweep.sweep.api import RecordError, Sweep, UserError, judge
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import tuner
 from lr_sweep.tests.support.scripted_trials import Script, new_bench
-from lr_sweep.tests.support.tiny_study import said, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, said, write_study
 
 FIELDS = {
     "study": "mine",
@@ -68,4 +72,41 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     assert sweep.laws().empty
     assert len(sweep.curves()) == 4
     assert "<td>unfrozen-random</td>" in sweep._repr_html_()
+    (panel,) = sweep.figure()
+    assert (panel.get_title(), panel.get_xlabel()) == ("digits", "learning rate")
+    with pytest.raises(UserError, match="unknown model 'tinny'"):
+        sweep.figure("tinny")
     assert sweep.report().text == outcome.report.text
+
+
+def test_a_table_is_judged(tmp_path: Path) -> None:
+    values = {"a": (0.5, 0.7, 0.6), "b": (0.4, 0.5, 0.3)}
+    table = pd.DataFrame(
+        {"kind": name, "lr": 10.0**-power, "seed": seed, "val_acc": value + 0.01 * seed, "test_acc": value}
+        for name, found in values.items()
+        for power, value in enumerate(found, 1)
+        for seed in (0, 1)
+    )
+    table.to_csv(tmp_path / "runs.csv", index=False)
+    found = judge(tmp_path / "runs.csv", columns={"variant": "kind"}, metric="acc", equal_within=0.5)
+    assert found.summary.cells.set_index("variant")["test_mean"].round(6).to_dict() == {"a": 0.7, "b": 0.5}
+    assert found.comparisons()["difference"].round(6).tolist() == [0.2]
+    assert "variant = kind" in found.read_as[0]
+    assert len(found.figure()) == 1
+    assert found.report(tmp_path / "report", latex=True).folder.joinpath("table.tex").is_file()
+    with pytest.raises(UserError, match="variant=knid: no such column"):
+        judge(tmp_path / "runs.csv", columns={"variant": "knid"})
+
+
+def test_the_package_has_both_and_imports_them_late(tmp_path: Path) -> None:
+    """In a process of its own, for which the package is a link: older installations make a namespace of it."""
+    (tmp_path / "lr_sweep").symlink_to(ROOT)
+    code = (
+        "import sys, lr_sweep; early = {'ray', 'mlflow', 'pandas'} & set(sys.modules)\n"
+        "from lr_sweep import Sweep, judge; print(early, Sweep.__module__, judge.__module__)\n"
+        "import lr_sweep.nothing"
+    )
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert found.stdout == "set() lr_sweep.sweep.api lr_sweep.sweep.api\n"
+    assert "No module named 'lr_sweep.nothing'" in found.stderr

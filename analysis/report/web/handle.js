@@ -1,5 +1,5 @@
 // The handle: a line that is dragged along the learning rates that were tried, and beside the chart what a comparison
-// at that rate alone would have concluded. Orders and shading come from `chart.py`.
+// at that rate alone would have concluded. Orders and shading come from page.py.
 
 const GRIP = { width: 58, height: 20, top: 20 };
 const STRIPE = { step: 7, width: 3 };

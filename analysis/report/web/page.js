@@ -53,6 +53,7 @@ document.addEventListener("toggle", reachFrames, { capture: true });
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));
 if (data.panels.length) {
   options($("task"), unique(data.panels.map((panel) => panel.task)));
+  $("choose-task").hidden = $("task").options.length < 2;
   $("choose-model").hidden = unique(data.panels.map((panel) => panel.model)).length < 2;
   $("task").addEventListener("change", chooseTask);
   $("model").addEventListener("change", choosePanel);

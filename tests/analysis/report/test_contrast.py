@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from lr_sweep.analysis.report.figure_frame import FURTHER_MARKS, STYLES, variant_styles
+from lr_sweep.analysis.report.figure_frame import DARK, FURTHER_MARKS, STYLES, variant_styles
 from lr_sweep.analysis.report.page import WEB
 
 LINES = [*(style.colour for style in STYLES.values()), *(colour for colour, _ in FURTHER_MARKS)]
@@ -51,6 +51,11 @@ def test_every_line_is_legible_on_every_ground(mode: str, ground: str) -> None:
 def test_every_text_is_legible(mode: str, text: str) -> None:
     colours = palettes()[mode]
     assert min(contrast(colours[text], colours[ground]) for ground in ("ground", "band")) >= 4.5
+
+
+def test_figures_have_the_colours_of_the_page_s_dark_scheme() -> None:
+    found = set(re.findall(r": (#[0-9a-f]{6})[; ]", DARK.read_text()))
+    assert {"#14171b"} < found <= set(palettes()["dark"].values())
 
 
 def test_lines_differ_without_colour() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from lr_sweep.analysis.report.blocks import Paragraph, Section, SweepChart
 from lr_sweep.analysis.report.page import chart_data, page_html
@@ -21,6 +22,7 @@ from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_recor
 pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")
 FROZEN, UNFROZEN = '[data-variant="frozen-random"]', '[data-variant="unfrozen-pretrained"]'
 TOOLTIP = "document.querySelector('#tooltip')"
+VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = true)"
 TITLES_CUT_OFF = """[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
     .map(each => each.querySelector('caption').textContent)"""
@@ -214,6 +216,29 @@ def test_hostile_names_are_shown_and_do_nothing(window: Browser, tmp_path: Path)
     assert requested(window) == [page.as_uri()]
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (768, 1024), (390, 844)])
+def test_the_first_screen_is_the_first_sentence_and_the_figure(
+    window: Browser, page: Path, width: int, height: int
+) -> None:
+    window.open(page, width=width, height=height)
+    box = "document.querySelector('{}').getBoundingClientRect()"
+    top, bottom = window.evaluate(f"(s => [s.top, s.bottom])({box.format('.verdict li')})")
+    start, end = window.evaluate(f"(s => [s.top, s.bottom])({box.format('#plot svg')})")
+    assert 0 < top < bottom < start < end <= height
+    window.press("Tab")
+    assert window.evaluate("document.activeElement.closest('#sweep') !== null")
+
+
+def test_a_table_of_five_rates_fits_a_phone(window: Browser, tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for power in range(1, 6):
+        for seed in (0, 1):
+            for variant in VARIANTS:
+                made.add(10.0**-power, seed, [(300, 0.5, 0.5 + 0.1 * seed)], variant=variant)
+    window.open(write_report(made.write(), "small").page, width=390, height=844, phone=True)
+    assert window.evaluate("(t => [t.scrollWidth, t.clientWidth])(document.querySelector('.scroll'))") == [361, 361]
+
+
 def test_the_browser_itself_refuses_the_page_every_request(window: Browser, tmp_path: Path) -> None:
     """This includes requests of an injected script; the listener would accept them."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -237,7 +262,7 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
         made.want(rate, 0)
     summary = summary_of(made.write())
     data = chart_data(summary, {}, orders_in(summary))
-    window.open(written(tmp_path, "None yet", Section("A", [SweepChart("")]), data))
+    window.open(written(tmp_path, "None yet", Section("", [SweepChart("")], folded=False), data))
     assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
     window.point_at('#plot [data-rate="1e-4"]')
     assert "– (1 of 1 missing)" in tooltip(window)
@@ -263,7 +288,7 @@ def test_on_a_phone_what_to_do_is_in_view(window: Browser, page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_dark_mode_follows_the_system(window: Browser, page: Path) -> None:
+def test_the_dark_mode_follows_the_system(window: Browser, page: Path, tmp_path: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     window.open(page)
     assert window.evaluate(ground) == "rgb(255, 255, 255)"
@@ -271,6 +296,12 @@ def test_the_dark_mode_follows_the_system(window: Browser, page: Path) -> None:
     window.call("Emulation.setEmulatedMedia", media="", features=dark)
     try:
         assert window.evaluate(ground) == "rgb(20, 23, 27)"
+        window.evaluate(OPEN_ALL)
+        window.point_at("img")  # scrolls there
+        x, y = window.evaluate("(box => [box.x + 4, box.bottom - 4])(document.images[0].getBoundingClientRect())")
+        window.screenshot(tmp_path / "dark.png")
+        with Image.open(tmp_path / "dark.png") as seen:
+            assert seen.convert("RGB").getpixel((int(x), int(y))) == (20, 23, 27)  # a figure's ground
         window.call("Emulation.setEmulatedMedia", media="print", features=dark)
         assert window.evaluate(ground) == "rgb(255, 255, 255)"  # paper is white
     finally:

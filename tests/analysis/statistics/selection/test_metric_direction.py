@@ -96,7 +96,7 @@ def test_a_report_on_perplexity_names_it_and_shows_no_percent(report: Report) ->
     text = (report.folder / "report.md").read_text()
     for wanted in (
         *(
-            "## Test perplexity against learning rate",
+            "Test perplexity by learning rate, ",
             "lowest validation perplexity",
             "Bold entries are the lowest of their column",
         ),
