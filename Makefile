@@ -92,8 +92,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), want Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(if $(TORCH_INDEX),$(INSTALL) --index-url $(TORCH_INDEX) torch torchvision)
-	$(INSTALL) -e '.[$(EXTRAS)]'
+	$(if $(TORCH_INDEX),$(INSTALL) --no-deps --index-url $(TORCH_INDEX) torch torchvision)
+	$(INSTALL) -e '.$(EXTRAS:%=[%])'
 	touch $@
 
 $(VENV)/.tests: $(VENV)/.installed
