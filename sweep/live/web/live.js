@@ -21,6 +21,7 @@ async function readAgain() {
   morph(document.querySelector("main"), now.querySelector("main"));
 }
 
+localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true"); // else MLflow opens its assistant over the columns
 if (location.search) history.replaceState(null, "", location.pathname); // the token
 const events = new EventSource("/events");
 events.onmessage = readAgain;
