@@ -194,7 +194,7 @@ class _Search:
             self.guessed["learning_rate"] = "by its name"
 
     def run_numbers_seeds(self) -> bool:
-        """Return whether there are no seeds, and a number of `Run` has several rates (at one step, if there are steps)."""
+        """Return whether there are no seeds, and a number of `Run` has several rates (at one step, if any)."""
         if "seed" in self.of or not {"run", "learning_rate"} <= self.of.keys():
             return False
         if not all(text.isascii() and text.isdigit() for text in self.content.values(self.of["run"])):
