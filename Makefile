@@ -7,9 +7,9 @@ RESULTS ?= results
 EXTRAS ?=
 # Where torch comes from; without a GPU, https://download.pytorch.org/whl/cpu has it without CUDA.
 TORCH_INDEX ?=
-# Installs five times as fast as pip; `make UV=` uses pip all the same.
+# Installs faster than pip; `make UV=` uses pip all the same.
 UV := $(shell command -v uv)
-INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check) -c constraints.txt
+INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check) -c constraints.txt
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 # Tests start hundreds of processes; each would compile the program again.
