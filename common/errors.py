@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 MOST_NAMES = 100
 _GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
@@ -43,8 +44,21 @@ def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str]
     """Return that there is no such `kind`, with the closest valid name and all, or those `listed` in their place."""
     names, given = sorted(names), str(name)
     given = given if len(given) <= 100 else given[:97] + "..."
-    close = difflib.get_close_matches(given, names[: 10 * MOST_NAMES], n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    hint = did_you_mean(given, names) or ";"
     valid = list(names if listed is None else listed)
     more = f", and {len(valid) - MOST_NAMES} more" if len(valid) > MOST_NAMES else ""
     return f"{no_such(kind, given)}{hint} valid: {', '.join(valid[:MOST_NAMES])}{more}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return `; did you mean 'train'?` with the closest of some names, or nothing if none is close."""
+    close = difflib.get_close_matches(name[:100], sorted(names)[: 10 * MOST_NAMES], n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def beside(path: Path, pattern: str = "*") -> list[str]:
+    """Return the names of the files in a path's folder that fit a pattern, for `did_you_mean`."""
+    try:
+        return [each.name for each in path.parent.glob(pattern)]
+    except OSError:
+        return []

@@ -99,6 +99,9 @@ class _Search:
             self.find_named(role)
         if "learning_rate" not in self.given:
             self.find_rate()
+        if not {"run", "seed"} & self.given.keys() and self.run_numbers_seeds():
+            self.of["seed"] = self.of.pop("run")
+            self.guessed["seed"] = "its numbers are those of several learning rates"
         self.find_metric()
         _raise_all(self.contradictions())
         names = listed(list(self.table.columns))
@@ -189,6 +192,21 @@ class _Search:
             self.guessed["learning_rate"] = f"rather than {listed(others)}"
         elif rates[0] not in named:
             self.guessed["learning_rate"] = "by its name"
+
+    def run_numbers_seeds(self) -> bool:
+        """Return whether there are no seeds, and a number of `Run` has several rates (at one step, if any)."""
+        if "seed" in self.of or not {"run", "learning_rate"} <= self.of.keys():
+            return False
+        if not all(text.isascii() and text.isdigit() for text in self.content.values(self.of["run"])):
+            return False
+        roles = [role for role in ("task", "model", "variant", "step", "run") if role in self.of]
+        names = [part for role in roles for part in parts_of(self.of[role], self.table.columns)]
+        rows = zip(*(self.table.columns[name] for name in names), strict=True)
+        rate = dict[tuple[str, ...], str]()
+        return any(
+            rate.setdefault(row, given) != given
+            for row, given in zip(rows, self.table.columns[self.of["learning_rate"]], strict=True)
+        )
 
     def is_schedule(self, name: str, rates: Sequence[str]) -> bool:
         """Return whether a rate changes within runs that another one names."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.errors import UserError, beside, did_you_mean, reason
 from lr_sweep.common.files import Fields, read_plain
 
 MOST_BYTES = 100_000_000
@@ -114,7 +114,8 @@ def read_table_file(path: Path) -> TableFile:
     try:
         content = read_plain(path, MOST_BYTES)
     except FileNotFoundError as error:
-        raise UserError(f"no file {path}: name a CSV or Parquet file") from error
+        hint = did_you_mean(path.name, beside(path)) or ":"
+        raise UserError(f"no file {path}{hint} name a CSV or Parquet file") from error
     except OSError as error:
         what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
         raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error

@@ -24,23 +24,35 @@ PANELS = {
     "Clusters and data": ("data", "submit", "cluster"),
 }
 """Commands as `--help` lists them, the most used ones first."""
-GONE = {
-    "job": "`cluster jobs`, `cluster logs` or `cluster stop`",
-    "mlflow": "`export --mlflow`",
-    "pretrain": "`data STUDY --pretrain`",
+INSTEAD = {
+    "job": "gone: use `cluster jobs`, `cluster logs` or `cluster stop`",
+    "mlflow": "gone: use `export --mlflow`",
+    "pretrain": "gone: use `data STUDY --pretrain`",
+    "gate": "an option of judge: `judge --gate BASELINE CANDIDATE` (docs/gate.md)",
+    "laws": "a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)",
+    "decide": "a key of a study file, and an option of judge: `judge TABLE --decide FRESH` (docs/rates-and-seeds.md)",
+    "resume": "not needed: `run STUDY` resumes",
+    "help": "an option: `--help`",
 }
-"""Names of commands that earlier versions had, and what replaces them."""
+"""Names that users try as commands, or that earlier versions had, and what to use."""
 
 
 class Group(TyperGroup):
     """Commands of one name, such as `cluster jobs` and `cluster logs`."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the command; without any word, print the help and exit with code 2, as git and uv."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; raises UserError with the known ones for another name."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known:
-            replaced = f"`{name}` is gone: use {GONE[name]}" if name in GONE else None
-            raise UserError(replaced or unknown("command", name, known, known))
+            instead = f"`{name}` is {INSTEAD[name]}" if name in INSTEAD else None
+            raise UserError(instead or unknown("command", name, known, known))
         return super().resolve_command(ctx, args)
 
 

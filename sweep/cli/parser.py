@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import io
 import os
 import sys
@@ -22,10 +23,11 @@ from lr_sweep.sweep.cli.app import app
 def command() -> NoReturn:
     """Run the command that this process is, and end it without taking Python apart: after torch that takes 1 to 2 s."""
     code = main()
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
-    atexit._run_exitfuncs()
+    with contextlib.suppress(KeyboardInterrupt):  # all work is done
+        for thread in threading.enumerate():
+            if thread is not threading.main_thread() and not thread.daemon:
+                thread.join()
+        atexit._run_exitfuncs()
     sys.stderr.flush()
     os._exit(code)
 

@@ -16,6 +16,7 @@ from annotated_types import Len
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import Metric
+from lr_sweep.common.errors import beside, did_you_mean
 from lr_sweep.common.files import Fields, ReadFields, hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
@@ -144,7 +145,8 @@ def _matches(pattern: Any, folder: Path) -> dict[str, Path]:
     path = _below(folder, pattern)
     paths = [path] if path.is_file() else [each for each in folder.glob(pattern) if each.is_file()]
     if not paths:
-        raise ValueError(f"no file {pattern} in {folder}; paths start from the study file's folder")
+        hint = did_you_mean(path.name, beside(path)) or ";"
+        raise ValueError(f"no file {pattern} in {folder}{hint} paths start from the study file's folder")
     return {each.relative_to(folder).as_posix(): each for each in paths}
 
 
@@ -177,11 +179,12 @@ def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]
         yield from (each for each in (f"{stem}.py", f"{stem}/__init__.py") if (folder / each).is_file())
 
 
-def _trainable_text(value: str) -> str:
+def _trainable_text(value: str, info: ValidationInfo) -> str:
     file, _, name = value.partition(":")
     parts = PurePosixPath(file).with_suffix("").parts
     if not file.endswith(".py") or not name.isidentifier() or not all(part.isidentifier() for part in parts):
         raise mistake(f"got {shown(value)}, want a file and a function in it, such as train.py:train")
+    _matches(file, _folder(info))
     return value
 
 
@@ -233,7 +236,8 @@ class FunctionStudy(Study):
         symbols = symtable.symtable(source, file, "exec").get_symbols()
         defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
         if function not in defined and b"import *" not in self.code.code[file]:
-            raise mistake(f"{file} defines no {function!r}; it has {', '.join(defined) or 'no function'}", "trainable")
+            hint = did_you_mean(function, defined) or ";"
+            raise mistake(f"{file} defines no {function!r}{hint} it has {', '.join(defined) or 'nothing'}", "trainable")
         return self
 
     @model_validator(mode="after")

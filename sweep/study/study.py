@@ -91,8 +91,8 @@ class Study(Strict):
     The order of fields matters: a field is checked against those before it, and recorded studies are written in it.
     """
 
-    study: StudyName
-    """Name of the study; the file is called NAME.yaml."""
+    study: StudyName = Field(default=None, validate_default=True)
+    """Name of the study; default: the name of its file. Another name is refused."""
     title: OneLine = Field(default_factory=lambda given: given.get("study", ""))
     """One line, shown in tables; default: the study's name."""
     protocol: Any

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     GetCoreSchemaHandler,
@@ -218,17 +219,24 @@ def one_of(kind: str, valid: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-NameRule = matching(
-    r"(?=.{1,100}$)[a-z0-9]+(-[a-z0-9]+)*",
-    "lowercase letters and digits, single dashes between them, 100 characters at most",
-)
+NAME_PATTERN = r"(?=.{1,100}$)[a-z0-9]+(-[a-z0-9]+)*"
+NAME_WANTED = "lowercase letters and digits, single dashes between them, 100 characters at most"
+NameRule = matching(NAME_PATTERN, NAME_WANTED)
 """Names of studies and of their own models, which become names of files and folders."""
 NAME = TypeAdapter(Annotated[str, NameRule])
 
 
-def _file_name(study: str, info: ValidationInfo) -> str:
-    if info.context and study != (stem := info.context["stem"]):
-        raise ValueError(f"{study!r} is not the file's name; call the file {study}.yaml or the study {stem}")
+def _file_name(study: Any, info: ValidationInfo) -> Any:
+    """Return the name of the file where the study has none; raises ValueError for another one."""
+    stem = info.context["stem"] if info.context else study
+    if study is None:
+        if stem is None:
+            raise ValueError("missing")
+        if not re.fullmatch(NAME_PATTERN, stem):
+            raise ValueError(f"the study is called as its file, {shown(stem)}; rename the file: want {NAME_WANTED}")
+        return stem
+    if isinstance(study, str) and re.fullmatch(NAME_PATTERN, study) and study != stem:
+        raise ValueError(f"{study!r} is not the file's name; leave it out, or call the file {study}.yaml")
     return study
 
 
@@ -238,7 +246,7 @@ def _one_line(text: str) -> str:
     return text
 
 
-StudyName = Annotated[str, NameRule, AfterValidator(_file_name)]
+StudyName = Annotated[str, NameRule, BeforeValidator(_file_name)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
 
 
@@ -263,4 +271,5 @@ def shown(value: Any) -> str:
         text = json.dumps(value, default=str, ensure_ascii=False)
     except ValueError:  # an integer of more than 4,300 digits, which YAML can give in hexadecimal
         return "a number too long to show"
+    text = text.encode(errors="backslashreplace").decode()  # of YAML's "\ud800", which is no text
     return text if len(text) <= 60 else text[:57] + "..."

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lr_sweep.common.text import duration, rate_text
@@ -28,6 +29,8 @@ PLAIN_EVERY_S = 30.0
 _TABLE_FRAME_LINES = 7
 """Lines of the display that are no row of the table: its borders and heads, one for hidden rows, two of summary."""
 UNFINISHED = ("waiting", "running")
+AXES = ("task", "model", "variant")
+"""Names of the parts of a cell."""
 
 
 class Pace(NamedTuple):
@@ -283,11 +286,18 @@ def summary_line(summary: Summary) -> str:
 
 
 def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
-    """Return the best of each cell; where not all fit, cells that train now come first, then those with a result."""
+    """Return the best validation value of each cell, without a task and a model that all cells share.
+
+    Where not all cells fit, those that train now come first, then those with a result.
+    """
     cells = progress.statuses()
     ranked = sorted(cells, key=lambda cell: ("running" not in cells[cell], cell not in progress.best))
     shown = set(ranked[:max_rows])
-    table = Table("task", "model", "variant", "ended", "best validation", "at rate", "at step")
+    axes = [
+        axis for axis, names in enumerate(zip(*cells, strict=True)) if AXES[axis] == "variant" or len(set(names)) > 1
+    ]
+    numbers = (Column(name, no_wrap=True) for name in ("ended", "best", "rate", "step"))
+    table = Table(*(AXES[axis] for axis in axes), *numbers, box=SIMPLE_HEAD, pad_edge=False)
     for cell in (cell for cell in cells if cell in shown):
         ended = sum(status not in UNFINISHED for status in cells[cell])
         result = []
@@ -295,8 +305,9 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
             run, best = progress.best[cell]
             score = run.metric.score_text(best.validation_accuracy)
             result = [score, rate_text(run.run.learning_rate), str(best.step)]
-        table.add_row(*cell, f"{ended}/{len(cells[cell])}", *result)
-    for column in table.columns:
-        column.no_wrap = True
+        names = (
+            Text(cell[axis], no_wrap=True, overflow="ellipsis") for axis in axes
+        )  # narrowed before the numbers are
+        table.add_row(*names, f"{ended}/{len(cells[cell])}", *result)
     hidden = len(cells) - len(shown)
     return [table, Text(f"and {hidden} more cells")] if hidden else [table]

@@ -41,6 +41,27 @@ def started(body: str) -> subprocess.Popen[str]:
     )
 
 
+def test_ctrl_c_while_the_program_is_imported_ends_it_with_a_word() -> None:
+    """It is pressed when the command line's library is looked for; a background job's stays ignored."""
+    pressed = """
+import os, signal, sys
+class Pressing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, getattr(signal, sys.argv.pop(1)))
+sys.meta_path.insert(0, Pressing())
+from lr_sweep.sweep.__main__ import command
+command()
+"""
+    ended = {}
+    for handler in ("default_int_handler", "SIG_IGN"):
+        line = [sys.executable, "-c", pressed, handler, "--version"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        ended[handler] = done.returncode, done.stderr
+    assert ended == {"default_int_handler": (130, "stopped\n"), "SIG_IGN": (0, "")}
+
+
 @pytest.mark.parametrize(
     "sent", [[signal.SIGINT, second] for second in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)] + [[signal.SIGQUIT]]
 )

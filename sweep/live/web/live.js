@@ -55,5 +55,6 @@ async function poll() {
   setTimeout(poll, Math.min(Math.max(WAIT_MS.least, rest), WAIT_MS.most));
 }
 
+localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true"); // else MLflow opens its assistant over the columns
 if (location.search) history.replaceState(null, "", location.pathname); // the token
 if (document.getElementById("state")) poll();

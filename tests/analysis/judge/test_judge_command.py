@@ -76,7 +76,7 @@ def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.Ca
         (["mine.csv", "--save", "mine.csv"], "--save mine.csv: want a name that ends in .yaml"),
         (["mine.csv", "--out", "mine.csv"], "a file is there: name another folder"),
         (["mine.csv", "--out", "."], "it holds mine.csv, which is judged: name another folder"),
-        (["mine.cvs"], "no file mine.cvs: name a CSV or Parquet file"),
+        (["mine.cvs"], "no file mine.cvs; did you mean 'mine.csv'? name a CSV or Parquet file"),
     ],
 )
 def test_mistakes_end_with_code_2(

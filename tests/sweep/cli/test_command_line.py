@@ -12,6 +12,7 @@ import pytest
 
 from lr_sweep.common.text import command
 from lr_sweep.datasets import files
+from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of, environment, refused, said
 
@@ -49,10 +50,20 @@ def test_help_has_an_example_that_can_be_read(name: str) -> None:
         ("job stop x", "`job` is gone: use `cluster jobs`, `cluster logs` or `cluster stop`"),
         ("mlflow sync", "`mlflow` is gone: use `export --mlflow`"),
         ("pretrain x", "`pretrain` is gone: use `data STUDY --pretrain`"),
+        ("gate a.csv b.csv", "`gate` is an option of judge: `judge --gate BASELINE CANDIDATE` (docs/gate.md)"),
+        ("laws", "`laws` is a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)"),
+        ("help run", "`help` is an option: `--help`"),
     ],
 )
-def test_a_gone_command_names_what_replaces_it(line: str, instead: str) -> None:
+def test_what_is_no_command_says_where_it_is(line: str, instead: str) -> None:
     assert refused(*line.split()) == f"error: {instead}\n"
+
+
+@pytest.mark.parametrize("line", [[], ["cluster"]])
+def test_without_a_command_the_help_is_printed(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", said(*line, "--help")[1])
 
 
 def test_a_printed_command_can_be_pasted() -> None:
@@ -93,7 +104,6 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
     ("line", "wanted"),
     [
         (["pln"], "unknown command 'pln'; did you mean 'plan'? valid: " + ", ".join(NAMES)),
-        ([], "Missing command."),
         (["submit"], "Missing argument 'STUDY'.\n`lr-sweep submit --help` says more"),
         (["plan", "x", "--cpsu", "3"], "No such option: --cpsu (Possible options: --cpus"),
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),

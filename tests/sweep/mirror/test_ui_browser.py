@@ -26,6 +26,11 @@ pytestmark = [
 ]
 STUDY_ROW = '.ag-row [role="gridcell"] button'
 """Shows what is below a study; the rows of the table are its runs then."""
+WITHIN = """name => [...document.querySelectorAll(`.ag-cell[col-id$='.\\`${name}\\`']`)].filter(cell => {
+  const {left, right, top, bottom} = cell.getBoundingClientRect();
+  return document.elementFromPoint((left + right) / 2, (top + bottom) / 2)?.closest('.ag-cell') === cell;
+}).map(cell => cell.innerText)"""
+"""Returns the texts of a column's cells that can be seen: inside the window, and below nothing."""
 MLFLOW_S_OWN = (
     *("/ajax-api/2.0/mlflow/users/current", "/ajax-api/3.0/mlflow/assistant/"),
     "ResizeObserver loop completed with undelivered notifications.",
@@ -75,13 +80,16 @@ def test_the_link_of_a_study_shows_its_own_runs_with_their_numbers(window: Brows
     visit(window, "{0.scheme}://{0.netloc}/".format(urlsplit(address)))
     link = "[...document.querySelectorAll('.links a')].find(link => link.innerText === 'MLflow')"
     window.wait_until(f"Boolean({link})")
-    visit(window, window.evaluate(f"{link}.href"))
+    window.call("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
+    window.open(window.evaluate(f"{link}.href"))
     window.wait_until(shows("4 matching runs"))
     window.wait_until("document.querySelectorAll('.ag-row a').length >= 4")
     assert "small" not in run_names(window)
-    window.call("Emulation.setDeviceMetricsOverride", width=1900, height=900, deviceScaleFactor=1, mobile=False)
-    for column in ("params.`variant`", "params.`learning_rate`", "params.`seed`", "metrics.`test_at_best`"):
-        window.wait_until(f"document.querySelector('.ag-header-cell[col-id=\"{column}\"]') !== null")
+    window.wait_until(f"({WITHIN})('variant').length === 4")
+    assert sorted(window.evaluate(f"({WITHIN})('variant')")) == ["frozen-random"] * 2 + ["unfrozen-pretrained"] * 2
+    assert sorted(window.evaluate(f"({WITHIN})('learning_rate')")) == ["0.0001", "0.0001", "0.001", "0.001"]
+    assert window.evaluate(f"({WITHIN})('seed')") == ["0"] * 4
+    assert window.evaluate(f"({WITHIN})('test_at_best')") == ["0.6"] * 4
     window.call("Emulation.clearDeviceMetricsOverride")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.datasets import TASKS
-from lr_sweep.sweep.study.file import load_study, shipped_studies, study_to_yaml
+from lr_sweep.sweep.study.file import load_study, shipped_studies, study_of, study_to_yaml
 from lr_sweep.sweep.study.model import FolderWeights, PretrainedHere
 from lr_sweep.sweep.study.search import LearningRateGrid
 from lr_sweep.sweep.study.study import Study, StudyTask
@@ -33,6 +35,29 @@ def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
     assert study.seed_list() == (0, 1, 2)
     assert study.protocol == Protocol(evaluate_every=1000)
     assert (study.resources.retries, study.resources.gpus_per_trial) == (1, 0)
+
+
+def test_a_study_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+    text = STUDY.replace("study: example\n", "")
+    named = load_study(write(tmp_path, STUDY))
+    assert load_study(write(tmp_path, text)) == named
+    (tmp_path / "cnn.yaml").write_text(text)
+    assert load_study(tmp_path / "cnn.yaml") == named.model_copy(update={"study": "cnn"})
+    (tmp_path / "My study.yaml").write_text(text)
+    with pytest.raises(UserError, match='1: study: the study is called as its file, "My study"; rename the file: want'):
+        load_study(tmp_path / "My study.yaml")
+    with pytest.raises(UserError, match="study: missing"):  # a mapping has no file
+        study_of({"variants": ["frozen-random"]}, tmp_path)
+
+
+def test_a_file_that_is_not_there_names_the_closest_one(tmp_path: Path) -> None:
+    write(tmp_path, STUDY)
+    with pytest.raises(
+        UserError, match=r"exmple.yaml: No such file or directory; did you mean 'example.yaml'\? shipped"
+    ):
+        load_study(tmp_path / "exmple.yaml")
+    with contextlib.chdir(tmp_path), pytest.raises(UserError, match=r"'example'; did you mean 'example.yaml'\?"):
+        load_study("example")
 
 
 @pytest.mark.parametrize(

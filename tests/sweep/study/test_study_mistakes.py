@@ -29,7 +29,8 @@ DECIDE = "decide: {min_difference: 1"
     ("old", "new", "wanted"),
     [
         # names
-        ("study: example", "study: other", "1: study: 'other' is not the file's name"),
+        ("study: example", "study: other", "1: study: 'other' is not the file's name; leave it out, or call the file"),
+        ("study: example", r'study: "\ud800"', r'1: study: got "\ud800", want lowercase letters'),
         ("study: example", "study: Ex_ample", '1: study: got "Ex_ample", want lowercase letters'),
         ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
         ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),

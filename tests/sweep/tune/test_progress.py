@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.runs import WantedRun
@@ -234,6 +235,22 @@ def test_terminal_shows_one_live_display_with_the_best_of_each_cell() -> None:
     assert "87.50%" in last
     assert "1e-3" in last
     assert "1/2 runs done" in last
+
+
+def test_eighty_columns_show_what_tells_cells_apart_and_every_number() -> None:
+    """The task is the same in all; the long names leave room for the other columns."""
+    stream = StringIO()
+    runs = [replace(wanted(f"{n}", learning_rate=3.2e-4), variant=f"{n}-{'x' * 90}", model="gpt2") for n in range(12)]
+    progress = Progress([*runs, *(replace(run, model="tiny", run_id="b") for run in runs[:1])], 13, clock=FakeClock())
+    progress.evaluated("0", 50, 0.875)
+    progress.finished("0", "complete")
+    console = Console(file=stream, force_terminal=True, width=80, height=25, _environ={"TERM": "xterm"})
+    with Display(progress, console):
+        pass
+    lines = [line.rstrip() for line in Text.from_ansi(stream.getvalue()).plain.splitlines()]
+    assert any(line.split() == ["model", "variant", "ended", "best", "rate", "step"] for line in lines)
+    assert any(line.startswith(" gpt2") and line.split()[2:] == ["1/1", "87.50%", "3.2e-4", "50"] for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(("height", "rows"), [(25, 18), (10, 3), (8, 1), (7, 0), (3, 0)])
