@@ -29,6 +29,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.work import Options, Work
+from lr_sweep.trainables.own.command import lacks_program
 from lr_sweep.trainables.own.probe import tried
 from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 
@@ -110,6 +111,9 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
     work.write_down()
     write_started(results, study, str(data_dir), options.placement.cpus)
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+    command = study.files.command if study.files else None
+    if command and not command.resumes and reconciled.counts()[State.STARTED]:
+        say(f"{study.study}: runs that have started are trained anew, since the command has no {{checkpoint}}")
     if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _try_function(work, device.type, say)
     return work
@@ -119,6 +123,10 @@ def _try_function(work: Work, device: str, say: Say) -> None:
     """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
     study, run = work.state.study.study, work.state.reconciled.to_train[0].run
     if not isinstance(run, OwnRun):
+        return
+    if run.files.command is not None:
+        if program := lacks_program(run.files):
+            raise UserError(f"{study}: this machine has no program {program}, so no run was started")
         return
     try:
         found = tried(run, None if work.held_ids() else device)
