@@ -45,7 +45,7 @@ def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
             raise ValueError("the command names no file beside the study; list what it runs here, [] for nothing")
     code, folder = code_files(value, info)
     line = CommandLine(words=words, metrics=metrics.model_dump(exclude_none=True))
-    return OwnFiles(trainable=shlex.join(words), code=code, folders=(folder,), command=line)
+    return OwnFiles(trainable=line.text, code=code, folders=(folder,), command=line)
 
 
 def _files_named(words: tuple[str, ...], info: ValidationInfo) -> list[str]:

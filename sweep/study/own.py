@@ -260,7 +260,8 @@ class OwnStudy(Study):
     def examples(self, task: str, data_dir: Path) -> Examples:
         """Name what the function reads; it is in the runs by the sha256 of the files."""
         files = replace(self.files, folders=(*self.files.folders, data_dir))
-        return Examples({}, "", ", ".join(self.data) or f"made by {files.trainable}", files=files)
+        maker = files.trainable if files.command is None else ", ".join(files.code) or files.command.words[0]
+        return Examples({}, "", ", ".join(self.data) or f"made by {maker}", files=files)
 
     def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> OwnRun:
         """Return a run of a cell with options that a search chose."""

@@ -40,6 +40,8 @@ MISTAKEN = (2, 126, 127)
 """Exit codes of wrong options, and of a program that is not there: a retry would end with them, too."""
 LAST_LINES = 8
 """Lines of output in the reason of a failure."""
+UNKNOWN = dict.fromkeys(("train", "train_loss", "validation_loss", "test_loss"), math.nan)
+"""Scores of an evaluation that a command does not give."""
 TICK_S = 0.05
 MAX_READ = 2**20
 """Bytes of output that are read at once."""
@@ -100,13 +102,13 @@ class Command:
         while True:
             ended = process.poll() is not None  # then all that it printed is there
             self._read(log, at_end=ended)
+            for step, scores in list(self._evaluations(at_end=ended)):  # raises for one after the last
+                if self._step < step and (step < self._num_steps or process.returncode == 0):
+                    self._step = step
+                    return step, scores
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
                 raise self._failure(_how(process.returncode) + last, misused=process.returncode in MISTAKEN)
-            for step, scores in self._evaluations(at_end=ended):
-                if self._step < step and (ended or step < self._num_steps):
-                    self._step = step
-                    return step, scores
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
             if time.monotonic() >= until:
@@ -174,7 +176,7 @@ class Command:
                 problem = f"has printed an evaluation of step {step}, want {self._num_steps} at most, the `num_steps`"
                 raise self._failure(problem, misused=True)
             if step % every == 0:
-                yield step, {name: self._number(name, row) for name in ("validation", "test")} | {"train": math.nan}
+                yield step, UNKNOWN | {name: self._number(name, row) for name in ("validation", "test")}
 
     def _number(self, name: str, row: Mapping[str, str]) -> float:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,11 @@ class CommandLine:
     """With placeholders, such as `{seed}`."""
     metrics: Mapping[str, str]
     """`validation`, `test`, maybe `step`: regular expressions, or with a `file` the names of its columns."""
+
+    @property
+    def text(self) -> str:
+        """The line as it is typed, with braces as they are."""
+        return " ".join(word if re.fullmatch(r"[\w./=:,+%@{}-]+", word) else shlex.quote(word) for word in self.words)
 
     def content(self) -> Fields:
         """Return what the run's id has of it, as plain JSON values."""
