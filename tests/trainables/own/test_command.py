@@ -202,7 +202,7 @@ def started(folder: Path) -> tuple[OwnTraining, Path]:
 
 def test_a_stopped_command_ends_with_its_children(tmp_path: Path) -> None:
     one, pid = started(tmp_path)
-    wait_until(lambda: one.advance(for_s=0.1) and pid.exists() and pid.read_text(), "the child", 60)
+    wait_until(lambda: one.advance(for_s=0.1) is None and pid.exists() and pid.read_text(), "the child", 60)
     one.close()
     wait_until(lambda: not runs(pid), "the child's end", 60)
 
