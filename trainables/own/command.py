@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
 NOT_FINITE = re.compile(r"[-+]?\b(nan|inf(inity)?)\b", re.IGNORECASE)
-MISTAKEN = (2, 126, 127)
-"""Exit codes of wrong options, and of a program that is not there: a retry would end with them, too."""
 LAST_LINES = 8
 """Lines of output in the reason of a failure."""
 UNKNOWN = dict.fromkeys(("train", "train_loss", "validation_loss", "test_loss"), math.nan)
@@ -108,7 +106,8 @@ class Command:
                     return step, scores
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
-                raise self._failure(_how(process.returncode) + last, misused=process.returncode in MISTAKEN)
+                misused = process.returncode > 0 and not self._found  # a retry would fail like it
+                raise self._failure(_how(process.returncode) + last, misused=misused)
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
             if time.monotonic() >= until:

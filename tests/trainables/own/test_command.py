@@ -114,9 +114,9 @@ def test_a_number_that_is_not_finite_is_a_divergence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "kind", "reason"),
     [
-        ("raise ValueError('no data')", TrainingFunctionError, "ended with exit code 1: ValueError: no data"),
+        ("raise ValueError('no data')", MisusedSessionError, "ended with exit code 1: ValueError: no data"),
+        ("print('val=1 test=1')\n1 / 0", TrainingFunctionError, "exit code 1: ZeroDivisionError: division by zero"),
         ("import os\nos.kill(os.getpid(), 9)", TrainingFunctionError, "the command was killed by SIGKILL"),
-        ("import sys\nsys.exit(2)", MisusedSessionError, "ended with exit code 2"),
         ("", MisusedSessionError, "(it printed nothing)\nthe command ended, and what it printed has nothing for `val"),
         ("print('val=1 tset=1')", MisusedSessionError, "  val=1 tset=1\nthe command ended, and what it printed has"),
         ("print('val=1 test=1')", MisusedSessionError, "has 1 evaluation, the last at step 1; want one every 1 steps"),
