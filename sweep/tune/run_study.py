@@ -29,7 +29,6 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.work import Options, Work
-from lr_sweep.trainables.own.command import lacks_program
 from lr_sweep.trainables.own.probe import tried
 from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
 
@@ -122,11 +121,7 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
 def _try_function(work: Work, device: str, say: Say) -> None:
     """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
     study, run = work.state.study.study, work.state.reconciled.to_train[0].run
-    if not isinstance(run, OwnRun):
-        return
-    if run.files.command is not None:
-        if program := lacks_program(run.files):
-            raise UserError(f"{study}: this machine has no program {program}, so no run was started")
+    if not isinstance(run, OwnRun) or run.files.command:
         return
     try:
         found = tried(run, None if work.held_ids() else device)

@@ -13,7 +13,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 from lr_sweep.common.files import Fields, ReadFields, make_folder
 from lr_sweep.common.text import counted
 from lr_sweep.trainables.own.command_line import filled
-from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnFiles, OwnRun, TrainingFunctionError
+from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import MisuseError, Output, number_of
 
 if TYPE_CHECKING:
@@ -55,14 +54,6 @@ def environment() -> dict[str, str]:
     """Return the variables of a command: `python` is found where the PATH has none, and prints without a delay."""
     path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
     return os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"}
-
-
-def lacks_program(files: OwnFiles) -> str | None:
-    """Return the program of a command if this machine has no such program; None: it is here."""
-    assert files.command
-    program, *_ = files.command.words
-    is_own = os.path.normpath(program) in files.code
-    return None if is_own or shutil.which(program, path=environment()["PATH"]) else program
 
 
 class Command:
@@ -204,7 +195,7 @@ class Command:
 
     def resumes_at(self, step: int) -> bool:
         """Note where a run resumes; False: its command takes no checkpoint, so it trains anew, unless it has ended."""
-        resumes = self._line.resumes or step >= self._num_steps
+        resumes = self._line.resumes or not 0 < step < self._num_steps
         if resumes:
             self._step = step
         else:
