@@ -39,6 +39,9 @@ def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
     words, metrics = info.data.get("command"), info.data.get("metrics")
     if words is None or metrics is None:  # they are mistakes themselves
         return OwnFiles(trainable="", code={}, folders=())
+    scripts = [word for word in words if word.endswith((".py", ".sh")) and not PurePosixPath(word).is_absolute()]
+    if missing := [word for word in scripts if not (folder_of(info) / word).is_file()]:
+        raise ValueError(f"no {missing[0]}, which the command names, in {folder_of(info)}")
     if value is None:
         value = tuple(_files_named(words, info))
         if not value:

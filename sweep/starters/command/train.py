@@ -1,8 +1,8 @@
 """A script that knows nothing of the sweep: it takes options, trains, and prints."""
 
 import argparse
-
-import numpy as np
+import math
+import random
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.1)
@@ -11,23 +11,31 @@ parser.add_argument("--momentum", type=float, default=0.0)
 parser.add_argument("--epochs", type=int, default=10)
 options = parser.parse_args()
 
-examples = np.random.default_rng(0)  # the same for every seed: 1,000 points with 20 features and a noisy label
-inputs = examples.normal(size=(1000, 20)) * np.geomspace(0.1, 3, 20)
-labels = inputs @ examples.normal(size=20) + examples.normal(size=1000) > 0
-train, validation, test = slice(0, 600), slice(600, 800), slice(800, 1000)
 
-random = np.random.default_rng(options.seed)
-weights, velocity = random.normal(size=20), np.zeros(20)
+def product(one, other):
+    """Return the inner product of two lists."""
+    return sum(left * right for left, right in zip(one, other, strict=True))
+
+
+data = random.Random("data")  # the same for every seed: points with ten features, and noisy labels
+true = [data.gauss(0, 1) for _ in range(10)]
+points = [[data.gauss(0, 0.1 * 1.4**index) for index in range(10)] for _ in range(900)]
+examples = [(point, product(point, true) + data.gauss(0, 0.3) > 0) for point in points]
+train, validation, test = examples[:300], examples[300:600], examples[600:]
+
+random.seed(options.seed)
+weights, velocity = [random.gauss(0, 1) for _ in range(10)], [0.0] * 10
 
 
 def accuracy(split):
     """Return the share of right predictions."""
-    return np.mean((inputs[split] @ weights > 0) == labels[split])
+    return sum((product(point, weights) > 0) == label for point, label in split) / len(split)
 
 
 for epoch in range(1, options.epochs + 1):
-    for batch in random.permutation(600).reshape(-1, 20):
-        predicted = 1 / (1 + np.exp(-np.clip(inputs[batch] @ weights, -30, 30)))
-        velocity = options.momentum * velocity + inputs[batch].T @ (predicted - labels[batch]) / len(batch)
-        weights -= options.lr * velocity
+    random.shuffle(train)
+    for point, label in train:
+        predicted = 1 / (1 + math.exp(-max(-30, min(30, product(point, weights)))))
+        velocity = [options.momentum * old + (predicted - label) * x for old, x in zip(velocity, point, strict=True)]
+        weights = [weight - options.lr * step for weight, step in zip(weights, velocity, strict=True)]
     print(f"epoch {epoch}: val_acc={accuracy(validation):.4f} test_acc={accuracy(test):.4f}")
