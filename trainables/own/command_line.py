@@ -41,7 +41,7 @@ class CommandLine:
     @property
     def resumes(self) -> bool:
         """Whether the command takes a folder from which it resumes."""
-        return any("{checkpoint}" in word for word in self.words)
+        return "checkpoint" in placeholders([*self.words, self.metrics.get("file", "")])
 
 
 def placeholders(words: Iterable[str]) -> set[str]:

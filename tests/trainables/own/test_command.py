@@ -221,3 +221,14 @@ def runs(pid: Path) -> bool:
         return psutil.Process(int(pid.read_text())).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_file_of_evaluations_may_be_in_the_folder_that_is_kept(tmp_path: Path) -> None:
+    script = "import sys\nopen(sys.argv[3] + '/a.csv', 'a').write('s,v,t\\n2,0.1,0.2\\n')"
+    changes = {
+        "command": "python train.py {learning_rate} {seed} {checkpoint}",
+        "metrics": "{file: '{checkpoint}/a.csv', validation: v, test: t, step: s}",
+    }
+    one = training(tmp_path, script, num_steps="2", **changes)
+    assert to_end(one, 2) == [0.1]
+    assert len(list(tmp_path.glob("checkpoints/*/command/checkpoint/a.csv"))) == 1
