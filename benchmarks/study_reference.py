@@ -23,8 +23,9 @@ from pydantic import BaseModel
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.cells import Cells, StudyVariant
+from lr_sweep.sweep.study.command import CommandMetrics, CommandStudy
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
-from lr_sweep.sweep.study.own import FunctionStudy, StudyMetric
+from lr_sweep.sweep.study.own import FunctionStudy, OwnStudy, StudyMetric
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
 from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
 from lr_sweep.sweep.study.study import Study
@@ -46,9 +47,11 @@ type are refused. `python -m benchmarks.study_reference` writes this page.
 SECTIONS: dict[str, tuple[type, ...]] = {
     "Study": (Study,),
     "Study that trains models of this program": (BuiltInStudy,),
-    "Study of a function of your own": (FunctionStudy,),
+    "Study of a function of your own": (OwnStudy, FunctionStudy),
+    "Study of a command": (CommandStudy,),
     "`protocol`": (Protocol,),
     "`metric`": (StudyMetric,),
+    "`metrics` of a command": (CommandMetrics,),
     "`cells[]`": (Cells,),
     "`variants.NAME`": (StudyVariant,),
     "`models.NAME`": (StudyModel,),
@@ -125,7 +128,7 @@ def _field(name: str, hint: Any, default: Any) -> str:
 def _defaults(kind: type) -> dict[str, Any]:
     """Return the fields of a model or a dataclass with their defaults; a kind of study has those that are its own."""
     if issubclass(kind, BaseModel):
-        own = vars(kind)["__annotations__"] if kind in (BuiltInStudy, FunctionStudy) else kind.model_fields
+        own = vars(kind)["__annotations__"] if issubclass(kind, Study) and kind is not Study else kind.model_fields
         fields = {name: field for name, field in kind.model_fields.items() if name in own}
         return {
             name: REQUIRED if field.is_required() else field.get_default(call_default_factory=False)

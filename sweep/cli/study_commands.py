@@ -168,10 +168,12 @@ def init(
     folder: Annotated[Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)] = Path(),
     hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer, not a plain loop.")] = False,
     lightning: Annotated[bool, opt.flag("Write code around a LightningModule, not a plain loop.")] = False,
+    command: Annotated[bool, opt.flag("Write a script with options, which a study's command starts.")] = False,
 ) -> None:
     """Write a study and the code that it trains; both run as they are."""
-    opt.not_together(hf_trainer=hf_trainer, lightning=lightning)
-    kind = "hf-trainer" if hf_trainer else "lightning" if lightning else "torch"
+    kinds = {"hf_trainer": hf_trainer, "lightning": lightning, "command": command}
+    opt.not_together(**kinds)
+    kind = next((name.replace("_", "-") for name, chosen in kinds.items() if chosen), "torch")
     files = {folder / path.name: path for path in sorted((STARTERS / kind).glob("*.*"))}
     if taken := [str(path) for path in files if path.exists()]:
         raise UserError(f"nothing was written: {', '.join(taken)} would be replaced. Name another folder.")

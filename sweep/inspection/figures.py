@@ -182,10 +182,8 @@ def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
             f"run {known.run_id} is of protocol version {version}, this program trains by version {PROTOCOL_VERSION}: "
             f"use the program that trained it"
         )
-    if "trainable" in content:
-        raise UserError(
-            f"run {known.run_id} is of the user's own function {content['trainable']}; want a built-in model"
-        )
+    if own := content.get("trainable") or content.get("command"):
+        raise UserError(f"run {known.run_id} is of the user's own code, {own}; want a built-in model")
     return known, Run.from_content(content, size_from(content["model"]))
 
 

@@ -16,6 +16,7 @@ from lr_sweep.common.text import Say, counted, gigabytes
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
 from lr_sweep.sweep.results.validation import read_sound_row
+from lr_sweep.trainables.own.command_line import KEPT
 from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
 
 LEFTOVERS, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "checkpoints", "unwanted")
@@ -79,7 +80,8 @@ def _find_runs(results: Results, found: Garbage) -> None:
             found.notes.append(str(error))
             continue
         wanted = run_id in budgets
-        saved = sorted(results.checkpoints(run_id).glob("step-*.safetensors"))
+        folder = results.checkpoints(run_id)
+        saved = [*folder.glob(KEPT), *sorted(folder.glob("step-*.safetensors"))]
         # A run that failed may be tried again; one that a study wants may have steps left to train.
         if row and State(row["status"]).over and (not wanted or state_of(budgets[run_id], row, started=True).over):
             found.files[CHECKPOINTS] += saved

@@ -168,7 +168,7 @@ def probe_study(study: Study, data_dir: Path, say: Say) -> int:
     from lr_sweep.trainables.own.probe import probe
     from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
-    if study.files is None:
+    if study.files is None or study.files.command is not None:
         raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
     placement, num_problems = Placement(resources=study.resources), 0
     check_beforehand(placement, study.for_gpus)

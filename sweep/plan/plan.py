@@ -190,7 +190,12 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
 def _engine_lines(plan: Plan) -> list[str]:
     """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
     if plan.study.files is not None:
-        return [f"function   {plan.study.files.trainable} of {', '.join(plan.study.files.code)}"]
+        files = plan.study.files
+        anew = files.command and not files.command.resumes
+        return [
+            f"{'command' if files.command else 'function':11}{files.trainable} of {', '.join(files.code) or 'no file'}",
+            *(["           without {checkpoint}, so interrupted runs are trained anew"] if anew else []),
+        ]
     wanted = plan.study.resources.engine
     plain = [name for name, model in plan.study.bodies.items() if engine_for(model.size, wanted) != wanted]
     reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []

@@ -15,6 +15,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lr_sweep.common.errors import UserError, beside, did_you_mean, unknown
 from lr_sweep.common.files import Fields, as_version_1_2, read_plain
 from lr_sweep.sweep.study.built_in import BuiltInStudy
+from lr_sweep.sweep.study.command import CommandStudy
 from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import Loc, shown
@@ -72,7 +73,8 @@ def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
 
 
 def _validated(value: Any, folder: Path, stem: Any) -> Study:
-    kind = FunctionStudy if isinstance(value, dict) and "trainable" in value else BuiltInStudy
+    given = value if isinstance(value, dict) else {}
+    kind = CommandStudy if "command" in given else FunctionStudy if "trainable" in given else BuiltInStudy
     return kind.model_validate(value, context={"folder": folder, "stem": stem})
 
 

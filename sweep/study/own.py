@@ -31,9 +31,9 @@ MAX_CODE_BYTES = 2_000_000
 """Largest size of all code files together, which travel with every run."""
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
 _RECORDED = (
-    *("study", "title", "trainable", "data", "protocol", "models", "variants", "cells", "search", "learning_rates"),
-    *("refine", "winners", "stop_early", "decide", "seeds", "selection", "paired", "equal_within", "target"),
-    *("code", "metric", "tasks", "resources"),
+    *("study", "title", "trainable", "command", "metrics", "data", "protocol", "models", "variants", "cells"),
+    *("search", "learning_rates", "refine", "winners", "stop_early", "decide", "seeds", "selection", "paired"),
+    *("equal_within", "target", "code", "metric", "tasks", "resources"),
 )
 
 
@@ -91,16 +91,22 @@ def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
     trainable = info.data.get("trainable")
     if trainable is None:  # it is a mistake itself
         return OwnFiles(trainable="", code={}, folders=())
-    folder, main = _folder(info), trainable.partition(":")[0]
-    paths = _expanded((main,) if value is None else value, folder)
-    if main not in paths:
+    main = trainable.partition(":")[0]
+    code, folder = code_files((main,) if value is None else value, info)
+    if main not in code:
         raise ValueError(f"it lacks {main}, the file of `trainable`")
+    return OwnFiles(trainable=trainable, code=code, folders=(folder,))
+
+
+def code_files(names: Any, info: ValidationInfo) -> tuple[dict[str, bytes], Path]:
+    """Return the contents of code files and patterns, and the study's folder; raises all mistakes in them."""
+    folder = folder_of(info)
+    paths = _expanded(names, folder)
     if (size := sum(path.stat().st_size for path in paths.values())) > MAX_CODE_BYTES:
         raise ValueError(f"these files have {size:,} bytes, want {MAX_CODE_BYTES:,} at most; data belongs in `data`")
     code = {name: path.read_bytes() for name, path in paths.items()}
-    files = OwnFiles(trainable=trainable, code=code, folders=(folder,))
-    _check_modules(files, folder)
-    return files
+    _check_modules(code, folder)
+    return code, folder
 
 
 def _data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
@@ -108,7 +114,7 @@ def _data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
 
     A mapping of names to sha256, as `run` writes it, may name files that are not beside the study.
     """
-    folder = _folder(info)
+    folder = folder_of(info)
     if not isinstance(value, Mapping):
         return {name: hash_once(path) for name, path in _expanded(value, folder).items()}
 
@@ -121,7 +127,8 @@ def _data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
     return dict(each_entry(value, check))
 
 
-def _folder(info: ValidationInfo) -> Path:
+def folder_of(info: ValidationInfo) -> Path:
+    """Return the study file's folder."""
     assert info.context, "a study of one's own function is read from a file"
     folder: Path = info.context["folder"]
     return folder
@@ -156,10 +163,10 @@ def _below(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _check_modules(files: OwnFiles, folder: Path) -> None:
+def _check_modules(code: Mapping[str, bytes], folder: Path) -> None:
     """Raise mistakes in what the code imports, as far as its text shows them."""
     with Mistakes() as mistakes:
-        for name, text in files.code.items():
+        for name, text in code.items():
             if not name.endswith(".py"):
                 continue
             if module_name(name) in sys.stdlib_module_names:
@@ -169,7 +176,7 @@ def _check_modules(files: OwnFiles, folder: Path) -> None:
             except (SyntaxError, ValueError) as error:
                 mistakes.add(f"{name} is no Python: {error}")
                 continue
-            for module in sorted({*_imported_beside(tree, name, folder)} - files.code.keys()):
+            for module in sorted({*_imported_beside(tree, name, folder)} - code.keys()):
                 mistakes.add(f"{name} imports {module}, which is not listed; add it")
 
 
@@ -184,15 +191,15 @@ def _trainable_text(value: str, info: ValidationInfo) -> str:
     parts = PurePosixPath(file).with_suffix("").parts
     if not file.endswith(".py") or not name.isidentifier() or not all(part.isidentifier() for part in parts):
         raise mistake(f"got {shown(value)}, want a file and a function in it, such as train.py:train")
-    _matches(file, _folder(info))
+    _matches(file, folder_of(info))
     return value
 
 
 NamedOptions = Annotated[dict[str, Fields], PlainValidator(_named_options)]
 
 
-class FunctionStudy(Study):
-    """A study that calls a training function of the user's own for each run."""
+class OwnStudy(Study):
+    """A study whose runs are trained by the user's own code."""
 
     unused_resources: ClassVar = {"engine": ("stacked",), "runs_per_trial": (None, 1)}
     why_unused = "runs of the user's own function train one by one"
@@ -205,10 +212,6 @@ class FunctionStudy(Study):
     """Tasks by name, with `num_steps` and options for the function; default: one, named as the study."""
     models: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options for the function; default: one."""
-    trainable: Annotated[str, AfterValidator(_trainable_text)]
-    """File and function, such as `train.py:train`; the file is beside the study."""
-    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(default=None, validate_default=True)
-    """Files that the function's numbers come from, or patterns; default: the trainable's."""
     data: Annotated[dict[str, str], PlainValidator(_data_files)] = Field(default_factory=dict)
     """Data files, or patterns; a recorded study has their sha256."""
     metric: StudyMetric = StudyMetric(name="accuracy", higher_is_better=True, is_fraction=True)
@@ -230,22 +233,9 @@ class FunctionStudy(Study):
         return _options(task, given)
 
     @model_validator(mode="after")
-    def _check_function(self) -> FunctionStudy:
-        file, _, function = self.trainable.partition(":")
-        source = self.code.code[file].decode(errors="replace")
-        symbols = symtable.symtable(source, file, "exec").get_symbols()
-        defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
-        if function not in defined and b"import *" not in self.code.code[file]:
-            hint = did_you_mean(function, defined) or ";"
-            raise mistake(f"{file} defines no {function!r}{hint} it has {', '.join(defined) or 'nothing'}", "trainable")
-        return self
-
-    @model_validator(mode="after")
-    def _check_options(self) -> FunctionStudy:
-        axes = {"tasks": {name: task.options for name, task in self.tasks.items()}}
-        axes |= {"models": self.models, "variants": self.variants}
+    def _check_options(self) -> OwnStudy:
         seen: dict[str, str] = {}
-        for axis, entries in axes.items():
+        for axis, entries in self.options_by_name().items():
             names = {option for options in entries.values() for option in options}
             if twice := sorted(names & seen.keys()):
                 raise mistake(f"{', '.join(twice)}: an option of `{seen[twice[0]]}`, too; give it another name", axis)
@@ -254,6 +244,11 @@ class FunctionStudy(Study):
             raise mistake(f"{twice[0]}: an option of `{seen[twice[0]]}`, too; leave it out in one", "search", "space")
         return self
 
+    def options_by_name(self) -> dict[str, dict[str, Fields]]:
+        """Return the options of each task, model and variant, by axis and name."""
+        tasks = {name: task.options for name, task in self.tasks.items()}
+        return {"tasks": tasks, "models": self.models, "variants": self.variants}
+
     @property
     def measured(self) -> Metric:
         """What is measured on validation and test data."""
@@ -261,13 +256,15 @@ class FunctionStudy(Study):
 
     @property
     def files(self) -> OwnFiles:
-        """The files of the function."""
-        return self.code
+        """The files of the function or of the command."""
+        files: OwnFiles = vars(self)["code"]  # a field of each kind of these studies, after those it depends on
+        return files
 
     def examples(self, task: str, data_dir: Path) -> Examples:
         """Name what the function reads; it is in the runs by the sha256 of the files."""
-        files = replace(self.code, folders=(*self.code.folders, data_dir))
-        return Examples({}, "", ", ".join(self.data) or f"made by {self.trainable}", files=files)
+        files = replace(self.files, folders=(*self.files.folders, data_dir))
+        maker = files.trainable if files.command is None else ", ".join(files.code) or files.command.words[0]
+        return Examples({}, "", ", ".join(self.data) or f"made by {maker}", files=files)
 
     def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> OwnRun:
         """Return a run of a cell with options that a search chose."""
@@ -290,7 +287,7 @@ class FunctionStudy(Study):
     def fetch(self, data_dir: Path) -> None:
         """Check that the data files are here; raises DataError."""
         for name, sha256 in self.data.items():
-            data_file(name, sha256, (*self.code.folders, data_dir))
+            data_file(name, sha256, (*self.files.folders, data_dir))
 
     def facts(self) -> Fields:
         """Return what reports read of it, as JSON values."""
@@ -298,7 +295,27 @@ class FunctionStudy(Study):
 
     def plain(self) -> Fields:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
-        content = super().plain() | {"code": list(self.code.code)}
+        content = super().plain() | {"code": list(self.files.code)}
         if self.cells is None:
             del content["cells"]
         return {name: content[name] for name in _RECORDED if name in content}
+
+
+class FunctionStudy(OwnStudy):
+    """A study that calls a training function of the user's own for each run."""
+
+    trainable: Annotated[str, AfterValidator(_trainable_text)]
+    """File and function, such as `train.py:train`; the file is beside the study."""
+    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(default=None, validate_default=True)
+    """Files that the function's numbers come from, or patterns; default: the trainable's."""
+
+    @model_validator(mode="after")
+    def _check_function(self) -> FunctionStudy:
+        file, _, function = self.trainable.partition(":")
+        source = self.code.code[file].decode(errors="replace")
+        symbols = symtable.symtable(source, file, "exec").get_symbols()
+        defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+        if function not in defined and b"import *" not in self.code.code[file]:
+            hint = did_you_mean(function, defined) or ";"
+            raise mistake(f"{file} defines no {function!r}{hint} it has {', '.join(defined) or 'nothing'}", "trainable")
+        return self

@@ -66,8 +66,8 @@ class Failures:
         several = min(2, self._num_cells)
         if len(self._early) >= FAILED_ALIKE and len(kinds) == 1 and len(cells) >= several and training <= cells:
             raise UserError(
-                f"the first {len(self._early)} trials all failed: {self._early[0][1]}. The other runs were not "
-                f"started. Once the reason is fixed, `run --retry-failed` trains them all."
+                f"the first {len(self._early)} trials all failed: {failure_line(self._early[0][1])}. The other runs "
+                f"were not started. Once the reason is fixed, `run --retry-failed` trains them all."
             )
 
 

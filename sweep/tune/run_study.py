@@ -110,6 +110,9 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
     work.write_down()
     write_started(results, study, str(data_dir), options.placement.cpus)
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+    command = study.files.command if study.files else None
+    if command and not command.resumes and reconciled.counts()[State.STARTED]:
+        say(f"{study.study}: runs that have started are trained anew, since the command has no {{checkpoint}}")
     if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _try_function(work, device.type, say)
     return work
@@ -118,7 +121,7 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
 def _try_function(work: Work, device: str, say: Say) -> None:
     """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
     study, run = work.state.study.study, work.state.reconciled.to_train[0].run
-    if not isinstance(run, OwnRun):
+    if not isinstance(run, OwnRun) or run.files.command:
         return
     try:
         found = tried(run, None if work.held_ids() else device)

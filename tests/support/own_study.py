@@ -110,6 +110,22 @@ def write_function(folder: Path, body: str, **changes: str) -> Path:
     return path
 
 
+def write_command(folder: Path, script: str = "", **changes: str) -> Path:
+    """Write `mine.yaml` of a command that starts `train.py`, which has this text; `changes` replace lines by key."""
+    (folder / "train.py").write_text(script)
+    lines = {
+        "study": "mine",
+        "command": "python train.py --lr {learning_rate} --seed {seed}",
+        "metrics": r"{validation: 'val=([0-9.]+)', test: 'test=(\S+)'}",
+        "learning_rates": "[1e-2]",
+        "seeds": "1",
+        "resources": "{retries: 0}",
+    }
+    path = folder / "mine.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in (lines | changes).items()))
+    return path
+
+
 START = """
 import os
 import torch.distributed as dist

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.numerics import State, Tensors
+from lr_sweep.trainables.own.command import Command
+from lr_sweep.trainables.own.command_line import KEPT
 from lr_sweep.trainables.own.function import Function
 from lr_sweep.trainables.own.ranks import Ranks
 from lr_sweep.trainables.own.run import OwnRun, unpacked
@@ -27,8 +30,11 @@ class OwnTraining:
         device: str,
         wall_clock: Callable[[], float] = time.time,
         output: Output | None = None,
+        checkpoints: Path = Path(),
     ) -> None:
         """Call the function, up to the beginning of its first step; `output` keeps what it prints.
+
+        `checkpoints` has a folder for each run, by id; a command that resumes has its own folder there.
 
         Raises OwnCodeError or DataError if its files are not those of the run, TrainingFunctionError if it raised.
         """
@@ -37,8 +43,10 @@ class OwnTraining:
         self._num_steps = num_steps
         self._opened = ExitStack()
         folder, output = self._opened.enter_context(unpacked(run)), output or Output()
-        self._function: Function | Ranks
-        if run.processes > 1:
+        self._function: Function | Ranks | Command
+        if run.files.command:
+            self._function = Command(run, num_steps, folder, checkpoints / run.run_id / KEPT, output)
+        elif run.processes > 1:
             self._function = Ranks(run, num_steps, device, folder, output)
         else:
             self._function = Function(run, num_steps, device, folder, output)
@@ -76,7 +84,11 @@ class OwnTraining:
         """Resume from what `state` returned."""
         known = dict(progress)
         own = known.pop("own")
-        self.progress = Progress.from_dict(known)
+        saved = Progress.from_dict(known)
+        if isinstance(self._function, Command):
+            self.progress = saved if self._function.resumes_at(saved.step) else self.progress
+            return
+        self.progress = saved
         self._function.load_state(self.progress.step, tensors, own)
 
     def close(self) -> None:

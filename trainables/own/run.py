@@ -18,19 +18,22 @@ from typing import Any
 from lr_sweep.common.files import Fields, ReadFields, hash_once, make_folder
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
+from lr_sweep.trainables.own.command_line import CommandLine
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFiles:
-    """The files of a training function, as they travel to the process that calls it."""
+    """The files of a training function or a command, as they travel to the process that calls it."""
 
     trainable: str
-    """The function, as `train.py:train`."""
+    """The function, as `train.py:train`; or the command."""
     code: Mapping[str, bytes]
     """Contents of the code files, by name relative to the study."""
     folders: tuple[Path, ...]
     """Where data files are looked for, by their names: the study's folder, then the data directory."""
+    command: CommandLine | None = None
+    """None: a function trains."""
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -79,10 +82,10 @@ class OwnRun(AnyRun):
     def content(self) -> Fields:
         """Return the run as plain JSON values."""
         same = ("task", "model", "variant", "learning_rate", "seed", "weights_checksum", "data_checksum")
-        mappings = ("data", "options", "metric")
+        mappings, command = ("data", "options", "metric"), self.files.command
         return {
             **{name: getattr(self, name) for name in same},
-            "trainable": self.files.trainable,
+            **(command.content() if command else {"trainable": self.files.trainable}),
             "code": self.files.checksums,
             **{name: dict(getattr(self, name)) for name in mappings},
             "protocol": {"evaluate_every": self.evaluate_every},
@@ -132,7 +135,10 @@ def unpacked(run: OwnRun) -> Iterator[Path]:
 def write_code(files: OwnFiles, folder: Path) -> None:
     """Write code files into a folder, by their names."""
     for name, content in files.code.items():
-        _new(folder / name).write_bytes(content)
+        path = _new(folder / name)
+        path.write_bytes(content)
+        if content.startswith(b"#!"):
+            path.chmod(0o755)
 
 
 def _new(path: Path) -> Path:

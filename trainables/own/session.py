@@ -128,20 +128,7 @@ class OwnSession:
             raise MisuseError(f"session.report was called twice in step {self.step + 1}, want one call")
         scores = {"validation": validation, "test": test, "train": train}
         scores |= {"validation_loss": validation_loss, "test_loss": test_loss, "train_loss": train_loss}
-        self.reported = {name: self._number(name, value) for name, value in scores.items()}
-
-    def _number(self, name: str, value: Any) -> float:
-        try:
-            number = float(value)
-        except (TypeError, ValueError) as error:
-            raise MisuseError(f"session.report got {name}={value!r:.60}, want a number") from error
-        is_fraction = self.run.metric["is_fraction"] and not name.endswith("_loss")
-        if is_fraction and math.isfinite(number) and not 0 <= number <= 1:
-            raise MisuseError(
-                f"session.report got {name}={number}, want a fraction from 0 to 1, which {self.run.metric['name']} is, "
-                f"or a study with another `metric`"
-            )
-        return number
+        self.reported = {name: number_of(name, value, self.run.metric) for name, value in scores.items()}
 
     def end_step(self) -> None:
         """End the step under way; `steps` does it."""
@@ -153,6 +140,21 @@ class OwnSession:
         self._in_step = False
         self.step += 1
         self._pause()
+
+
+def number_of(name: str, value: Any, metric: ReadFields, where: str = "session.report") -> float:
+    """Return a reported value as a number; raises MisuseError for what is none, or cannot be one of the metric."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise MisuseError(f"{where} got {name}={value!r:.60}, want a number") from error
+    is_fraction = metric["is_fraction"] and not name.endswith("_loss")
+    if is_fraction and math.isfinite(number) and not 0 <= number <= 1:
+        raise MisuseError(
+            f"{where} got {name}={number}, want a fraction from 0 to 1, which {metric['name']} is, or a study with "
+            f"another `metric`"
+        )
+    return number
 
 
 MAX_CHARACTERS = 20_000

@@ -82,7 +82,7 @@ class Session:
         """Return the engine that the cohort asks for, with no run in it, and how many runs it trains at once."""
         cohort = self.cohort
         if cohort.engine == "own":
-            given = cohort.num_steps, cohort.device, wall_clock, self._output
+            given = cohort.num_steps, cohort.device, wall_clock, self._output, cohort.checkpoints
             return PlainEngine(lambda run: OwnTraining(run, *given)), 1
         runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
         data = task_data(runs[0], cohort.data_dir, cohort.device)

@@ -15,7 +15,17 @@ from torch import Tensor
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.small_runs import same_bits
-from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, runs_of, said, succeeds
+from lr_sweep.tests.support.tiny_study import (
+    ROOT,
+    cohort_here,
+    environment,
+    evaluations,
+    events_of,
+    refused,
+    runs_of,
+    said,
+    succeeds,
+)
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 
@@ -37,6 +47,12 @@ def test_it_writes_files_and_says_what_is_next(tmp_path: Path) -> None:
     assert (code, printed.endswith(f" run {study}\n")) == (0, True)
     printed = succeeds("plan", study, "--results", tmp_path / "results")
     assert "1 task x 1 model x 2 variants x 4 learning rates x 3 seeds = 24 runs" in printed
+
+
+def test_the_script_of_a_command_trains(tmp_path: Path) -> None:
+    assert said("init", tmp_path / "new", "--command")[0] == 0
+    run, *_ = runs_of(tmp_path / "new" / "mine.yaml", results := tmp_path / "results")
+    assert len([each for event in events_of(cohort_here([run], Results(results))) for each in evaluations(event)]) == 10
 
 
 def test_it_replaces_nothing(tmp_path: Path) -> None:

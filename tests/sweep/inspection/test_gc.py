@@ -15,6 +15,7 @@ from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, UNWANTED
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import refused, said, succeeds
+from lr_sweep.trainables.own.command_line import KEPT
 
 CURVE = [(100, 0.5, 0.5), (300, 0.6, 0.6)]
 
@@ -211,3 +212,11 @@ def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answ
     expected = {"unwanted": UNWANTED_FILES, "checkpoints": checkpoint("complete", "diverged", "unwanted"), "": set()}
     assert before - made.files() == expected[goes]
     assert made.results.checkpoints(made.ids["complete"]).exists() == (goes != "checkpoints")
+
+
+def test_the_folder_of_a_command_goes_with_its_checkpoints(made: Made) -> None:
+    folder = made.results.checkpoints(made.ids["complete"])
+    (folder / KEPT / "checkpoint").mkdir(parents=True)
+    (folder / KEPT / "checkpoint" / "model.pt").write_bytes(b"1")
+    made.gc(only=[CHECKPOINTS])
+    assert not folder.exists()

@@ -1,0 +1,257 @@
+"""A command that trains a run, such as a script with options: started, read while it runs, and ended with its children.
+
+Its evaluations are in what it prints, or in a file that it writes. A part of a command is filled in for each run, as
+`{learning_rate}`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from lr_sweep.common.files import Fields, ReadFields, make_folder
+from lr_sweep.common.text import counted
+from lr_sweep.trainables.own.command_line import filled
+from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
+from lr_sweep.trainables.own.session import MisuseError, Output, number_of
+
+if TYPE_CHECKING:
+    from lr_sweep.trainables.numerics import State
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
+NOT_FINITE = re.compile(r"[-+]?\b(nan|inf(inity)?)\b", re.IGNORECASE)
+LAST_LINES = 8
+"""Lines of output in the reason of a failure."""
+UNKNOWN = dict.fromkeys(("train", "train_loss", "validation_loss", "test_loss"), math.nan)
+"""Scores of an evaluation that a command does not give."""
+TICK_S = 0.05
+MAX_READ = 2**20
+"""Bytes of output that are read at once."""
+WITH_CHILDREN = """\
+exec 3<&0 </dev/null
+( (read -r _ <&3; kill -KILL 0) & )
+exec "$@" 3<&-
+"""
+"""Runs a command whose process group is killed when the pipe at its input closes: when this process dies, too."""
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a command: `python` is found where the PATH has none, and prints without a delay."""
+    path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
+    return os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+class Command:
+    """The command of one run, used as a `Function` is. It starts with the first step."""
+
+    def __init__(self, run: OwnRun, num_steps: int, folder: Path, kept: Path | None, output: Output) -> None:
+        """Take what is fixed; the command runs in `folder`, and has `kept` for its checkpoints if it resumes."""
+        assert run.files.command
+        self._run, self._num_steps, self._folder, self._output = run, num_steps, folder, output
+        self._line, self._step = run.files.command, 0
+        self._kept = kept if self._line.resumes else None
+        names = ("learning_rate", "seed", "task", "model", "variant")
+        self._values = {**run.options, **{name: getattr(run, name) for name in names}}
+        self._values |= {"num_steps": num_steps, "folder": str(folder)}
+        if self._kept:
+            make_folder(self._kept / "checkpoint")
+            self._values["checkpoint"] = str(self._kept / "checkpoint")
+        self._metrics = dict(self._line.metrics)
+        self._file = filled([self._metrics.pop("file")], self._values)[0] if "file" in self._metrics else None
+        self._found: list[dict[str, str]] = []
+        self._partial: dict[str, str] = {}
+        self._seen: set[str] = set()
+        self._printed, self._tail, self._stamp = 0, list[str](), (0, 0)
+        self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        weakref.finalize(self, _end, self._open)
+
+    def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
+        """Let it run to its next evaluation, or for `for_s` seconds; return the step, and what was evaluated there.
+
+        The last evaluation counts once the command has ended. Raises TrainingFunctionError if it failed, and
+        MisusedSessionError if its evaluations are not those that the study wants.
+        """
+        process, log = self._started()
+        until = time.monotonic() + for_s
+        while True:
+            ended = process.poll() is not None  # then all that it printed is there
+            self._read(log, at_end=ended)
+            for step, scores in list(self._evaluations(at_end=ended)):  # raises for one after the last
+                if self._step < step and (step < self._num_steps or process.returncode == 0):
+                    self._step = step
+                    return step, scores
+            if ended and process.returncode:
+                last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
+                misused = process.returncode > 0 and not self._found  # a retry would fail like it
+                raise self._failure(_how(process.returncode) + last, misused=misused)
+            if ended:
+                raise self._failure(f"ended, and {self._missing()}", misused=True)
+            if time.monotonic() >= until:
+                return self._step, None
+            time.sleep(TICK_S)
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+        if not self._open:
+            log: IO[bytes] = (self._kept / "output.log").open("a+b") if self._kept else tempfile.TemporaryFile()  # noqa: SIM115
+            self._began = log.seek(0, os.SEEK_END)
+            words = filled(self._line.words, self._values)
+            with self._output.kept_for(self._run.run_id):
+                print(f"$ {shlex.join(words)}")
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", WITH_CHILDREN, "sh", *words],
+                cwd=self._folder,
+                env=environment(),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+            self._open.append((process, log))
+        return self._open[0]
+
+    def _read(self, log: IO[bytes], *, at_end: bool) -> None:
+        """Take in whole lines of the output, at the end all of it, or the file with evaluations."""
+        while data := os.pread(log.fileno(), MAX_READ, self._printed):
+            end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+            end = end or (len(data) if at_end or len(data) == MAX_READ else 0)
+            if not end:
+                break
+            text = data[:end].decode(errors="replace")
+            if self._printed >= self._began:  # else an earlier process has shown it
+                with self._output.kept_for(self._run.run_id):
+                    print(text, end="")
+            self._printed += end
+            lines = [line for line in re.split("[\r\n]", text) if line.strip()]
+            self._tail = [*self._tail, *lines][-LAST_LINES:]
+            if self._file is None:
+                self._found += self._complete(values_in(line, self._metrics) for line in lines)
+        if self._file is not None and (stamp := _stamp(self._folder / self._file)) != self._stamp:
+            self._stamp, self._partial = stamp, {}
+            rows = rows_of(self._folder / self._file)
+            named = ({name: str(row[key]) for name, key in self._metrics.items() if key in row} for row in rows)
+            self._found = list(self._complete(named))
+
+    def _complete(self, rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
+        """Yield an evaluation each time that every metric has a new value."""
+        for row in rows:
+            self._partial |= row
+            self._seen |= row.keys()
+            if len(self._partial) == len(self._metrics):
+                yield self._partial
+                self._partial = {}
+
+    def _evaluations(self, *, at_end: bool) -> Iterator[tuple[int, dict[str, float]]]:
+        """Yield steps and scores of the evaluations up to now; of a run of one, the last."""
+        every, found = self._run.evaluate_every, self._found
+        if every == self._num_steps:
+            found = [row | {"step": str(every)} for row in found[-1:]] if at_end else []
+        for number, row in enumerate(found, start=1):
+            step = int(self._number("step", row)) if "step" in row else number * every
+            if step > self._num_steps:
+                problem = f"has printed an evaluation of step {step}, want {self._num_steps} at most, the `num_steps`"
+                raise self._failure(problem, misused=True)
+            if step % every == 0:
+                yield step, UNKNOWN | {name: self._number(name, row) for name in ("validation", "test")}
+
+    def _number(self, name: str, row: Mapping[str, str]) -> float:
+        try:
+            metric = self._run.metric if name != "step" else {"is_fraction": False}
+            return number_of(name, row[name], metric, "the evaluation")
+        except MisuseError as error:
+            raise self._failure(f"has printed a wrong number: {error}", misused=True) from None
+
+    def _missing(self) -> str:
+        every, where = self._run.evaluate_every, self._file or "what it printed"
+        if missing := [f"`{name}: {self._metrics[name]}`" for name in self._metrics if name not in self._seen]:
+            return f"{where} has nothing for {', '.join(missing)}"
+        number = counted(len(self._found), "evaluation")
+        return f"{where} has {number}, the last at step {self._step}; want one every {every} steps to {self._num_steps}"
+
+    def _failure(self, problem: str, *, misused: bool) -> TrainingFunctionError:
+        """Return the error of a command: the last lines of its output, then what it did."""
+        lines = "\n".join(f"  {line[:200]}" for line in self._tail) or "  (it printed nothing)"
+        where = f"Last lines of its output; `show {self._run.run_id} --log` has all of them:"
+        kind = MisusedSessionError if misused else TrainingFunctionError
+        return kind(f"{FAILURE}\n{where}\n{lines}\nthe command {problem}")
+
+    def state(self) -> State:
+        """Return nothing: a command that resumes keeps its own checkpoints."""
+        return {}, {}
+
+    def resumes_at(self, step: int) -> bool:
+        """Note where a run resumes; False: its command takes no checkpoint, so it trains anew, unless it has ended."""
+        resumes = self._line.resumes or not 0 < step < self._num_steps
+        if resumes:
+            self._step = step
+        else:
+            with self._output.kept_for(self._run.run_id):
+                print(f"trained anew, not from step {step}: the command has no {{checkpoint}}")
+        return resumes
+
+    def close(self, *, at_end: bool) -> None:
+        """Kill the command, if it runs, and what it has started."""
+        _end(self._open)
+
+
+def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]]) -> None:
+    while opened:
+        process, log = opened.pop()
+        with log, process, suppress(ProcessLookupError):  # and waits for its end
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is written; zeros: it is not there."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size
+    return 0, 0
+
+
+def _how(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def values_in(line: str, patterns: ReadFields) -> dict[str, str]:
+    """Return what a line has of the metrics: the number at the beginning of a pattern's group, the last in the line.
+
+    A pattern such as `acc=([0-9.]+)` would miss `acc=nan` of a run that diverged: it matches there, too.
+    """
+    finite, found = NOT_FINITE.sub("0", line), dict[str, str]()
+    for name, pattern in patterns.items():
+        if matches := list(re.finditer(pattern, line)):
+            number = NUMBER.match(line, matches[-1].start(1))
+            found[name] = number[0] if number else matches[-1][1]
+        elif finite != line and re.search(pattern, finite):
+            found[name] = "nan"
+    return found
+
+
+def rows_of(path: Path) -> list[Fields]:
+    """Return the rows of a file as they are now, without its empty fields; none: it is not there, or half written."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        whole = text if path.suffix == ".json" else text[: text.rfind("\n") + 1]
+        if path.suffix == ".csv":
+            rows: Sequence[Any] = list(csv.DictReader(io.StringIO(whole)))
+        else:
+            read = [json.loads(whole)] if path.suffix == ".json" else map(json.loads, whole.splitlines())
+            rows = [row for each in read for row in (each if isinstance(each, list) else [each])]
+    except (OSError, ValueError, csv.Error):
+        return []
+    return [{key: row[key] for key in row if row[key] not in (None, "")} for row in rows if isinstance(row, dict)]
