@@ -305,9 +305,8 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
             run, best = progress.best[cell]
             score = run.metric.score_text(best.validation_accuracy)
             result = [score, rate_text(run.run.learning_rate), str(best.step)]
-        names = (
-            Text(cell[axis], no_wrap=True, overflow="ellipsis") for axis in axes
-        )  # narrowed before the numbers are
+        # On a narrow terminal names are cut, numbers are not.
+        names = (Text(cell[axis], no_wrap=True, overflow="ellipsis") for axis in axes)
         table.add_row(*names, f"{ended}/{len(cells[cell])}", *result)
     hidden = len(cells) - len(shown)
     return [table, Text(f"and {hidden} more cells")] if hidden else [table]
