@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., int | None])
 PANELS = {
     "A study": ("run", "plan", "report", "status", "init", "stop"),
     "Results": ("ls", "show", "ui", "verify", "export", "figure", "merge", "gc"),
-    "Tables": ("judge",),
+    "Tables": ("judge", "gate"),
     "Clusters and data": ("data", "submit", "cluster"),
 }
 """Commands as `--help` lists them, the most used ones first."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED, nominal_levels, noise_of
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED, noise_of, nominal_levels
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, num_known, undefined_is_nan
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 
@@ -48,7 +48,7 @@ class Stored(NamedTuple):
     """Of a run."""
     dof: Floats
     """Degrees of freedom of the variance."""
-    count: Ints
+    num_seeds: Ints
 
     @classmethod
     def of(cls, values: Floats, earlier: Noise | None = None) -> Stored:
@@ -150,7 +150,7 @@ def is_worse(found: Looks, levels: Floats) -> Bools:
 
 
 def next_level(evidence: Sequence[float], accepted: Sequence[bool], error: float = STREAM_ERROR) -> float:
-    """Return the level of a stream's next candidate: ADDIS (Tian and Ramdas 2019), which holds the false discovery rate.
+    """Return the level of a stream's next candidate: ADDIS (Tian and Ramdas 2019), for the false discovery rate.
 
     Args:
         evidence: p value of each candidate so far.
@@ -170,7 +170,7 @@ def drift(stored: Stored, values: Floats) -> Floats:
     A night counts by what it is worse than `DRIFT` standard deviations below the baseline, at most `CAP` below it: one
     bad night is no drift. `values`: nights, more is better.
     """
-    deviation = np.sqrt(stored.variance * (1 + 1 / stored.count))
+    deviation = np.sqrt(stored.variance * (1 + 1 / stored.num_seeds))
     total, found = 0.0, []
     for below in np.minimum((stored.mean - values) / deviation, CAP):
         total = max(0.0, total + float(below) - DRIFT)
