@@ -24,7 +24,7 @@ def accept(path: Path, table: str, reading: Reading, guards: Sequence[Guard], st
     side = side_of(table, "candidate", reading, guards)
     lines = [side.text(f"{path}")]
     last = Stream(stream).accepted if stream else None
-    if last and set(last["values"]) & set(side.values):
+    if last and set(zip(last["seeds"], last["values"], strict=True)) & set(zip(side.seeds, side.values, strict=True)):
         raise UserError(
             f"{table}: its runs made the gate accept {last['candidate']}, so they look better than they are: "
             f"store {BASELINE_SEEDS} further seeds, from {max(last['seeds']) + 1} on"

@@ -27,6 +27,7 @@ from lr_sweep.analysis.statistics.comparisons.sequential import (
     FEWEST_SEEDS,
     MAX_SEEDS,
     MIN_SD,
+    Looks,
     Stored,
     Tested,
     is_worse,
@@ -151,7 +152,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         """Raise UserError if the two have other metrics, or one lacks a guard."""
-        if len({_measured(side.metric) for side in self.sides}) > 1:
+        if len({_measured(side.metric) for side in self.sides if side.values}) > 1:
             texts = " and ".join(_metric_text(side.metric) for side in self.sides)
             raise UserError(f"baseline and candidate have other metrics, {texts}: give --metric or --columns")
         if lacking := [each.name for each in self.limits.guards if each.name not in self.baseline.guards]:
@@ -194,16 +195,19 @@ class Comparison:
         """One-sided level after each seed."""
         return levels_of(self.level, self.limits.max_seeds)
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether a loss is shown, by the same test."""
+        return bool(is_worse(self.looks(self.values), self.levels))
+
+    def looks(self, values: Floats) -> Looks:
+        """Compare the candidate, with these values, after each of them."""
+        stored = Stored.of(self.baseline.better, Noise(*(each[0] for each in self.decision.known)))
+        return looks(stored, values, self.limits.min_gain / self.metric.scale, self.limits.min_sd)
+
     def tested(self, values: Floats) -> Tested:
         """Test the candidate with these values."""
-        earlier = Noise(*(each[0] for each in self.decision.known))
-        found = looks(
-            Stored.of(self.baseline.better, earlier),
-            values,
-            self.limits.min_gain / self.metric.scale,
-            self.limits.min_sd,
-        )
-        return tested(found, self.levels)
+        return tested(self.looks(values), self.levels)
 
     def gate(self) -> Gate:
         """Decide."""

@@ -53,10 +53,8 @@ class Guard(NamedTuple):
     def read(cls, text: str) -> Guard:
         """Read `memory_gb<=1.05x`, or a name alone."""
         found = _GUARD.fullmatch(text)
-        if found is None or (("<" in text or ">" in text) and not found["sign"]):
-            raise UserError(
-                f"--guard: got {text!r}, want a metric such as val_loss, or one with a limit: memory<=1.05x"
-            )
+        if found is None or not found["name"].isidentifier():
+            raise UserError(f"--guard: got {text!r}, want METRIC, or a limit such as memory_gb<=1.05x")
         return cls(found["name"], {"<=": False, ">=": True}.get(found["sign"]), float(found["factor"] or 1))
 
 

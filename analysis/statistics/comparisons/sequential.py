@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtri, stdtr
 
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED, noise_of, nominal_levels
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, num_known, undefined_is_nan
@@ -88,7 +88,8 @@ def looks(stored: Stored, values: Floats, min_gain: float = 0.0, min_sd: float =
     """Compare a candidate with a baseline after each seed.
 
     Its noise is the pooled noise of both sides, or its own where that is larger: few seeds without one of their rare
-    bad values look quiet. The ratio is that of two t densities, as of a generalised SPRT.
+    bad values look quiet. The ratio is that of two normal densities, at the normal scores of
+    the t values, as of an SPRT.
 
     Args:
         stored: the baseline, ...
@@ -111,8 +112,9 @@ def looks(stored: Stored, values: Floats, min_gain: float = 0.0, min_sd: float =
         free = 1 / (share**2 / of_noise + (1 - share) ** 2 / dof)
         t = gain / sem
         least = (min_gain or min_sd * np.sqrt(np.maximum(noise, variance))) / sem
-        ratio = (free + 1) / 2 * (np.log1p(t**2 / free) - np.log1p((t - least) ** 2 / free))
-    return Looks(gain, stdtr(free, -t), ratio)
+        p, score = stdtr(free, -t), -ndtri(stdtr(free, -least))
+        ratio = score * (-ndtri(p) - score / 2)
+    return Looks(gain, p, ratio)
 
 
 def levels_of(error: float, max_seeds: int, first: int = FEWEST_SEEDS) -> Floats:
@@ -125,15 +127,16 @@ def tested(found: Looks, levels: Floats) -> Tested:
     """Decide candidates at the looks that their values allow; `levels`: as of `levels_of`, ... x most seeds."""
     number = min(found.p.shape[-1], levels.shape[-1])
     p, ratio = (each[..., :number] for each in (found.p, found.ratio))
-    accepted = p <= levels[..., :number]
-    ended = accepted | (ratio <= math.log(MISSED))
+    unlikely = ratio <= math.log(MISSED)
+    accepted = (p <= levels[..., :number]) & ~unlikely
+    ended = accepted | unlikely
     known = num_known(found.gain[..., :number])
     ended[..., levels.shape[-1] - 1 :] |= (known == levels.shape[-1])[..., None]
     is_decided = ended.any(-1)
-    seeds = np.where(is_decided, ended.argmax(-1) + 1, known)
+    seeds = np.where(is_decided, ended.argmax(-1) + 1 if number else 0, known)
     until = np.arange(1, number + 1) <= seeds[..., None]
     best = np.where(until & (ratio > 0), ratio, 0.0).max(-1, initial=0.0)
-    is_accepted = np.where(until, accepted & ended, False).any(-1)
+    is_accepted = (until & accepted).any(-1)
     outcome = np.where(is_decided, np.where(is_accepted, FIRST, SECOND), UNDECIDED)
     return Tested(outcome, seeds, np.exp(-best))
 
