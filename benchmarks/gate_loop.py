@@ -35,9 +35,12 @@ CHANGES: Mapping[str, Mapping[str, float]] = {
     "twice the rate": {"rate": 0.08},
 }
 Recipe = tuple[tuple[str, float], ...]
-FAR = 10_000
+FAR = 100_000
 """First seed of the runs that measure the truth."""
 TRUTH_SEEDS = 100
+NUM_LOOPS = 8
+NO_GAIN = 0.0005
+"""Accuracy below which a true gain counts as none."""
 
 
 @lru_cache(maxsize=1)
@@ -73,29 +76,31 @@ def changed(recipe: Recipe, change: str) -> Recipe:
     return tuple((dict(recipe) | CHANGES[change]).items())
 
 
+def truth(recipe: Recipe) -> float:
+    """Return the mean accuracy of a recipe over seeds that decide nothing."""
+    return float(np.mean([accuracy(recipe, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]))
+
+
 def true_gain(recipe: Recipe, change: str) -> float:
     """Return the gain of a change over seeds that decide nothing."""
-    seeds = range(FAR, FAR + TRUTH_SEEDS)
-    both = [np.mean([accuracy(each, seed) for seed in seeds]) for each in (changed(recipe, change), recipe)]
-    return float(both[0] - both[1])
+    return truth(changed(recipe, change)) - truth(recipe)
 
 
-def greedy(order: Sequence[str]) -> tuple[list[tuple[str, float]], int, float]:
-    """Keep a change whose single run beats the best so far; returns them with true gains, runs and the bias."""
-    recipe, kept = tuple(RECIPE.items()), list[tuple[str, float]]()
-    best = accuracy(recipe, 0)
+def greedy(order: Sequence[str], first: int) -> tuple[list[float], int, float]:
+    """Keep a change whose single run beats the best so far; returns true gains, runs and the last value's bias."""
+    recipe, gains = tuple(RECIPE.items()), list[float]()
+    best = accuracy(recipe, first)
     for number, change in enumerate(order, start=1):
-        value = accuracy(changed(recipe, change), number)
+        value = accuracy(changed(recipe, change), first + number)
         if value > best:
-            kept.append((change, true_gain(recipe, change)))
+            gains.append(true_gain(recipe, change))
             recipe, best = changed(recipe, change), value
-    truth = float(np.mean([accuracy(recipe, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]))
-    return kept, len(order) + 1, best - truth
+    return gains, len(order) + 1, best - truth(recipe)
 
 
-def gated(order: Sequence[str], folder: Path) -> tuple[list[tuple[str, float]], list[tuple[str, float]], int, float]:
-    """Run the loop of docs/gate.md; returns kept and rejected changes with true gains, runs, the last value's bias."""
-    recipe, kept, rejected, runs, seed = tuple(RECIPE.items()), [], [], 0, 0
+def gated(order: Sequence[str], first: int, folder: Path) -> tuple[list[float], int, float]:
+    """Run the loop of docs/gate.md; returns true gains of what it kept, runs and the last value's bias."""
+    recipe, gains, runs, seed = tuple(RECIPE.items()), list[float](), 0, first
     baseline, table, log = folder / "baseline.json", folder / "runs.csv", folder / "log.jsonl"
 
     def train(of: Recipe, number: int, new: bool) -> None:
@@ -112,31 +117,36 @@ def gated(order: Sequence[str], folder: Path) -> tuple[list[tuple[str, float]], 
         train(changed(recipe, change), 2, new=True)
         while (found := gate(baseline, table, Reading(), stream=log)).decision == "run":
             train(changed(recipe, change), len(found.seeds["candidate"]), new=False)
-        gain = true_gain(recipe, change)
-        (kept if found.decision == "accept" else rejected).append((change, gain))
         if found.decision == "accept":
+            gains.append(true_gain(recipe, change))
             recipe = changed(recipe, change)
             train(recipe, BASELINE_SEEDS, new=True)
             accept(baseline, str(table), Reading(), (), log)
     stored = np.mean([accuracy(recipe, each) for each in range(seed - BASELINE_SEEDS, seed)])
-    truth = np.mean([accuracy(recipe, each) for each in range(FAR, FAR + TRUTH_SEEDS)])
-    return kept, rejected, runs, float(stored - truth)
+    return gains, runs, float(stored - truth(recipe))
 
 
 def main() -> None:
-    """Print what both kept, and what it cost."""
-    order = np.random.default_rng(2).permutation(list(CHANGES)).tolist()
-    recipe = tuple(RECIPE.items())
-    values = [accuracy(recipe, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]
+    """Print what both kept, and what it cost, over several orders of the changes."""
+    start = tuple(RECIPE.items())
+    values = [accuracy(start, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]
     print(f"recipe: {np.mean(values):.2%}, standard deviation of a run {100 * np.std(values, ddof=1):.2f} points")
-    with tempfile.TemporaryDirectory() as folder:
-        kept, rejected, runs, _ = gated(order, Path(folder))
-    says = {"gate": (kept, runs), "one run": greedy(order)[:2]}
-    for name, (changes, number) in says.items():
-        each = ", ".join(f"{change} ({100 * gain:+.2f})" for change, gain in changes)
-        print(f"{name}: {number} runs; kept with true gain in points: {each or 'nothing'}")
-    print(f"one run: its best value is {100 * greedy(order)[2]:.2f} points above the truth")
-    print(f"rejected by the gate: {', '.join(f'{change} ({100 * gain:+.2f})' for change, gain in rejected)}")
+    for rule in ("gate", "one run"):
+        found = []
+        for loop in range(NUM_LOOPS):
+            order = np.random.default_rng(loop).permutation(list(CHANGES)).tolist()
+            with tempfile.TemporaryDirectory() as folder:
+                both = {"gate": lambda order=order, first=1000 * loop, to=folder: gated(order, first, Path(to))}
+                both["one run"] = lambda order=order, first=1000 * loop: greedy(order, first)
+                found.append(both[rule]())
+            print(rule, loop, [round(100 * gain, 2) for gain in found[-1][0]], found[-1][1:], flush=True)
+        gains = [gain for each in found for gain in each[0]]
+        false, runs = np.mean(np.array(gains) < NO_GAIN), np.mean([each[1] for each in found])
+        bias, whole = np.mean([each[2] for each in found]), np.mean([sum(each[0]) for each in found])
+        print(
+            f"{rule}: kept {len(gains) / NUM_LOOPS:.1f} changes, {false:.0%} of them without a gain; true gain "
+            f"{100 * whole:.2f} points; {runs:.0f} runs; its value is {100 * bias:+.2f} points off"
+        )
 
 
 if __name__ == "__main__":

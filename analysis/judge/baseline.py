@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.sides import Guard, Side, side_of, store
+from lr_sweep.analysis.judge.sides import Guard, Side, side_reader, store
 from lr_sweep.analysis.judge.stream import Stream
 from lr_sweep.analysis.statistics.comparisons.sequential import ALARM, BASELINE_SEEDS, Stored, drift
 from lr_sweep.analysis.statistics.selection.best import Floats
@@ -21,7 +21,7 @@ def accept(path: Path, table: str, reading: Reading, guards: Sequence[Guard], st
 
     Raises UserError if they are the runs by which a stream's candidate was accepted: these look better than they are.
     """
-    side = side_of(table, "candidate", reading, guards)
+    side = side_reader(table, "candidate", guards)(reading)
     lines = [side.text(f"{path}")]
     last = Stream(stream).accepted if stream else None
     if last and set(zip(last["seeds"], last["values"], strict=True)) & set(zip(side.seeds, side.values, strict=True)):
@@ -42,7 +42,7 @@ def accept(path: Path, table: str, reading: Reading, guards: Sequence[Guard], st
 
 def drifted(baseline: str, table: str, reading: Reading) -> tuple[bool, str]:
     """Return whether the runs of nights, in the order of their seeds, became worse than a baseline, and a sentence."""
-    stored, nights = side_of(baseline, "baseline", reading), side_of(table, "candidate", reading)
+    stored, nights = side_reader(baseline, "baseline")(reading), side_reader(table, "candidate")(reading)
     return drift_of(stored, nights.better)
 
 

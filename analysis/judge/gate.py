@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.sides import Guard, Side, seeds_text, side_of
+from lr_sweep.analysis.judge.reading import Reading, asking
+from lr_sweep.analysis.judge.sides import Guard, Side, seeds_text, side_reader
 from lr_sweep.analysis.judge.stream import Stream
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST_LOOK, SECOND, UNDECIDED, Pairs, Settings
@@ -127,8 +127,9 @@ def gate(
     """
     if str(baseline) == str(candidate):
         raise UserError(f"baseline and candidate are both {baseline}: name two tables, or TABLE#VARIANT twice")
-    first = side_of(str(baseline), "baseline", reading, limits.guards)
-    second = side_of(str(candidate), "candidate", reading, limits.guards)
+    sources = {"baseline": str(baseline), "candidate": str(candidate)}
+    readers = [side_reader(source, name, limits.guards) for name, source in sources.items()]
+    first, second = asking(lambda reading: [read(reading) for read in readers], reading)
     log = Stream(stream) if stream else None
     turn = log.turn(str(candidate), second.values) if log else None
     compared = Comparison(baseline=first, candidate=second, limits=limits, level=turn.level if turn else FALSE_ACCEPT)

@@ -50,9 +50,9 @@ def gate() -> Checks:
 
 def _stored(path: str | Path) -> Side:
     from lr_sweep.analysis.judge.reading import Reading
-    from lr_sweep.analysis.judge.sides import side_of
+    from lr_sweep.analysis.judge.sides import side_reader
 
-    return side_of(str(path), "baseline", Reading())
+    return side_reader(str(path), "baseline")(Reading())
 
 
 def _side(values: Sequence[float], baseline: str | Path) -> Side:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from lr_sweep.analysis.judge.judge import RunsRead, runs_read
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import SPLITS, is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
-from lr_sweep.analysis.judge.reading import Reading, asking
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
@@ -121,20 +121,23 @@ class Side:
         return said + (f"; not at that rate: {seeds_text(self.others)}" if self.others else "")
 
 
-def side_of(source: str, name: str, reading: Reading, guards: Sequence[Guard] = ()) -> Side:
-    """Read one side: a stored baseline, or a table as `judged` reads it (`TABLE#VARIANT`: one of its variants).
+def side_reader(source: str, name: str, guards: Sequence[Guard] = ()) -> Callable[[Reading], Side]:
+    """Return how one side is read: a stored baseline, or a table (`TABLE#VARIANT`: one of its variants).
 
-    Raises:
-        UserError: with every mistake in a table, or why its runs cannot be compared.
-        QuestionError: there are readings that are equally good.
+    Raises UserError, as what it returns does: with every mistake in a table, or why its runs cannot be compared. That
+    raises QuestionError, too: there are readings that are equally good.
     """
     if name == "baseline" and source.endswith(STORED) and (stored := _stored(Path(source))) is not None:
-        return stored
+        return lambda _: stored
     table, variant, files = _source(source)
-    found = asking(lambda reading: _side(name, *_read(table, variant, files, reading)), reading)
-    columns = {role: column for role, column in reading.columns.items() if role not in SPLITS}
-    read = {each.name: _read(table, variant, files, _of_guard(each, reading, columns))[0] for each in guards}
-    return replace(found, guards={name: _guarded(found, each) for name, each in read.items()})
+
+    def read(reading: Reading) -> Side:
+        found = _side(name, *_read(table, variant, files, reading))
+        columns = {role: column for role, column in reading.columns.items() if role not in SPLITS}
+        each = {guard.name: _read(table, variant, files, _of_guard(guard, reading, columns))[0] for guard in guards}
+        return replace(found, guards={name: _guarded(found, read) for name, read in each.items()})
+
+    return read
 
 
 def store(path: Path, side: Side) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.statistics.comparisons.sequential import CANDIDATE, next_level
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain
+from lr_sweep.common.text import counted
 
 MOST_BYTES = 100_000_000
 KEYS = ("number", "level", "candidate", "decision", "seeds", "values", "evidence", "baseline")
@@ -72,7 +73,7 @@ class Stream:
         decisions = [line["decision"] for line in self.last.values()]
         num_seeds = sum(len(line["values"]) for line in self.last.values())
         counts = ", ".join(f"{decisions.count(each)} {word}" for each, word in WORDS.items())
-        return f"stream: {len(decisions)} candidates ({counts}), {num_seeds} seeds"
+        return f"stream: {counted(len(decisions), 'candidate')} ({counts}), {num_seeds} seeds"
 
 
 WORDS = {"accept": "accepted", "reject": "rejected", "run": "open"}

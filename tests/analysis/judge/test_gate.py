@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.gate import Gate, Limits, gate
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.statistics.comparisons.sequential import FALSE_ACCEPT
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.tests.support.tiny_study import environment
 
 RATES = (1e-3, 1e-2, 1e-1)
 NOISE = (0.3, -0.5, 0.2, 0.1, -0.4, 0.3, 0.0, -0.2, 0.4, -0.1, 0.2, -0.3)
@@ -212,22 +207,6 @@ def test_the_command_ends_with_the_outcome_as_its_code(
     ):
         assert main(["gate", *words]) == 2
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("gain", "code", "seeds"), [(0.1, 0, 8), pytest.param(0.0, 1, 20, marks=pytest.mark.slow)])
-def test_the_workflow_of_the_docs_trains_until_it_is_decided(
-    tmp_path: Path, gain: float, code: int, seeds: int
-) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "gate.md").read_text()
-    workflow = YAML(typ="safe").load(page.partition("```yaml\n")[2].partition("```")[0])
-    script = workflow["jobs"]["gate"]["steps"][-1]["run"]
-    finals(tmp_path / "baseline.csv", [0.5 + each / 100 for each in NOISE * 2])
-    values = [0.502 + gain + each / 100 for each in NOISE * 2]
-    (tmp_path / "train.py").write_text(f"import sys\nprint(f'{{sys.argv[2]}},{{{values}[int(sys.argv[2])]}}')\n")
-    programs = environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=programs, capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert len((tmp_path / "candidate.csv").read_text().splitlines()) == 1 + seeds
 
 
 @pytest.mark.slow
