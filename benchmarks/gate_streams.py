@@ -16,11 +16,11 @@ from lr_sweep.analysis.statistics.comparisons.sequential import (
     MAX_SEEDS,
     MISSED,
     Stored,
+    conclude,
     drift,
     levels_of,
     looks,
     next_level,
-    tested,
 )
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.benchmarks.gating import Rows, percent, two_modes
@@ -87,7 +87,7 @@ class Gated:
         """Compare a candidate of each stream; returns which are accepted, and after how many seeds."""
         evidence, accepted = (np.array(each).reshape(-1, self.number) for each in (self.evidence, self.accepted))
         level = np.array([next_level(evidence[:, i], accepted[:, i]) for i in range(self.number)])
-        found = tested(looks(Stored.of(base), values), levels_at(level))
+        found = conclude(looks(Stored.of(base), values), levels_at(level))
         passed = found.outcome == FIRST
         self.accepted.append(passed)
         self.evidence.append(np.where(passed, np.minimum(found.evidence, level), np.maximum(found.evidence, level)))

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST
-from lr_sweep.analysis.statistics.comparisons.sequential import FALSE_ACCEPT, Stored, levels_of, looks, tested
+from lr_sweep.analysis.statistics.comparisons.sequential import FALSE_ACCEPT, Stored, conclude, levels_of, looks
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 Rows = Iterator[list[str]]
@@ -107,7 +107,7 @@ def gating(noise: str, gain: float, num_stored: int, max_seeds: int, number: int
     """Simulate the gate: a stored baseline, and a candidate whose seeds come one by one."""
     values = GATED[noise](rng, (number, 1, 2, 1, max(num_stored, max_seeds))).reshape(number, 2, -1)
     stored = Stored.of(values[:, 0, :num_stored])
-    found = tested(looks(stored, values[:, 1, :max_seeds] + gain), levels_of(FALSE_ACCEPT, max_seeds))
+    found = conclude(looks(stored, values[:, 1, :max_seeds] + gain), levels_of(FALSE_ACCEPT, max_seeds))
     return Gating(accepted=float((found.outcome == FIRST).mean()), seeds=float(found.num_seeds.mean()))
 
 

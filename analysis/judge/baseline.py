@@ -30,10 +30,8 @@ def accept(path: Path, table: str, reading: Reading, guards: Sequence[Guard], st
             f"store {BASELINE_SEEDS} further seeds, from {max(last['seeds']) + 1} on"
         )
     if last:
-        mean = float(np.mean(last["values"]))
-        lines.append(
-            f"the seeds by which {last['candidate']} was accepted had {side.metric.text(mean)}, which chose it"
-        )
+        mean = side.metric.text(float(np.mean(last["values"])), float(np.std(last["values"])))
+        lines.append(f"{last['candidate']} was accepted with a mean of {mean}, which is biased upwards")
     if len(side.values) < BASELINE_SEEDS:
         lines.append(f"with {BASELINE_SEEDS} seeds more gains are found: store again when there are more")
     store(path, side)
@@ -50,10 +48,7 @@ def drift_of(baseline: Side, values: Floats) -> tuple[bool, str]:
     """As `drifted`; `values`: of the nights, more is better."""
     sums = drift(Stored.of(baseline.better), values)
     if not (sums >= ALARM).any():
-        return (
-            False,
-            f"no drift in {counted(len(values), 'night')}; the sum is {sums[-1] if len(sums) else 0:.1f} of {ALARM:g}",
-        )
+        return False, f"no drift in {counted(len(values), 'night')}"
     night = int((sums >= ALARM).argmax())
     start = int(np.flatnonzero(np.append(0.0, sums[:night]) == 0)[-1])
     since = values[start : night + 1]

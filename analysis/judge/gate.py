@@ -27,13 +27,13 @@ from lr_sweep.analysis.statistics.comparisons.sequential import (
     FEWEST_SEEDS,
     MAX_SEEDS,
     MIN_SD,
+    Concluded,
     Looks,
     Stored,
-    Tested,
+    conclude,
     is_worse,
     levels_of,
     looks,
-    tested,
 )
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
@@ -157,9 +157,7 @@ class Comparison:
             texts = " and ".join(_metric_text(side.metric) for side in self.sides)
             raise UserError(f"baseline and candidate have other metrics, {texts}: give --metric or --columns")
         if lacking := [each.name for each in self.limits.guards if each.name not in self.baseline.guards]:
-            raise UserError(
-                f"--guard {lacking[0]}: the baseline was stored without it: give --guard with --accept, too"
-            )
+            raise UserError(f"--guard {lacking[0]}: the baseline has no values of it: store it with this --guard")
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -206,9 +204,9 @@ class Comparison:
         stored = Stored.of(self.baseline.better, Noise(*(each[0] for each in self.decision.known)))
         return looks(stored, values, self.limits.min_gain / self.metric.scale, self.limits.min_sd)
 
-    def tested(self, values: Floats) -> Tested:
+    def concluded(self, values: Floats) -> Concluded:
         """Test the candidate with these values."""
-        return tested(self.looks(values), self.levels)
+        return conclude(self.looks(values), self.levels)
 
     def gate(self) -> Gate:
         """Decide."""
@@ -238,7 +236,7 @@ class Comparison:
     def outcome(self) -> tuple[Outcome, str]:
         """Return the decision, and a sentence with the numbers."""
         said, condition = self.gain_text(), self.baseline.condition
-        found, used = self.tested(self.values).outcome, len(self.values) + self.candidate.num_lost
+        found, used = self.concluded(self.values).outcome, len(self.values) + self.candidate.num_lost
         if worse := [text for each in self.limits.guards if (text := self.guard_text(each))]:
             return "reject", "; ".join(worse)
         if found == SECOND or (found == UNDECIDED and used >= self.limits.max_seeds):
@@ -259,15 +257,14 @@ class Comparison:
         if used >= self.limits.max_seeds:
             return f"with {counted(len(self.values), 'seed')} no gain was shown"
         least = self.metric.amount_text(self.limits.min_gain / self.metric.scale)
-        return (
-            f"a gain of {least if self.limits.min_gain else f'{self.limits.min_sd:g} standard deviations'} is unlikely"
-        )
+        deviations = f"{self.limits.min_sd:g} standard deviations"
+        return f"a gain of {least if self.limits.min_gain else deviations} is unlikely"
 
     def more(self) -> int | None:
         """Return about how many seeds are left, if the next ones are as those so far; None: there are none so far."""
         if not len(self.values):
             return None
-        return max(1, int(self.tested(np.resize(self.values, self.limits.max_seeds)).num_seeds) - len(self.values))
+        return max(1, int(self.concluded(np.resize(self.values, self.limits.max_seeds)).num_seeds) - len(self.values))
 
     def guard_text(self, guard: Guard) -> str:
         """Say by how much the candidate is worse than a guard allows; empty: no loss is shown."""
@@ -311,7 +308,7 @@ class Comparison:
 
     def line(self, decision: Outcome) -> Mapping[str, Any]:
         """Return what a stream's log has of it."""
-        evidence = float(self.tested(self.values).evidence)
+        evidence = float(self.concluded(self.values).evidence)
         return {
             "decision": "run" if decision == "open" else decision,
             "seeds": list(self.candidate.seeds),

@@ -24,6 +24,8 @@ PANELS = {
     "Clusters and data": ("data", "submit", "cluster"),
 }
 """Commands as `--help` lists them, the most used ones first."""
+UNLISTED = ("merge",)
+"""Commands that `--help` leaves out, as few users need them; docs/commands.md has them."""
 GONE = {
     "job": "`cluster jobs`, `cluster logs` or `cluster stop`",
     "mlflow": "`export --mlflow`",
@@ -55,7 +57,7 @@ class Program(Group):
         """List each panel's commands with all of their help; typer draws panels in its own markup alone."""
         for panel, names in PANELS.items():
             with formatter.section(panel):
-                formatter.write_dl([(name, self.commands[name].help) for name in names])
+                formatter.write_dl([(name, self.commands[name].help) for name in names if name not in UNLISTED])
 
 
 class Command(TyperCommand):

@@ -73,7 +73,7 @@ class Looks(NamedTuple):
     """Logarithm of the likelihood of the least gain, relative to no gain."""
 
 
-class Tested(NamedTuple):
+class Concluded(NamedTuple):
     """What a sequential test says of candidates; one entry each."""
 
     outcome: Ints
@@ -88,8 +88,9 @@ def looks(stored: Stored, values: Floats, min_gain: float = 0.0, min_sd: float =
     """Compare a candidate with a baseline after each seed.
 
     Its noise is the pooled noise of both sides, or its own where that is larger: few seeds without one of their rare
-    bad values look quiet. The ratio is that of two normal densities, at the normal scores of
-    the t values, as of an SPRT.
+    bad values look quiet. The ratio is that of two normal densities at the
+    normal scores of the t values, as of an SPRT, and the smaller one by both ways to write it, as few degrees of
+    freedom press large scores together.
 
     Args:
         stored: the baseline, ...
@@ -112,9 +113,15 @@ def looks(stored: Stored, values: Floats, min_gain: float = 0.0, min_sd: float =
         free = 1 / (share**2 / of_noise + (1 - share) ** 2 / dof)
         t = gain / sem
         least = (min_gain or min_sd * np.sqrt(np.maximum(noise, variance))) / sem
-        p, score = stdtr(free, -t), -ndtri(stdtr(free, -least))
-        ratio = score * (-ndtri(p) - score / 2)
-    return Looks(gain, p, ratio)
+        of_none, of_least, apart = (_score(free, each) for each in (t, t - least, least))
+        ratio = np.minimum((of_none**2 - of_least**2) / 2, apart * (of_none - apart / 2))
+    return Looks(gain, stdtr(free, -t), ratio)
+
+
+def _score(dof: Floats, t: Floats) -> Floats:
+    """Return the normal value that is as unlikely as a t value; both tails are exact."""
+    score: Floats = -np.sign(t) * ndtri(stdtr(dof, -np.abs(t)))
+    return score
 
 
 def levels_of(error: float, max_seeds: int, first: int = FEWEST_SEEDS) -> Floats:
@@ -123,7 +130,7 @@ def levels_of(error: float, max_seeds: int, first: int = FEWEST_SEEDS) -> Floats
     return np.concatenate([np.zeros(start - 1), nominal_levels(2 * error, start, max_seeds) / 2])
 
 
-def tested(found: Looks, levels: Floats) -> Tested:
+def conclude(found: Looks, levels: Floats) -> Concluded:
     """Decide candidates at the looks that their values allow; `levels`: as of `levels_of`, ... x most seeds."""
     number = min(found.p.shape[-1], levels.shape[-1])
     p, ratio = (each[..., :number] for each in (found.p, found.ratio))
@@ -138,7 +145,7 @@ def tested(found: Looks, levels: Floats) -> Tested:
     best = np.where(until & (ratio > 0), ratio, 0.0).max(-1, initial=0.0)
     is_accepted = (until & accepted).any(-1)
     outcome = np.where(is_decided, np.where(is_accepted, FIRST, SECOND), UNDECIDED)
-    return Tested(outcome, seeds, np.exp(-best))
+    return Concluded(outcome, seeds, np.exp(-best))
 
 
 def is_worse(found: Looks, levels: Floats) -> Bools:

@@ -73,7 +73,7 @@ def test_a_baseline_whose_best_rate_is_the_largest_tried_leaves_it_open(tmp_path
 @pytest.mark.parametrize(
     ("gain", "fresh", "limits", "decision", "text"),
     [
-        (3.0, 8, {"min_gain": 6.0}, "reject", "reject: a gain of 6.0 points is unlikely"),
+        (2.4, 8, {"min_gain": 6.0}, "reject", "reject: a gain of 6.0 points is unlikely"),
         (3.0, 1, {"min_gain": 3.0}, "run", "run seeds 4 to 5 of the candidate (about 7 more): it is open"),
         (0.2, 4, {"min_sd": 0.5, "max_seeds": 4}, "reject", "with 4 seeds no gain was shown"),
     ],

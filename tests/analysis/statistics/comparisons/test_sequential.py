@@ -1,4 +1,4 @@
-"""The sequential test of a candidate: by hand, against published algorithms, and by the short form of the simulation."""
+"""The sequential test of a candidate: by hand, against a published algorithm, and the short form of the simulation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDEC
 from lr_sweep.analysis.statistics.comparisons.sequential import (
     ALARM,
     Stored,
+    conclude,
     drift,
     is_worse,
     levels_of,
     looks,
     next_level,
-    tested,
 )
 from lr_sweep.benchmarks.gate_streams import streamed
 
@@ -27,12 +27,10 @@ BASE = Stored.of(np.array([1.0, 2.0, 3.0, 2.0]))
 
 def test_a_look_is_a_t_test_with_pooled_noise() -> None:
     found = looks(BASE, np.array([3.0, 4.0, 3.5]))
-    p = stats.ttest_ind([3.0, 4.0, 3.5], [1.0, 2.0, 3.0, 2.0], alternative="greater").pvalue
     assert found.gain == pytest.approx([1.0, 1.5, 1.5])
     # pooled: (0.5 + 2) / 5 = 0.5; Welch's degrees of freedom are those of two variances with 5 and 3
     sem, share = math.sqrt(0.5 / 3 + (2 / 3) / 4), 0.5
     assert found.p[2] == pytest.approx(stats.t.sf(1.5 / sem, 1 / (share**2 / 5 + share**2 / 3)))
-    assert p < found.p[2] < 0.05  # the stored variance is not lowered by a quiet candidate
 
 
 def test_a_noisier_candidate_has_its_own_noise() -> None:
@@ -55,12 +53,12 @@ def test_levels_begin_at_the_first_look_and_never_exceed_the_error() -> None:
 def test_a_gain_is_accepted_a_loss_rejected_early_and_few_seeds_leave_it_open() -> None:
     stored, levels = Stored.of(np.arange(30.0) % 3), levels_of(0.05, 30)
     better, worse, few = ([3.0, 4.0] * 5, [-2.0] * 10, [3.0, 4.0] * 3 + [math.nan] * 4)
-    found = tested(looks(stored, np.array([better, worse, few])), levels)
+    found = conclude(looks(stored, np.array([better, worse, few])), levels)
     assert found.outcome.tolist() == [FIRST, SECOND, UNDECIDED]
     assert found.num_seeds.tolist() == [8, 1, 6]
     assert found.evidence[1] == 1
     assert found.evidence[0] < 1e-6
-    assert tested(looks(stored, np.zeros((1, 0))), levels).outcome == UNDECIDED
+    assert conclude(looks(stored, np.zeros((1, 0))), levels).outcome == UNDECIDED
 
 
 def test_a_loss_is_shown_and_without_noise_any_loss_is() -> None:
