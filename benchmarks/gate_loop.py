@@ -1,6 +1,6 @@
 """An agent's loop on real training: 30 planted changes of a recipe on handwritten digits, under the gate and greedily.
 
-    python -m benchmarks.gate_loop
+    python -m benchmarks.gate_loop [gate] ["one run"]
 
 The recipe is a small network on scikit-learn's digits, by stochastic gradient descent. Half of the changes change
 nothing, some are bugs, some are gains. Each run takes some 50 ms on a CPU. The truth of a change is the mean of 100
@@ -9,6 +9,7 @@ other seeds, against as many of the recipe that it changed.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -131,7 +132,7 @@ def main() -> None:
     start = tuple(RECIPE.items())
     values = [accuracy(start, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]
     print(f"recipe: {np.mean(values):.2%}, standard deviation of a run {100 * np.std(values, ddof=1):.2f} points")
-    for rule in ("gate", "one run"):
+    for rule in sys.argv[1:] or ("gate", "one run"):
         found = []
         for loop in range(NUM_LOOPS):
             order = np.random.default_rng(loop).permutation(list(CHANGES)).tolist()

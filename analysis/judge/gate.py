@@ -137,7 +137,9 @@ def gate(
     if log and turn:
         log.add(turn, {"candidate": str(candidate), **compared.line(found.decision)})
         error = f"at most {FALSE_ACCEPT:.0%} of all accepted candidates are no gain (ADDIS); this one's level is"
-        found = replace(found, about=[*found.about[:-1], log.text(), f"{error} {turn.level:.2g}", *_next_step(found)])
+        found = replace(
+            found, about=[*found.about[:-1], log.text(first.seeds), f"{error} {turn.level:.2g}", *_next_step(found)]
+        )
     return found
 
 

@@ -68,12 +68,13 @@ class Stream:
         found = [line for line in self.last.values() if line["decision"] == "accept"]
         return found[-1] if found else None
 
-    def text(self) -> str:
-        """Say how many candidates came, and what became of them."""
+    def text(self, baseline: Sequence[int]) -> str:
+        """Say how many candidates came, and what became of them; `baseline`: its seeds."""
         decisions = [line["decision"] for line in self.last.values()]
+        here = sum(line["baseline"] == list(baseline) for line in self.last.values())
         num_seeds = sum(len(line["values"]) for line in self.last.values())
         counts = ", ".join(f"{decisions.count(each)} {word}" for each, word in WORDS.items())
-        return f"stream: {counted(len(decisions), 'candidate')} ({counts}), {num_seeds} seeds"
+        return f"stream: {counted(len(decisions), 'candidate')} ({counts}), {num_seeds} seeds; {here} against this baseline"
 
 
 WORDS = {"accept": "accepted", "reject": "rejected", "run": "open"}
