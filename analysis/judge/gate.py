@@ -197,9 +197,14 @@ class Comparison:
         return levels_of(self.level, self.limits.max_seeds)
 
     @property
+    def loss_levels(self) -> Floats:
+        """One-sided level of a loss after each seed: unlike a gain, a loss may be shown by two."""
+        return levels_of(FALSE_ACCEPT, self.limits.max_seeds, FIRST_LOOK)
+
+    @property
     def is_worse(self) -> bool:
         """Whether a loss is shown, by the same test."""
-        return bool(is_worse(self.looks(self.values), self.levels))
+        return bool(is_worse(self.looks(self.values), self.loss_levels))
 
     def looks(self, values: Floats) -> Looks:
         """Compare the candidate, with these values, after each of them."""
@@ -274,7 +279,7 @@ class Comparison:
         sign = 1 if base.higher_is_better else -1
         stored = Stored.of(sign * guard.factor * np.array(base.values, float))
         found = looks(stored, sign * np.array(candidate.values, float)[: self.limits.max_seeds])
-        if not len(candidate.values) or not is_worse(found, levels_of(FALSE_ACCEPT, self.limits.max_seeds, FIRST_LOOK)):
+        if not len(candidate.values) or not is_worse(found, self.loss_levels):
             return ""
         limit = f"{guard.factor:g} times the baseline's" if guard.factor != 1 else "the baseline's"
         return (

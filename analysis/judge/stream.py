@@ -74,7 +74,8 @@ class Stream:
         here = sum(line["baseline"] == list(baseline) for line in self.last.values())
         num_seeds = sum(len(line["values"]) for line in self.last.values())
         counts = ", ".join(f"{decisions.count(each)} {word}" for each, word in WORDS.items())
-        return f"stream: {counted(len(decisions), 'candidate')} ({counts}), {num_seeds} seeds; {here} against this baseline"
+        candidates = counted(len(decisions), "candidate")
+        return f"stream: {candidates} ({counts}), {num_seeds} seeds; {here} against this baseline"
 
 
 WORDS = {"accept": "accepted", "reject": "rejected", "run": "open"}

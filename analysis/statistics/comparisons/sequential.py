@@ -20,7 +20,9 @@ from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 BASELINE_SEEDS = 30
 """Seeds that a stored baseline should have; with 20 seeds, fewer gains are found where noise has long tails."""
 FEWEST_SEEDS = 8
-"""Seeds of a baseline, at least, and of a candidate that is accepted: fewer may all be in one of two modes."""
+"""Seeds of a baseline, at least: fewer may all be in one of two modes."""
+FIRST_ACCEPT = 16
+"""Seeds of a candidate that is accepted, at least: fewer may lack all of its rare bad runs."""
 MAX_SEEDS = 30
 """Seeds of a candidate, at most, if the user gives no other number."""
 MISSED = 0.1
@@ -124,7 +126,7 @@ def _score(dof: Floats, t: Floats) -> Floats:
     return score
 
 
-def levels_of(error: float, max_seeds: int, first: int = FEWEST_SEEDS) -> Floats:
+def levels_of(error: float, max_seeds: int, first: int = FIRST_ACCEPT) -> Floats:
     """Return the one-sided level of the test after each seed; 0 before the first look."""
     start = min(first, max_seeds)
     return np.concatenate([np.zeros(start - 1), nominal_levels(2 * error, start, max_seeds) / 2])

@@ -44,18 +44,18 @@ def test_a_noisier_candidate_has_its_own_noise() -> None:
 
 def test_levels_begin_at_the_first_look_and_never_exceed_the_error() -> None:
     levels = levels_of(0.05, 30)
-    assert (levels[:7] == 0).all()
-    assert levels[7] == pytest.approx(0.05 * (8 / 30) ** 1.5)  # the first look spends what error spending gives it
+    assert (levels[:15] == 0).all()
+    assert levels[15] == pytest.approx(0.05 * (16 / 30) ** 1.5)  # the first look spends what error spending gives it
     assert levels.max() < 0.05
     assert len(levels_of(0.05, 4)) == 4
 
 
 def test_a_gain_is_accepted_a_loss_rejected_early_and_few_seeds_leave_it_open() -> None:
     stored, levels = Stored.of(np.arange(30.0) % 3), levels_of(0.05, 30)
-    better, worse, few = ([3.0, 4.0] * 5, [-2.0] * 10, [3.0, 4.0] * 3 + [math.nan] * 4)
+    better, worse, few = ([3.0, 4.0] * 10, [-2.0] * 20, [3.0, 4.0] * 7 + [math.nan] * 6)
     found = conclude(looks(stored, np.array([better, worse, few])), levels)
     assert found.outcome.tolist() == [FIRST, SECOND, UNDECIDED]
-    assert found.num_seeds.tolist() == [8, 1, 6]
+    assert found.num_seeds.tolist() == [16, 1, 14]
     assert found.evidence[1] == 1
     assert found.evidence[0] < 1e-6
     assert conclude(looks(stored, np.zeros((1, 0))), levels).outcome == UNDECIDED
