@@ -34,6 +34,8 @@ from lr_sweep.common.text import counted, rate_text
 FORMAT = 1
 STORED = ".json"
 """Ending of the name of a stored baseline."""
+MARK = '"num_rates"'
+"""Text that a stored baseline has, and a table in JSON has not."""
 MOST_BYTES = 10_000_000
 VARIANT = "#"
 """Mark before the variant of a table that is meant."""
@@ -147,22 +149,17 @@ def store(path: Path, side: Side) -> None:
 
 def _stored(path: Path) -> Side | None:
     """Read what `store` wrote; None: it is a table in JSON."""
-    advice = f"write it by `gate {path} TABLE --accept`"
     try:
-        content = json.loads(read_plain(path, MOST_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path}: cannot be read ({reason(error)}): write it by `gate {path} TABLE --accept`"
-        ) from error
-    if not isinstance(content, dict) or "num_rates" not in content:
-        return None
-    if content.pop("format", None) != FORMAT:
-        raise UserError(f"{path}: another version wrote this baseline: {advice}")
-    try:
+        text = read_plain(path, MOST_BYTES).decode()
+        if MARK not in text:
+            return None
+        content = json.loads(text)
+        if (version := content.pop("format", None)) != FORMAT:
+            raise ValueError(f"its format is {version}, this version has {FORMAT}")
         guards = {name: Guarded(**each) for name, each in content["guards"].items()}
         return Side(**{**content, "metric": Metric(**content["metric"]), "guards": guards})
-    except (TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: no baseline ({reason(error)}): {advice}") from error
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: no baseline ({reason(error)}): write it by `gate {path} TABLE --accept`") from error
 
 
 def _of_guard(guard: Guard, reading: Reading, columns: Mapping[str, str]) -> Reading:
