@@ -37,7 +37,7 @@ def gate(
     ] = 0.0,
     min_sd: Annotated[
         float,
-        opt.number("The same in standard deviations of a run, without --min-gain.", least=0.1, most=10, metavar="SD"),
+        opt.number("It in standard deviations of a run, if no --min-gain.", least=0.1, most=10, metavar="SD"),
     ] = 1.5,
     max_seeds: Annotated[int, opt.number("Seeds of the candidate, at most.", least=4, most=200)] = 30,
     drift: Annotated[
