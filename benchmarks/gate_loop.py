@@ -39,7 +39,7 @@ Recipe = tuple[tuple[str, float], ...]
 FAR = 100_000
 """First seed of the runs that measure the truth."""
 TRUTH_SEEDS = 100
-NUM_LOOPS = 8
+NUM_LOOPS = 6
 NO_GAIN = 0.0005
 """Accuracy below which a true gain counts as none."""
 
