@@ -143,7 +143,9 @@ def side_reader(source: str, name: str, guards: Sequence[Guard] = ()) -> Callabl
 
 
 def store(path: Path, side: Side) -> None:
-    """Write a baseline, to be committed to a repository."""
+    """Write a baseline, to be committed to a repository; raises UserError if it would replace another file."""
+    if path.suffix != STORED or (path.exists() and MARK.encode() not in read_plain(path, MOST_BYTES)):
+        raise UserError(f"--accept: {path} is no stored baseline: name one that ends in {STORED}, or a new file")
     write_json(path, {"format": FORMAT, **asdict(side)})
 
 

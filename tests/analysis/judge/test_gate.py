@@ -201,6 +201,7 @@ def test_the_command_ends_with_the_outcome_as_its_code(
     for words, message in (
         (["b.csv"], "Missing argument 'TABLE'"),
         (["b.csv", "c.csv", "--accept", "--drift"], "--accept and --drift exclude each other"),
+        (["b.csv", "c.csv", "--accept"], "--accept: b.csv is no stored baseline: name one that ends in .json"),
         (["b.csv", "c.csv", "--min-gain", "-1"], "--min-gain: got -1, want 0 or more"),
         (["b.csv", "c.csv", "--max-seeds", "3"], "should be greater than or equal to 4"),
         (["b.csv", "c.csv", "--guard", "m<=x"], "--guard: got 'm<=x', want METRIC"),
