@@ -1,16 +1,19 @@
-"""Noise of simulated runs, and the gate under it: a table of `benchmarks.verdict_simulation`."""
+"""Noise of simulated runs, and the gate under it.
+
+python -m benchmarks.gating [--stream]
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from lr_sweep.analysis.judge.gate import gate_settings
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED, Pairs, judge_pairs
-from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, cell_noise
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST
+from lr_sweep.analysis.statistics.comparisons.sequential import FALSE_ACCEPT, Stored, conclude, levels_of, looks
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 Rows = Iterator[list[str]]
@@ -96,41 +99,50 @@ class Gating:
     """What the gate did with simulated candidates."""
 
     accepted: float
-    worse: float
-    """Share that is called worse before the last seed."""
     seeds: float
-    """Mean of each side."""
+    """Mean of a candidate."""
 
 
-def gating(noise: str, gain: float, max_seeds: int, is_tuned: bool, number: int, rng: np.random.Generator) -> Gating:
-    """Simulate the gate: fresh seeds come one by one, behind three tuning seeds at three rates, or behind none."""
-    draw, shape = GATED[noise], (number, 1, 2, WINDOW, 3)
-    windows = draw(rng, shape).reshape(number, 2, WINDOW, 3)
-    known = cell_noise(windows if is_tuned else np.full_like(windows, np.nan))
-    values = draw(rng, (number, 1, 2, 1, max_seeds)).reshape(number, 2, max_seeds) + np.array([[0.0], [gain]])
-    found = judge_pairs(values, Pairs.named([(1, 0)]), gate_settings(known, max_seeds), known)
-    outcome = found.outcome[:, 0]
-    used = np.where(outcome == UNDECIDED, max_seeds, found.num_seeds[:, 0])
-    return Gating(
-        accepted=float((outcome == FIRST).mean()), worse=float((outcome == SECOND).mean()), seeds=float(used.mean())
-    )
+def gating(noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator) -> Gating:
+    """Simulate the gate: a stored baseline, and a candidate whose seeds come one by one."""
+    values = GATED[noise](rng, (number, 1, 2, 1, max(num_stored, max_seeds))).reshape(number, 2, -1)
+    stored = Stored.of(values[:, 0, :num_stored])
+    found = conclude(looks(stored, values[:, 1, :max_seeds] + gain), levels_of(FALSE_ACCEPT, max_seeds))
+    return Gating(accepted=float((found.outcome == FIRST).mean()), seeds=float(found.num_seeds.mean()))
 
 
-GATES = list(product((True, False), (4, 8, 20)))
-"""Whether tuning seeds are known, and the most fresh seeds."""
+GATES = ((20, 30), (30, 30), (30, 8))
+"""Seeds of the baseline, and the most seeds of a candidate."""
 
 
 def gate_table(number: int, rng: np.random.Generator) -> Rows:
     """Return the rows of the table."""
-    columns = [f"{'tuned' if is_tuned else 'one rate'}, {most} seeds" for is_tuned, most in GATES]
-    yield ["gate, accepted, %: noise", "gain, sd", *columns]
-    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
+    columns = [f"baseline of {stored}, at most {most} seeds" for stored, most in GATES]
+    yield ["gate, accepted, % (seeds): noise", "gain, sd", *columns]
+    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0)]
     for noise, gain in cases:
-        found = [gating(noise, gain, most, is_tuned, number, rng) for is_tuned, most in GATES]
-        texts = [percent(each.accepted) + (f" ({each.seeds:.1f} seeds)" if gain else "") for each in found]
-        yield [noise, f"{gain:g}", *texts]
+        found = [gating(noise, gain, *each, number, rng) for each in GATES]
+        yield [noise, f"{gain:g}", *(f"{percent(each.accepted)} ({each.seeds:.1f})" for each in found)]
 
 
 def percent(share: float) -> str:
     """Write a share in percent."""
     return f"{100 * share:.1f}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the tables of streams and of nights, or of single candidates."""
+    from lr_sweep.benchmarks.gate_streams import nights_table, stream_table
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stream", action="store_true", help="streams of 200 candidates, and nights")
+    parser.add_argument("--studies", type=int, default=200, help="streams, or candidates, in each entry")
+    args = parser.parse_args(arguments)
+    for table in (stream_table, nights_table) if args.stream else (gate_table,):
+        for index, row in enumerate(table(args.studies, np.random.default_rng(0))):
+            print(f"| {' | '.join(row)} |", *(["|---" * len(row) + "|"] if not index else []), sep="\n", flush=True)
+        print()
+
+
+if __name__ == "__main__":
+    main()

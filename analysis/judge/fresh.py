@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from lr_sweep.analysis.judge.gate import MAX_SEEDS
 from lr_sweep.analysis.judge.judge import Judged, judged
 from lr_sweep.analysis.judge.runs import RUN
 from lr_sweep.analysis.record.study import Deciding
@@ -15,6 +14,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
 DECIDE_ERROR = 0.05
+MAX_SEEDS = 20
+"""Fresh seeds of each variant, at most."""
 
 
 def decided_text(found: Judged, fresh: str, min_difference: float) -> str:

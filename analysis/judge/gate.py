@@ -1,183 +1,348 @@
 """The gate: is a candidate better than a baseline, as far as fresh seeds show, and which seeds to run next?
 
-It is a sequential test by the machinery of `decide`. Seeds that chose a learning rate say how noisy its runs are, and
-nothing else: their mean is the best of several.
+Seeds that chose a learning rate say how noisy its runs are, and nothing else: their mean is the best of several.
 """
 
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
-from lr_sweep.analysis.judge.judge import RunsRead, runs_read
-from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.names import is_rate, listed
-from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading, asking
-from lr_sweep.analysis.judge.runs import Runs
-from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.sides import Guard, Side, seeds_text, side_reader
+from lr_sweep.analysis.judge.stream import Stream
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, swept_cells
-from lr_sweep.analysis.statistics.checks.grid import grid_findings
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST_LOOK, SECOND, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
-from lr_sweep.analysis.statistics.comparisons.noise import RUN, WINDOW, CellValues, Noise, cell_noise, padded
-from lr_sweep.analysis.statistics.selection.best import Floats, best_learning_rates
-from lr_sweep.analysis.statistics.selection.summary import summarise
+from lr_sweep.analysis.statistics.comparisons.noise import Noise, cell_noise, padded
+from lr_sweep.analysis.statistics.comparisons.sequential import (
+    BASELINE_SEEDS,
+    FALSE_ACCEPT,
+    FEWEST_SEEDS,
+    MAX_SEEDS,
+    MIN_SD,
+    Concluded,
+    Looks,
+    Stored,
+    conclude,
+    is_worse,
+    levels_of,
+    looks,
+)
+from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
-FALSE_ACCEPT = 0.05
-"""Largest share of candidates without a gain that the gate accepts, over all looks."""
-GATE_ERROR = 0.06
-"""Error rate of the two-sided test. Half of it is each side's; the rest of `FALSE_ACCEPT` is for noise that is not
-normal, by simulation (docs/statistics.md)."""
-LOGNORMAL_ACCEPT = 0.1
-"""The same share where the noise of both sides is lognormal and unequal (docs/statistics.md)."""
-FIRST_LOOK_ALONE = 8
-"""Seeds of each at the first look where nothing else says how noisy they are. Chosen by simulation."""
-NUM_ASKED = 4
+FORMAT = 1
+NUM_ASKED = 2
 """Seeds that are asked for at once."""
-MAX_SEEDS = 20
-"""Fresh seeds of each, if the user gives no other number."""
-SIDES = ("baseline", "candidate")
-VARIANT = "#"
-"""Mark before the variant of a table that is meant."""
-NONE = np.full((WINDOW, 0), math.nan)
-"""The window of a table without tuning."""
+SKEWED_ACCEPT = 0.1
+"""Share of candidates without a gain that are accepted where noise is skewed and unequal (docs/statistics.md)."""
 Outcome = Literal["accept", "reject", "run", "open"]
 
 
-class Side(NamedTuple):
-    """The runs of the baseline or of the candidate."""
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a candidate has to show."""
 
-    name: str
-    rate: float
-    """NaN: the table has none."""
-    num_rates: int
-    tuning: Sequence[int]
-    """Seeds that chose the rate."""
-    fresh: pd.DataFrame
-    """Rows as of `StudySummary.runs`: ended runs of other seeds at the rate, by seed."""
-    others: Sequence[int]
-    """Further seeds, which are not at the rate."""
-    next_seed: int
-    values: Floats
-    """Values of fresh runs that have one, in the order of their seeds; more is better."""
-    window: Floats
-    """Values at the rate and those beside it, `WINDOW` x tuning seeds."""
-    num_steps: int
-    finding: CheckFinding | None
-    """Why another learning rate may be better; None: nothing says so."""
-
-    @property
-    def num_diverged(self) -> int:
-        """Fresh runs that diverged, with an earlier value or without."""
-        return int(self.fresh["status"].eq("diverged").sum())
-
-    def text(self, metric: Metric) -> str:
-        """Say how the rate was chosen, and what the fresh runs gave."""
-        at = "" if math.isnan(self.rate) else f"learning rate {rate_text(self.rate)}, "
-        how = f"chosen from {self.num_rates} by {_seeds_text(self.tuning)}; " if self.tuning else ""
-        said = f"{self.name}: {at}{how}{counted(len(self.values), 'fresh seed')}"
-        if len(self.values):
-            said += f", mean {metric.test} {metric.text(metric.sign * self.values.mean(), self.values.std())}"
-        lost = len(self.fresh) - len(self.values)
-        said += f"; left out: {counted(lost, 'run')} without a value" if lost else ""
-        return said + (f"; not at that rate: {_seeds_text(self.others)}" if self.others else "")
+    min_gain: float = 0.0
+    """Least gain that is looked for, in points or the metric's unit; 0: `min_sd` standard deviations."""
+    min_sd: float = MIN_SD
+    max_seeds: int = MAX_SEEDS
+    guards: Sequence[Guard] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """What the gate says."""
+    """What the gate says; as JSON with the same keys."""
 
-    outcome: Outcome
+    decision: Outcome
     why: str
     """A sentence with the numbers."""
     seeds: Mapping[str, Sequence[int]]
     """To run next, by side; empty once it is decided."""
+    more: int | None
+    """About how many seeds are left until it is decided, if these are as those so far; None: not known."""
     rates: Sequence[float]
     """To add to the baseline, which may be better at one of them; only of `open`."""
+    gain: float | None
+    """Mean of the candidate less that of the baseline, in the metric's own unit; better is positive."""
+    low: float | None
+    """95% interval of the gain."""
+    high: float | None
+    num_seeds: Mapping[str, int]
+    """Seeds of each side that count."""
+    level: float
+    """One-sided error rate of this candidate's test."""
     about: Sequence[str]
     """Sentences on both sides, and on the error rate."""
 
     def text(self) -> str:
-        """Return all of it, the outcome first."""
-        first = self.outcome if self.outcome != "run" else f"run {_asked_text(self.seeds)}"
-        first += f", add {', '.join(map(rate_text, self.rates))} to the baseline" if self.rates else ""
-        return "\n".join([f"{first}: {self.why}", *(f"  {line}" for line in self.about)])
+        """Return all of it, the decision first."""
+        return "\n".join([f"{self.headline()}: {self.why}", *(f"  {line}" for line in self.about)])
+
+    def headline(self) -> str:
+        """Return the decision and what to run."""
+        first = self.decision if self.decision != "run" else f"run {_asked_text(self.seeds)}"
+        first += f" (about {self.more} more)" if self.more else ""
+        return first + (f", add {', '.join(map(rate_text, self.rates))} to the baseline" if self.rates else "")
+
+    def markdown(self, title: str) -> str:
+        """Return it as Markdown, for a job's summary and a comment."""
+        rows = [f"- {line}" for line in self.about]
+        return "\n".join(
+            [f"### {title}: {self.headline()}", "", f"{self.why[0].upper()}{self.why[1:]}.", "", *rows, ""]
+        )
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the document of `gate --json`."""
+        return {"format": FORMAT, **asdict(self)}
 
 
 def gate(
-    baseline: str | Path, candidate: str | Path, reading: Reading, *, min_gain: float = 0.0, max_seeds: int = MAX_SEEDS
+    baseline: str | Path,
+    candidate: str | Path,
+    reading: Reading,
+    limits: Limits = Limits(),
+    stream: Path | None = None,
 ) -> Gate:
     """Compare a candidate with a baseline.
 
     Args:
-        baseline: a table, a folder or an address, as `judged` reads it; `TABLE#VARIANT`: one of its variants.
-        candidate: the same.
+        baseline: what `accept` wrote, or a table as `judged` reads it; `TABLE#VARIANT`: one of its variants.
+        candidate: a table.
         reading: of both.
-        min_gain: what the candidate has to gain more than, in points or the metric's unit.
-        max_seeds: fresh seeds of each, at most.
+        limits: what the candidate has to show.
+        stream: log of all candidates, which is written; None: this is the only one.
 
     Raises:
         UserError: with every mistake in a table, or why two cannot be compared.
         QuestionError: there are readings that are equally good.
     """
     if str(baseline) == str(candidate):
-        raise UserError(f"baseline and candidate are both {baseline}: name two tables, or TABLE{VARIANT}VARIANT twice")
-    sources = [_source(str(source)) for source in (baseline, candidate)]
-    read = asking(lambda reading: [_read(*source, reading) for source in sources], reading)
-    one, other = (each.info.metric for each, _ in read)
-    if one != other:
-        texts = " and ".join(_metric_text(metric) for metric in (one, other))
-        raise UserError(f"baseline and candidate have other metrics, {texts}: give --metric or --columns")
-    sides = [_side(name, *each, max_seeds) for name, each in zip(SIDES, read, strict=True)]
-    return _concluded(sides, one, min_gain / one.scale, max_seeds)
+        raise UserError(f"baseline and candidate are both {baseline}: name two tables, or TABLE#VARIANT twice")
+    sources = {"baseline": str(baseline), "candidate": str(candidate)}
+    readers = [side_reader(source, name, limits.guards) for name, source in sources.items()]
+    first, second = asking(lambda reading: [read(reading) for read in readers], reading)
+    log = Stream(stream) if stream else None
+    turn = log.turn(str(candidate), second.values) if log else None
+    compared = Comparison(baseline=first, candidate=second, limits=limits, level=turn.level if turn else FALSE_ACCEPT)
+    found = compared.gate()
+    if log and turn:
+        log.add(turn, {"candidate": str(candidate), **compared.line(found.decision)})
+        error = f"at most {FALSE_ACCEPT:.0%} of all accepted candidates are no gain (ADDIS); this one's level is"
+        found = replace(
+            found, about=[*found.about[:-1], log.text(first.seeds), f"{error} {turn.level:.2g}", *_next_step(found)]
+        )
+    return found
 
 
-def gate_settings(known: Noise, max_seeds: int) -> Settings:
-    """Return the limits of the gate's test; `known`: what earlier runs say of the noise of each side, ... x 2."""
-    first_look = FIRST_LOOK if (known.dof > 0).all() else min(FIRST_LOOK_ALONE, max_seeds)
-    return Settings(max_seeds=max_seeds, error=GATE_ERROR, first_look=first_look)
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A candidate and its baseline, as they were read."""
+
+    baseline: Side
+    candidate: Side
+    limits: Limits
+    level: float = FALSE_ACCEPT
+    """One-sided error rate of the test."""
+
+    def __post_init__(self) -> None:
+        """Raise UserError if the two have other metrics, or one lacks a guard."""
+        if len({_measured(side.metric) for side in self.sides if side.values}) > 1:
+            texts = " and ".join(_metric_text(side.metric) for side in self.sides)
+            raise UserError(f"baseline and candidate have other metrics, {texts}: give --metric or --columns")
+        if lacking := [each.name for each in self.limits.guards if each.name not in self.baseline.guards]:
+            raise UserError(f"--guard {lacking[0]}: the baseline has no values of it: store it with this --guard")
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """The baseline and the candidate."""
+        return self.baseline, self.candidate
+
+    @property
+    def metric(self) -> Metric:
+        """Metric of both."""
+        return self.baseline.metric
+
+    @property
+    def values(self) -> Floats:
+        """Values of the candidate that count, where more is better."""
+        return self.candidate.better[: self.limits.max_seeds]
+
+    @cached_property
+    def decision(self) -> Decision:
+        """All runs of both, as `decide` compares two variants: interval, failed runs, unequal noise."""
+        return Decision(
+            cells=(("", "", "baseline"), ("", "", "candidate")),
+            rates=tuple(side.learning_rate or math.nan for side in self.sides),
+            values=padded([self.baseline.better, self.values]),
+            num_used=np.array([side.num_ended for side in self.sides]),
+            pairs=Pairs.named([(1, 0)]),
+            known=cell_noise(padded([side.tuned for side in self.sides])),
+            tuned=padded([side.tuned[0] for side in self.sides]),
+            settings=Settings(max_seeds=self.limits.max_seeds),
+            metric=self.metric,
+        )
+
+    @cached_property
+    def levels(self) -> Floats:
+        """One-sided level after each seed."""
+        return levels_of(self.level, self.limits.max_seeds)
+
+    @property
+    def loss_levels(self) -> Floats:
+        """One-sided level of a loss after each seed: unlike a gain, a loss may be shown by two."""
+        return levels_of(FALSE_ACCEPT, self.limits.max_seeds, FIRST_LOOK)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a loss is shown, by the same test."""
+        return bool(is_worse(self.looks(self.values), self.loss_levels))
+
+    def looks(self, values: Floats) -> Looks:
+        """Compare the candidate, with these values, after each of them."""
+        stored = Stored.of(self.baseline.better, Noise(*(each[0] for each in self.decision.known)))
+        return looks(stored, values, self.limits.min_gain / self.metric.scale, self.limits.min_sd)
+
+    def concluded(self, values: Floats) -> Concluded:
+        """Test the candidate with these values."""
+        return conclude(self.looks(values), self.levels)
+
+    def gate(self) -> Gate:
+        """Decide."""
+        outcome, why = self.outcome()
+        gain, low, high = (_number(float(each[0])) for each in _interval(self.decision))
+        used = len(self.values) + self.candidate.num_lost
+        asked = {"baseline": 0, "candidate": 0}
+        if outcome == "run" and len(self.baseline.values) < FEWEST_SEEDS:
+            asked["baseline"] = BASELINE_SEEDS - len(self.baseline.values)
+        elif outcome == "run":
+            asked["candidate"] = min(NUM_ASKED, self.limits.max_seeds - used)
+        sides = {"baseline": self.baseline, "candidate": self.candidate}
+        return Gate(
+            decision=outcome,
+            why=why,
+            seeds={name: range(sides[name].next_seed, sides[name].next_seed + n) for name, n in asked.items() if n},
+            more=self.more() if asked["candidate"] else None,
+            rates=self.baseline.rates_to_add if outcome == "open" else (),
+            gain=gain,
+            low=low,
+            high=high,
+            num_seeds={"baseline": len(self.baseline.values), "candidate": len(self.values)},
+            level=self.level,
+            about=list(self.about()),
+        )
+
+    def outcome(self) -> tuple[Outcome, str]:
+        """Return the decision, and a sentence with the numbers."""
+        said, condition = self.gain_text(), self.baseline.condition
+        found, used = self.concluded(self.values).outcome, len(self.values) + self.candidate.num_lost
+        if worse := [text for each in self.limits.guards if (text := self.guard_text(each))]:
+            return "reject", "; ".join(worse)
+        if found == SECOND or (found == UNDECIDED and used >= self.limits.max_seeds):
+            return "reject", f"{self.no_gain_text(used)}{said and f': {said}'}"
+        if condition:
+            return "open", f"{said} {condition}" if said else condition.partition(": ")[2]
+        if (number := len(self.baseline.values)) < FEWEST_SEEDS:
+            return "run", f"the baseline has {counted(number, 'fresh seed')}: at least {FEWEST_SEEDS} are needed"
+        if found == UNDECIDED:
+            return "run", f"it is open whether the candidate is better{said and f': {said}'}"
+        if self.candidate.num_diverged > self.baseline.num_diverged:
+            numbers = [f"{each.num_diverged} of the {counted(each.num_ended, 'fresh run')}" for each in self.sides]
+            return "reject", f"{numbers[1]} of the candidate diverged, of the baseline {numbers[0]}; else {said}"
+        return "accept", f"the candidate is better: {said}"
+
+    def no_gain_text(self, used: int) -> str:
+        """Say that the least gain is unlikely, or that all seeds showed none."""
+        if used >= self.limits.max_seeds:
+            return f"with {counted(len(self.values), 'seed')} no gain was shown"
+        least = self.metric.amount_text(self.limits.min_gain / self.metric.scale)
+        deviations = f"{self.limits.min_sd:g} standard deviations"
+        return f"a gain of {least if self.limits.min_gain else deviations} is unlikely"
+
+    def more(self) -> int | None:
+        """Return about how many seeds are left, if the next ones are as those so far; None: there are none so far."""
+        if not len(self.values):
+            return None
+        return max(1, int(self.concluded(np.resize(self.values, self.limits.max_seeds)).num_seeds) - len(self.values))
+
+    def guard_text(self, guard: Guard) -> str:
+        """Say by how much the candidate is worse than a guard allows; empty: no loss is shown."""
+        base, candidate = self.baseline.guards[guard.name], self.candidate.guards[guard.name]
+        sign = 1 if base.higher_is_better else -1
+        stored = Stored.of(sign * guard.factor * np.array(base.values, float))
+        found = looks(stored, sign * np.array(candidate.values, float)[: self.limits.max_seeds])
+        if not len(candidate.values) or not is_worse(found, self.loss_levels):
+            return ""
+        limit = f"{guard.factor:g} times the baseline's" if guard.factor != 1 else "the baseline's"
+        return (
+            f"{guard.name} is worse than {limit}: mean {np.mean(candidate.values):.4g}, "
+            f"of the baseline {np.mean(base.values):.4g}"
+        )
+
+    def gain_text(self) -> str:
+        """Write the gain with its interval; empty: a side has no value."""
+        gain, low, high = (float(each[0]) for each in _interval(self.decision))
+        if math.isnan(gain):
+            return ""
+        said = f"it gains {self.metric.amount_text(gain, (high - low) / 2)} in {self.metric.test}"
+        if math.isnan(low):
+            return f"{said}; nothing is known of the noise"
+        return f"{said} (95% interval {' to '.join(self.metric.ends_text(low, high))})"
+
+    def about(self) -> Iterator[str]:
+        """Yield sentences on both sides; the last one is on the error rate."""
+        sides = {"baseline": self.baseline, "candidate": self.candidate}
+        yield from (side.text(name) for name, side in sides.items())
+        steps = [f"{side.num_steps:,}" for side in sides.values() if side.num_steps]
+        if len(set(steps)) > 1:
+            yield f"trained for {' and '.join(steps)} steps: the gain may be of that"
+        if alone := [name for name, side in sides.items() if not side.tuning]:
+            yield f"{' and '.join(alone)}: one learning rate is there; its seeds must not have chosen it"
+        if failures := self.decision.failures():
+            yield failures
+        elif (unequal := self.decision.unequal()).startswith("the runs of the candidate"):
+            share = f"{SKEWED_ACCEPT:.0%} of candidates without a gain"
+            yield f"{unequal}: if rare ones are far off, {share} may be accepted"
+        yield f"at most {self.level:.0%} of candidates without a gain are accepted (docs/statistics.md)"
+
+    def line(self, decision: Outcome) -> Mapping[str, Any]:
+        """Return what a stream's log has of it."""
+        evidence = float(self.concluded(self.values).evidence)
+        return {
+            "decision": "run" if decision == "open" else decision,
+            "seeds": list(self.candidate.seeds),
+            "values": list(self.candidate.values),
+            "evidence": min(evidence, self.level) if decision == "accept" else max(evidence, 1.001 * self.level),
+            "baseline": list(self.baseline.seeds),
+        }
 
 
-def _source(named: str) -> tuple[str, str, Sequence[TableFile]]:
-    """Return the table that the user names, its variant (empty: its only one), and what is read of the table."""
-    table, mark, variant = named.rpartition(VARIANT)
-    if not mark or Path(named).exists():
-        table, variant = named, ""
-    return table, variant, read_sources([table])
+def _next_step(found: Gate) -> list[str]:
+    if found.decision != "accept":
+        return []
+    return [f"next: train {BASELINE_SEEDS} other seeds of the candidate, and store them with --accept: those it was "
+            "accepted by look better than they are"]  # fmt: skip
 
 
-def _read(table: str, variant: str, sources: Sequence[TableFile], reading: Reading) -> tuple[RunsRead, bool]:
-    """Read one side; returns its runs, of one variant on one task, and whether it has learning rates."""
-    tables = [arranged(each, reading.columns)[0] for each in sources]
-    names = {name for each in tables for name in each.columns}
-    has_rates = "learning_rate" in reading.columns or any(map(is_rate, names))
-    if not has_rates:  # a table of final runs may leave out the rate that they have in common
-        tables = [replace(t, columns={**t.columns, "learning_rate": ["1"] * len(t.lines)}) for t in tables]
-    read = runs_read(tables, reading)
-    if read.is_tuned:
-        raise UserError("nuisance: the gate compares runs of one setting: keep the rows of the chosen one")
-    wanted = read.runs.wanted
-    variants = list(dict.fromkeys(wanted["variant"]))
-    if variant and variant not in variants:
-        raise UserError(f"{table}{VARIANT}{variant}: no variant {variant!r} in {table}: there are {listed(variants)}")
-    wanted = wanted[wanted["variant"] == variant] if variant else wanted
-    for name in ("task", "variant"):
-        if len(there := list(dict.fromkeys(wanted[name]))) > 1:
-            one = f"name one, {shlex.quote(f'{table}{VARIANT}{there[0]}')}"
-            advice = one if name == "variant" else "keep the rows of one"
-            raise UserError(f"{table} has {len(there)} {name}s ({listed(there)}), the gate compares one: {advice}")
-    return read._replace(runs=replace(read.runs, wanted=wanted)), has_rates
+def _interval(decision: Decision) -> tuple[Floats, Floats, Floats]:
+    found = decision.found
+    return found.difference, found.low, found.high
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _measured(metric: Metric) -> tuple[object, ...]:
+    return metric.name, metric.higher_is_better, metric.is_fraction, metric.reported_on
 
 
 def _metric_text(metric: Metric) -> str:
@@ -185,142 +350,5 @@ def _metric_text(metric: Metric) -> str:
     return f"{metric.test}{unit} ({metric.better} is better)"
 
 
-def _side(name: str, read: RunsRead, has_rates: bool, max_seeds: int) -> Side:
-    metric = read.info.metric
-    runs = summarise(read.runs.wanted, read.runs.ended, read.runs.curves, metric).runs
-    num_rates = runs["learning_rate"].nunique()
-    rate, tuning = (runs["learning_rate"].iloc[0], []) if num_rates == 1 else _chosen(name, runs, read)
-    chosen = read.runs.wanted["seed"].isin(tuning)
-    at_rate, free = runs["learning_rate"].eq(rate), ~runs["seed"].isin(tuning)
-    fresh = runs[free & at_rate & runs["status"].ne("missing")].sort_values("seed").head(max_seeds)
-    rates, seeds, tests = (runs.loc[~free, column].to_numpy() for column in RUN)
-    return Side(
-        name=name,
-        rate=rate if has_rates else math.nan,
-        num_rates=num_rates,
-        tuning=tuning,
-        fresh=fresh,
-        others=sorted(runs[free & ~at_rate]["seed"]),
-        next_seed=int(runs["seed"].max()) + 1,
-        values=metric.sign * fresh["test_accuracy"].dropna().to_numpy(float),
-        window=CellValues.of(rates, seeds, tests).window(rate, len(tuning)) if tuning else NONE,
-        num_steps=int(fresh["num_steps"].max()) if len(fresh) else 0,
-        finding=_condition(replace(read.runs, wanted=read.runs.wanted[chosen]), metric) if tuning else None,
-    )
-
-
-def _condition(runs: Runs, metric: Metric) -> CheckFinding | None:
-    """Return the finding on the runs that chose the rate that makes a comparison conditional."""
-    (cell,) = swept_cells(summarise(runs.wanted, runs.ended, runs.curves, metric))
-    return next((finding for finding in grid_findings(cell) if finding.condition), None)
-
-
-def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[int]]:
-    """Return the rate that validation chooses, and the seeds that choose it: those with runs at several rates."""
-    metric = read.info.metric
-    if not metric.chosen_on:
-        raise UserError(
-            f"{name} has {runs['learning_rate'].nunique()} learning rates and no validation data, which choose one: "
-            "keep the rows of one rate, or give --select-on-test"
-        )
-    num_rates = runs.groupby("seed")["learning_rate"].nunique()
-    tuning = sorted(num_rates[num_rates > 1].index)
-    if not read.has_seeds or not tuning:
-        raise UserError(
-            f"{name} has {runs['learning_rate'].nunique()} learning rates, and no seed that is at several of them: "
-            "which runs chose the rate cannot be seen. Keep the rows of one rate, whose runs chose nothing"
-        )
-    choosing = runs[runs["seed"].isin(tuning)].drop(columns="test_accuracy")
-    (rate,) = best_learning_rates(choosing, metric)["learning_rate"]
-    if math.isnan(rate):
-        raise UserError(f"{name} has no learning rate with a value: train its runs first")
-    return rate, tuning
-
-
-def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds: int) -> Gate:
-    known = cell_noise(padded([side.window for side in sides]))
-    decision = Decision(
-        cells=tuple(("", "", side.name) for side in sides),
-        rates=tuple(side.rate for side in sides),
-        values=padded([side.values for side in sides]) - np.array([[0.0], [min_gain]]),
-        num_used=np.array([len(side.fresh) for side in sides]),
-        pairs=Pairs.named([(1, 0)]),
-        known=known,
-        tuned=metric.sign * padded([side.window[0] for side in sides]),
-        settings=gate_settings(known, max_seeds),
-        metric=metric,
-    )
-    numbers = {cell[-1]: number for cell, number in decision.next_seeds(NUM_ASKED).items()}
-    asked = {side.name: range(side.next_seed, side.next_seed + numbers.get(side.name, 0)) for side in sides}
-    seeds = {name: each for name, each in asked.items() if each}
-    outcome, why = _outcome(decision, sides, min_gain, bool(seeds))
-    rates: Sequence[float] = ()
-    if outcome != "reject" and (finding := sides[0].finding):
-        outcome, seeds, rates = "open", {}, sorted(finding.learning_rates)
-        gain = _gain_text(decision, min_gain)
-        why = f"{gain} {finding.condition}" if gain else finding.condition.partition(": ")[2]
-    steps = {side.num_steps for side in sides if side.num_steps}
-    about = [side.text(metric) for side in sides]
-    if len(steps) > 1:
-        about.append(
-            f"trained for {' and '.join(f'{side.num_steps:,}' for side in sides)} steps: the gain may be of that"
-        )
-    if alone := [side.name for side in sides if not side.tuning]:
-        about.append(f"{' and '.join(alone)}: one learning rate is there; its seeds must not have chosen it")
-    if failures := decision.failures():
-        about.append(failures)
-    elif unequal := decision.unequal():
-        rare = f"if rare ones are far off (lognormal noise), {LOGNORMAL_ACCEPT:.0%} of candidates without a gain"
-        about.append(f"{unequal}: {rare} may be accepted")
-    gain = f"more than {metric.amount_text(min_gain)}" if min_gain else "nothing"
-    about.append(
-        f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
-        f"looks up to {max_seeds} seeds (docs/statistics.md)"
-    )
-    return Gate(outcome=outcome, why=why, seeds=seeds, rates=rates, about=about)
-
-
-def _outcome(decision: Decision, sides: Sequence[Side], min_gain: float, may_run: bool) -> tuple[Outcome, str]:
-    baseline, candidate = sides
-    metric, found = decision.metric, decision.found.outcome[0]
-    said, limit = _gain_text(decision, min_gain), metric.amount_text(min_gain) if min_gain else ""
-    more = f"gains more than {limit}" if min_gain else "is better"
-    if may_run:
-        return "run", f"it is open whether the candidate {more}{f': {said}' if said else ''}"
-    if found == FIRST and candidate.num_diverged > baseline.num_diverged:
-        numbers = [f"{each.num_diverged} of the {counted(len(each.fresh), 'fresh run')}" for each in sides]
-        return "reject", f"{numbers[1]} of the candidate diverged, of the baseline {numbers[0]}; else {said}"
-    if found == FIRST:
-        return "accept", f"the candidate {more}: {said}"
-    if found == UNDECIDED:
-        number = counted(int(decision.num_values.min()), "seed")
-        why = f"with {number} of each it was not shown that the candidate {more}"
-        return "reject", f"{why}{f': {said}' if said else ''}"
-    return "reject", f"the candidate {f'gains less than {limit}' if min_gain else 'is worse'}: {said}"
-
-
-def _gain_text(decision: Decision, min_gain: float) -> str:
-    metric, found = decision.metric, decision.found
-    gain, low, high = (float(each[0]) + min_gain for each in (found.difference, found.low, found.high))
-    if math.isnan(gain):
-        return ""
-    said = f"it gains {metric.amount_text(gain, (high - low) / 2)} in {metric.test}"
-    if math.isnan(low):
-        return f"{said}; nothing is known of the noise"
-    return f"{said} (95% interval {' to '.join(metric.ends_text(low, high))})"
-
-
 def _asked_text(seeds: Mapping[str, Sequence[int]]) -> str:
-    texts = {name: _seeds_text(each) for name, each in seeds.items()}
-    if len(texts) == len(SIDES) and len(set(texts.values())) == 1:
-        return f"{next(iter(texts.values()))} of both"
-    return " and ".join(f"{text} of the {name}" for name, text in texts.items())
-
-
-def _seeds_text(seeds: Sequence[int]) -> str:
-    """Write `seed 3`, `seeds 0 to 4`, or `seeds 1, 5, 7`."""
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
-        return f"seeds {seeds[0]} to {seeds[-1]}"
-    return f"seeds {listed([str(seed) for seed in seeds])}"
+    return " and ".join(f"{seeds_text(each)} of the {name}" for name, each in seeds.items())

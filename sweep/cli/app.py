@@ -20,15 +20,16 @@ F = TypeVar("F", bound=Callable[..., int | None])
 PANELS = {
     "A study": ("run", "plan", "report", "status", "init", "stop"),
     "Results": ("ls", "show", "ui", "verify", "export", "figure", "merge", "gc"),
-    "Tables": ("judge",),
+    "Tables": ("judge", "gate"),
     "Clusters and data": ("data", "submit", "cluster"),
 }
 """Commands as `--help` lists them, the most used ones first."""
+UNLISTED = ("merge",)
+"""Commands that `--help` leaves out, as few users need them; docs/commands.md has them."""
 INSTEAD = {
     "job": "gone: use `cluster jobs`, `cluster logs` or `cluster stop`",
     "mlflow": "gone: use `export --mlflow`",
     "pretrain": "gone: use `data STUDY --pretrain`",
-    "gate": "an option of judge: `judge --gate BASELINE CANDIDATE` (docs/gate.md)",
     "laws": "a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)",
     "decide": "a key of a study file, and an option of judge: `judge TABLE --decide FRESH` (docs/rates-and-seeds.md)",
     "resume": "not needed: `run STUDY` resumes",
@@ -67,7 +68,7 @@ class Program(Group):
         """List each panel's commands with all of their help; typer draws panels in its own markup alone."""
         for panel, names in PANELS.items():
             with formatter.section(panel):
-                formatter.write_dl([(name, self.commands[name].help) for name in names])
+                formatter.write_dl([(name, self.commands[name].help) for name in names if name not in UNLISTED])
 
 
 class Command(TyperCommand):

@@ -6,13 +6,12 @@ import math
 import shlex
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import PROGRAM, counted
+from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from lr_sweep.analysis.judge.reading import Reading
 
 WIDTH = 110
-GATE_CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
 T = TypeVar("T")
 
 
@@ -35,23 +33,11 @@ def judge(
             opt.location,
         ),
     ],
-    columns: Annotated[
-        list[str] | None,
-        opt.option(
-            "MEANING=NAME,...",
-            "Name the columns that are not guessed right. MEANING is task, model, variant, learning_rate, seed, step, "
-            "num_steps, run, status, validation, test, train, nuisance (an option that is tuned as the rate is) or "
-            "ignored. A+B names several columns, an empty NAME none. Or give the file that --save wrote.",
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None, opt.option("NAME", "The name of the metric; by default that of validation's column.")
-    ] = None,
-    lower_is_better: Annotated[bool, opt.flag("Lower values are better; by default the name decides.")] = False,
-    higher_is_better: Annotated[bool, opt.flag("Higher values are better; by default the name decides.")] = False,
-    select_on_test: Annotated[
-        bool, opt.flag("Choose on test data if a table has no validation data; the report says so.")
-    ] = False,
+    columns: opt.Columns = None,
+    metric: opt.MetricName = None,
+    lower_is_better: opt.LowerIsBetter = False,
+    higher_is_better: opt.HigherIsBetter = False,
+    select_on_test: opt.SelectOnTest = False,
     paired: Annotated[
         bool, opt.flag("Compare variants by seed, where the data show that a seed moves them alike.")
     ] = False,
@@ -73,17 +59,6 @@ def judge(
     ] = None,
     strict: opt.Strict = False,
     latex: opt.Latex = False,
-    gate: Annotated[
-        bool,
-        opt.flag(
-            "Compare two tables, BASELINE and CANDIDATE, or TABLE#VARIANT twice: accept (exit code 0), reject (1), or "
-            "name the seeds to run (3). No report is written."
-        ),
-    ] = False,
-    min_gain: Annotated[
-        float, opt.option("SIZE", "With --gate: the candidate has to gain more than this; SIZE as of --equal-within.")
-    ] = 0.0,
-    max_seeds: Annotated[int, opt.number("With --gate: fresh seeds of each variant, at most.", least=4, most=200)] = 20,
     json: opt.Json = False,
 ) -> int:
     """Judge runs that any program made: write their tables, figures and checks (docs/judge.md)."""
@@ -94,23 +69,12 @@ def judge(
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
-    opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
-    opt.not_with("gate", gate, out=out, save=save, strict=strict, latex=latex, paired=paired, equal_within=equal_within)
     if save is not None and not save.name.endswith(KEPT):
         raise UserError(f"--save {save}: want a name that ends in .yaml, as --columns takes the file by")
     if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
-    reading = _reading(columns or []).but(
-        Reading(
-            metric=metric,
-            higher_is_better=higher_is_better if higher_is_better or lower_is_better else None,
-            select_on_test=select_on_test,
-            paired=paired,
-            equal_within=equal_within,
-        )
-    )
-    if gate:
-        return _gate(tables, reading, min_gain, max_seeds, json)
+    reading = reading_of(columns, metric, lower_is_better, higher_is_better, select_on_test)
+    reading = reading.but(Reading(paired=paired, equal_within=equal_within))
     found = answered(partial(judged, tables), reading, ["judge", *tables])
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)
@@ -137,27 +101,18 @@ def judge(
     return code
 
 
-def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int, json: bool) -> int:
-    from lr_sweep.analysis.judge.gate import gate
+def reading_of(
+    columns: Sequence[str] | None, metric: str | None, lower: bool, higher: bool, select_on_test: bool
+) -> Reading:
+    """Return how the options that `judge` and `gate` share want a table read; raises UserError."""
+    from lr_sweep.analysis.judge.reading import Reading
 
-    if len(tables) != 2:
-        raise UserError(f"--gate: got {counted(len(tables), 'table')}, want two, BASELINE and CANDIDATE")
-    if not 0 <= min_gain < math.inf:
-        raise UserError(f"--min-gain: got {min_gain:g}, want 0 or more")
-    options = [f"--min-gain={min_gain:g}"] * (min_gain > 0) + [f"--max-seeds={max_seeds}"] * (max_seeds != 20)
-    found = answered(
-        lambda reading: gate(tables[0], tables[1], reading, min_gain=min_gain, max_seeds=max_seeds),
-        reading,
-        ["judge", "--gate", *tables, *options],
-    )
-    if json:
-        opt.print_json(asdict(found))
-    else:
-        print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
-    return GATE_CODES[found.outcome]
+    opt.not_together(lower_is_better=lower, higher_is_better=higher)
+    said = Reading(metric=metric, higher_is_better=higher if higher or lower else None, select_on_test=select_on_test)
+    return _reading(columns or []).but(said)
 
 
-def _reading(given: list[str]) -> Reading:
+def _reading(given: Sequence[str]) -> Reading:
     from lr_sweep.analysis.judge.reading import KEPT, Reading, columns_in, saved_reading
 
     files = [text for text in given if text.endswith(KEPT) and ("=" not in text or Path(text).is_file())]

@@ -84,6 +84,19 @@ DataDir = Annotated[
 ]
 Run = Annotated[str, argument("RUN", "The run's id, or at least its first 4 letters; `ls` lists all ids.")]
 Json = Annotated[bool, flag("Print JSON, as docs/gate.md describes it.")]
+Columns = Annotated[
+    list[str] | None,
+    option(
+        "MEANING=NAME,...",
+        "Name the columns that are not guessed right. MEANING is task, model, variant, learning_rate, seed, step, "
+        "num_steps, run, status, validation, test, train, nuisance (an option that is tuned as the rate is) or "
+        "ignored. A+B names several columns, an empty NAME none. Or give the file that --save wrote.",
+    ),
+]
+MetricName = Annotated[str | None, option("NAME", "The name of the metric; by default that of validation's column.")]
+LowerIsBetter = Annotated[bool, flag("Lower values are better; by default the name decides.")]
+HigherIsBetter = Annotated[bool, flag("Higher values are better; by default the name decides.")]
+SelectOnTest = Annotated[bool, flag("Choose on test data if a table has no validation data; the report says so.")]
 Strict = Annotated[bool, flag("Exit with code 1 if a report's checks find a problem.")]
 
 Latex = Annotated[bool, flag("Also write table.tex, a table for a paper, and the figures as PDF.")]

@@ -16,7 +16,7 @@ import typer
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import lead_nowhere
 from lr_sweep.common.text import PROGRAM
-from lr_sweep.sweep.cli import cluster_commands, judge_command, results_commands, study_commands  # noqa: F401 - their commands
+from lr_sweep.sweep.cli import cluster_commands, gate_command, results_commands, study_commands  # noqa: F401 - their commands
 from lr_sweep.sweep.cli.app import app
 
 

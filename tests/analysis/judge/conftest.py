@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge import gate, judge
+from lr_sweep.analysis.judge import judge, sides
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.tests.support.judged import contents_of
@@ -22,5 +22,5 @@ def inputs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             assert contents_of(tmp_path) == before
 
-    for module in (gate, judge):
+    for module in (sides, judge):
         monkeypatch.setattr(module, "read_sources", read)

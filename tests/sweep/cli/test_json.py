@@ -87,10 +87,10 @@ def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert found["checks"]["format"] == 1
     assert Path(found["report"]).is_file()
     for name, gain in (("base", 0.0), ("better", 0.1), ("few", 0.1)):
-        lines = [f"{seed},{0.5 + gain + seed / 100}" for seed in range(2 if name == "few" else 8)]
+        lines = [f"{seed},{0.5 + gain + seed / 100}" for seed in range(2 if name == "few" else 16)]
         Path(f"{name}.csv").write_text("seed,val_acc\n" + "\n".join(lines) + "\n")
-    gate = printed("judge", "--gate", "base.csv", "better.csv")
-    assert gate.keys() == documented("judge --gate")
-    assert (gate["outcome"], gate["seeds"]) == ("accept", {})
-    more = printed("judge", "--gate", "base.csv", "few.csv", code=3)
-    assert (more["outcome"], more["seeds"]) == ("run", {"candidate": [2, 3, 4, 5]})
+    gate = printed("gate", "base.csv", "better.csv")
+    assert gate.keys() == documented("gate")
+    assert (gate["decision"], gate["seeds"]) == ("accept", {})
+    more = printed("gate", "base.csv", "few.csv", code=3)
+    assert (more["decision"], more["seeds"]) == ("run", {"candidate": [2, 3]})

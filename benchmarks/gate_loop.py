@@ -1,0 +1,154 @@
+"""An agent's loop on real training: 30 planted changes of a recipe on handwritten digits, under the gate and greedily.
+
+    python -m benchmarks.gate_loop [gate] ["one run"]
+
+The recipe is a small network on scikit-learn's digits, by stochastic gradient descent. Half of the changes change
+nothing, some are bugs, some are gains. Each run takes some 50 ms on a CPU. The truth of a change is the mean of 100
+other seeds, against as many of the recipe that it changed.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from lr_sweep.analysis.judge.baseline import accept
+from lr_sweep.analysis.judge.gate import gate
+from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.statistics.comparisons.sequential import BASELINE_SEEDS
+
+RECIPE = {"rate": 0.04, "decay": 1e-3, "momentum": 0.8, "width": 24, "epochs": 6, "shuffle": 1, "scale": 1.0}
+CHANGES: Mapping[str, Mapping[str, float]] = {
+    **{f"no change {i}": {} for i in range(15)},
+    **{f"no shuffling {i}": {"shuffle": 0} for i in range(3)},
+    **{f"half the decay {i}": {"decay": 5e-4} for i in range(3)},
+    **{f"a third of the rate {i}": {"rate": 0.012} for i in range(3)},
+    **{f"large first weights {i}": {"scale": 4.0} for i in range(2)},
+    "momentum": {"momentum": 0.9},
+    "twice the width": {"width": 48},
+    "twice the epochs": {"epochs": 12},
+    "twice the rate": {"rate": 0.08},
+}
+Recipe = tuple[tuple[str, float], ...]
+FAR = 100_000
+"""First seed of the runs that measure the truth."""
+TRUTH_SEEDS = 100
+NUM_LOOPS = 6
+NO_GAIN = 0.0005
+"""Accuracy below which a true gain counts as none."""
+
+
+@lru_cache(maxsize=1)
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    return images[order] / 16 - 0.3, labels[order]
+
+
+@cache
+def accuracy(recipe: Recipe, seed: int) -> float:
+    """Train the network on 600 images; return its accuracy on the others."""
+    of, rng, (images, labels) = dict(recipe), np.random.default_rng(seed), _digits()
+    width = int(of["width"])
+    weights = [of["scale"] * rng.standard_normal((64, width)) / 8, rng.standard_normal((width, 10)) / width**0.5]
+    speed = [np.zeros_like(each) for each in weights]
+    for _ in range(int(of["epochs"])):
+        order = rng.permutation(600) if of["shuffle"] else np.arange(600)
+        for batch in order.reshape(-1, 20):
+            hidden = np.maximum(images[batch] @ weights[0], 0)
+            scores = np.exp(hidden @ weights[1])
+            error = scores / scores.sum(1, keepdims=True) - np.eye(10)[labels[batch]]
+            back = (error @ weights[1].T) * (hidden > 0)
+            for i, slope in enumerate((images[batch].T @ back, hidden.T @ error)):
+                speed[i] = of["momentum"] * speed[i] - of["rate"] * (slope / len(batch) + of["decay"] * weights[i])
+                weights[i] = weights[i] + speed[i]
+    guess = (np.maximum(images[600:] @ weights[0], 0) @ weights[1]).argmax(1)
+    return float((guess == labels[600:]).mean())
+
+
+def changed(recipe: Recipe, change: str) -> Recipe:
+    """Return a recipe with a change."""
+    return tuple((dict(recipe) | CHANGES[change]).items())
+
+
+def truth(recipe: Recipe) -> float:
+    """Return the mean accuracy of a recipe over seeds that decide nothing."""
+    return float(np.mean([accuracy(recipe, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]))
+
+
+def true_gain(recipe: Recipe, change: str) -> float:
+    """Return the gain of a change over seeds that decide nothing."""
+    return truth(changed(recipe, change)) - truth(recipe)
+
+
+def greedy(order: Sequence[str], first: int) -> tuple[list[float], int, float]:
+    """Keep a change whose single run beats the best so far; returns true gains, runs and the last value's bias."""
+    recipe, gains = tuple(RECIPE.items()), list[float]()
+    best = accuracy(recipe, first)
+    for number, change in enumerate(order, start=1):
+        value = accuracy(changed(recipe, change), first + number)
+        if value > best:
+            gains.append(true_gain(recipe, change))
+            recipe, best = changed(recipe, change), value
+    return gains, len(order) + 1, best - truth(recipe)
+
+
+def gated(order: Sequence[str], first: int, folder: Path) -> tuple[list[float], int, float]:
+    """Run the loop of docs/gate.md; returns true gains of what it kept, runs and the last value's bias."""
+    recipe, gains, runs, seed = tuple(RECIPE.items()), list[float](), 0, first
+    baseline, table, log = folder / "baseline.json", folder / "runs.csv", folder / "log.jsonl"
+
+    def train(of: Recipe, number: int, new: bool) -> None:
+        nonlocal seed, runs
+        with table.open("w" if new else "a") as file:
+            file.write("seed,val_acc\n" if new else "")
+            file.writelines(f"{each},{accuracy(of, each)}\n" for each in range(seed, seed + number))
+        seed, runs = seed + number, runs + number
+
+    train(recipe, BASELINE_SEEDS, new=True)
+    accept(baseline, str(table), Reading(), (), log)
+    for change in order:
+        table = folder / f"{change.replace(' ', '_')}.csv"
+        train(changed(recipe, change), 2, new=True)
+        while (found := gate(baseline, table, Reading(), stream=log)).decision == "run":
+            train(changed(recipe, change), len(found.seeds["candidate"]), new=False)
+        if found.decision == "accept":
+            gains.append(true_gain(recipe, change))
+            recipe = changed(recipe, change)
+            train(recipe, BASELINE_SEEDS, new=True)
+            accept(baseline, str(table), Reading(), (), log)
+    stored = np.mean([accuracy(recipe, each) for each in range(seed - BASELINE_SEEDS, seed)])
+    return gains, runs, float(stored - truth(recipe))
+
+
+def main() -> None:
+    """Print what both kept, and what it cost, over several orders of the changes."""
+    start = tuple(RECIPE.items())
+    values = [accuracy(start, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]
+    print(f"recipe: {np.mean(values):.2%}, standard deviation of a run {100 * np.std(values, ddof=1):.2f} points")
+    for rule in sys.argv[1:] or ("gate", "one run"):
+        found = []
+        for loop in range(NUM_LOOPS):
+            order = np.random.default_rng(loop).permutation(list(CHANGES)).tolist()
+            with tempfile.TemporaryDirectory() as folder:
+                both = {"gate": lambda order=order, first=1000 * loop, to=folder: gated(order, first, Path(to))}
+                both["one run"] = lambda order=order, first=1000 * loop: greedy(order, first)
+                found.append(both[rule]())
+            print(rule, loop, [round(100 * gain, 2) for gain in found[-1][0]], found[-1][1:], flush=True)
+        gains = [gain for each in found for gain in each[0]]
+        false, runs = np.mean(np.array(gains) < NO_GAIN), np.mean([each[1] for each in found])
+        bias, whole = np.mean([each[2] for each in found]), np.mean([sum(each[0]) for each in found])
+        print(
+            f"{rule}: kept {len(gains) / NUM_LOOPS:.1f} changes, {false:.0%} of them without a gain; true gain "
+            f"{100 * whole:.2f} points; {runs:.0f} runs; its value is {100 * bias:+.2f} points off"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Streams of candidates under the gate and under usual rules, on the same draws; and nights under its drift test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST
+from lr_sweep.analysis.statistics.comparisons.sequential import (
+    ALARM,
+    BASELINE_SEEDS,
+    FALSE_ACCEPT,
+    MAX_SEEDS,
+    MISSED,
+    Stored,
+    conclude,
+    drift,
+    levels_of,
+    looks,
+    next_level,
+)
+from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
+from lr_sweep.benchmarks.gating import Rows, percent, two_modes
+
+NUM_CANDIDATES = 200
+BETTER, WORSE = 0.1, 0.45
+"""Shares of candidates that gain 1.5 standard deviations of a run, and that lose one; the others are equal."""
+GAIN, LOSS = 1.5, 1.0
+Run = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+"""Draws runs with a mean of 0 and a standard deviation of 1."""
+
+
+def _modes(share: float) -> Run:
+    deviation = (0.09 + 25 * share * (1 - share)) ** 0.5
+    return lambda rng, shape: (two_modes(share)(rng, shape) + 5 * share) / deviation
+
+
+RUNS: dict[str, tuple[Run, float, float]] = {
+    "normal": (lambda rng, shape: rng.standard_normal(shape), 1.0, 1.0),
+    "t3": (lambda rng, shape: rng.standard_t(3, shape) / 3**0.5, 1.0, 1.0),
+    "skewed": (lambda rng, shape: 1 - rng.exponential(1, shape), 1.0, 1.0),
+    "two modes, 30%": (_modes(0.3), 1.0, 1.0),
+    "two modes, 50%": (_modes(0.5), 1.0, 1.0),
+    "unequal, candidates noisy": (lambda rng, shape: rng.standard_normal(shape), 0.1, 1.0),
+    "unequal, candidates quiet": (lambda rng, shape: rng.standard_normal(shape), 1.0, 0.1),
+    "skewed and unequal": (lambda rng, shape: 1 - rng.exponential(1, shape), 0.3, 1.0),
+}
+"""Noise, and the standard deviation of a baseline and of a candidate; gains are in those of the noisier one."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a rule did with streams; streams x candidates."""
+
+    gains: Floats
+    accepted: Bools
+    seeds: Ints
+    num_stored: int
+    """Seeds of a baseline that are trained after each acceptance."""
+
+    @property
+    def false(self) -> float:
+        """False discovery rate: mean share of accepted candidates without a gain."""
+        wrong = (self.accepted & (self.gains <= 0)).sum(-1)
+        return float((wrong / np.maximum(self.accepted.sum(-1), 1)).mean())
+
+    def row(self) -> list[str]:
+        """Return false discovery rate and power in percent, seeds of an equal candidate, and of all of a stream."""
+        power = self.accepted[self.gains > 0].mean() if (self.gains > 0).any() else np.nan
+        equal, baselines = self.seeds[self.gains == 0].mean(), self.num_stored * (1 + self.accepted.sum(-1))
+        whole = (self.seeds.sum(-1) + baselines).mean()
+        return [percent(self.false), percent(float(power)), f"{equal:.1f}", f"{whole:.0f}"]
+
+
+@dataclass
+class Gated:
+    """Streams of the gate, of which each candidate has its own level."""
+
+    number: int
+    evidence: list[Floats] = field(default_factory=list)
+    accepted: list[Bools] = field(default_factory=list)
+
+    def __call__(self, base: Floats, values: Floats) -> tuple[Bools, Ints]:
+        """Compare a candidate of each stream; returns which are accepted, and after how many seeds."""
+        evidence, accepted = (np.array(each).reshape(-1, self.number) for each in (self.evidence, self.accepted))
+        level = np.array([next_level(evidence[:, i], accepted[:, i]) for i in range(self.number)])
+        found = conclude(looks(Stored.of(base), values), levels_at(level))
+        passed = found.outcome == FIRST
+        self.accepted.append(passed)
+        self.evidence.append(np.where(passed, np.minimum(found.evidence, level), np.maximum(found.evidence, level)))
+        return passed, found.num_seeds
+
+
+def ratio_test(base: Floats, values: Floats) -> tuple[Bools, Ints]:
+    """Compare candidates by a plain sequential ratio test: error 5%, and 10% of the least gains missed."""
+    ratio = looks(Stored.of(base), values).ratio
+    up = ratio >= -np.log(FALSE_ACCEPT)
+    ended = up | (ratio <= np.log(MISSED))
+    ended[:, -1] = True
+    seeds = ended.argmax(-1) + 1
+    return np.take_along_axis(up, seeds[:, None] - 1, -1)[:, 0], seeds
+
+
+def one_run(base: Floats, values: Floats) -> tuple[Bools, Ints]:
+    """Keep a candidate whose single run beats the best one."""
+    return values[:, 0] > base[:, 0], np.ones(len(values), int)
+
+
+GRID = np.geomspace(1e-6, 0.3, 40)
+
+
+@cache
+def _grid() -> Floats:
+    return np.array([levels_of(each, MAX_SEEDS) for each in GRID])
+
+
+def levels_at(errors: Floats) -> Floats:
+    """Return `levels_of` of many errors, interpolated."""
+    columns = [np.interp(np.log(errors), np.log(GRID), np.log(np.maximum(each, 1e-300))) for each in _grid().T]
+    return np.exp(np.array(columns).T)
+
+
+def streamed(rule: str, noise: str, number: int, better: float = BETTER) -> Kept:
+    """Simulate streams; after each acceptance the new baseline gets fresh seeds (of `one run`: the run itself)."""
+    rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
+    unit, decide = max(of_base, of_candidate), {"ratio": ratio_test, "one run": one_run}.get(rule) or Gated(number)
+    base, found = draw(rng, (number, BASELINE_SEEDS)) * of_base, []
+    for _ in range(NUM_CANDIDATES):
+        kind = rng.random(number)
+        gains = unit * np.where(kind < better, GAIN, np.where(kind < better + WORSE, -LOSS, 0.0))
+        values = draw(rng, (number, MAX_SEEDS)) * of_candidate + gains[:, None]
+        fresh = draw(rng, (number, BASELINE_SEEDS)) * of_base
+        accepted, seeds = decide(base, values)
+        found.append((gains, accepted, seeds))
+        after = values[:, :1] - gains[:, None] if rule == "one run" else fresh
+        base = np.where(accepted[:, None], after, base)
+    gains, accepted, seeds = (np.array(each).T for each in zip(*found, strict=True))
+    return Kept(gains, accepted, seeds, 0 if rule == "one run" else BASELINE_SEEDS)
+
+
+def stream_table(number: int, _: np.random.Generator) -> Rows:
+    """Return a row a noise and rule."""
+    yield ["noise", "rule", "false of the accepted, %", "gains found, %", "seeds of an equal one", "of the stream"]
+    for noise in RUNS:
+        for rule in ("gate", "ratio", "one run"):
+            yield [noise, rule, *streamed(rule, noise, number).row()]
+        yield [noise, "gate, no gains", *streamed("gate", noise, number, better=0.0).row()]
+
+
+def nights_table(number: int, rng: np.random.Generator) -> Rows:
+    """Return a row a noise: false alarms in 1,000 nights, and nights until a loss of 2 deviations is found."""
+    yield ["noise", "false alarms in 1,000 nights", "nights until an alarm, mean", "median"]
+    for noise in list(RUNS)[:5]:
+        draw = RUNS[noise][0]
+        alarms, delays = [], []
+        for _ in range(number):
+            stored = Stored.of(draw(rng, (BASELINE_SEEDS,)))
+            alarms.append(_num_alarms(stored, draw(rng, (1000,))))
+            sums = drift(stored, draw(rng, (200,)) - 2)
+            delays.append(int((sums >= ALARM).argmax()) + 1)
+        yield [noise, f"{np.mean(alarms):.2f}", f"{np.mean(delays):.1f}", f"{np.median(delays):.0f}"]
+
+
+def _num_alarms(stored: Stored, nights: Floats) -> int:
+    """Count alarms, where the sum begins anew after each."""
+    number, start = 0, 0
+    while (above := drift(stored, nights[start:]) >= ALARM).any():
+        number, start = number + 1, start + int(above.argmax()) + 1
+    return number

@@ -1,0 +1,157 @@
+"""The stored baseline, guards, the log of a stream, nights, pytest's fixture, the action, and the loop of the docs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from lr_sweep.analysis.judge.stream import Stream
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.tiny_study import ROOT, environment
+
+NOISE = (0.3, -0.5, 0.2, 0.1, -0.4, 0.3, 0.0, -0.2, 0.4, -0.1) * 3
+"""Of seeds, in points."""
+GUARD = "--guard=memory_gb<=1.05x"
+
+
+def finals(name: str, gain: float, number: int, first: int = 0, memory: float = 10.0) -> None:
+    """Write final runs; accuracies are 50% and `gain` points, with noise."""
+    rows = [f"{first + i},{0.5 + (gain + NOISE[i]) / 100:.4f},{memory}" for i in range(number)]
+    Path(name).write_text("\n".join(["seed,val_acc,memory_gb", *rows, ""]))
+
+
+@pytest.fixture(autouse=True)
+def _baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store a baseline of 30 seeds, in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    finals("base.csv", 0.0, 30)
+    assert main(["gate", "baseline.json", "base.csv", "--accept", GUARD]) == 0
+
+
+def stream(name: str, *options: str) -> int:
+    return main(["gate", "baseline.json", name, "--stream", "log.jsonl", *options])
+
+
+def test_a_stored_baseline_decides_as_its_table() -> None:
+    for gain, number, code in ((1.5, 16, 0), (-1.0, 2, 1), (0.8, 2, 3)):
+        finals("c.csv", gain, number)
+        assert [main(["gate", base, "c.csv"]) for base in ("base.csv", "baseline.json")] == [code, code]
+
+
+def test_a_guard_rejects_what_is_better_but_too_large(capsys: pytest.CaptureFixture[str]) -> None:
+    finals("c.csv", 1.5, 16, memory=10.4)
+    assert main(["gate", "baseline.json", "c.csv", GUARD]) == 0
+    finals("c.csv", 1.5, 16, memory=10.6)
+    assert main(["gate", "baseline.json", "c.csv", GUARD]) == 1
+    assert "memory_gb is worse than 1.05 times the baseline's: mean 10.6" in capsys.readouterr().out
+    assert main(["gate", "baseline.json", "c.csv", "--guard", "val_acc"]) == 2
+    assert "--guard val_acc: the baseline has no values of it" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_stream_keeps_the_level_of_a_candidate_and_the_next_ones_have_less() -> None:
+    finals("a.csv", 0.5, 2)
+    assert stream("a.csv") == 3
+    finals("b.csv", -1.0, 2)
+    assert stream("b.csv") == 1
+    finals("a.csv", 0.5, 4)
+    assert stream("a.csv") == 3
+    assert stream("a.csv") == 3  # the same answer is not written twice
+    lines = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
+    assert [line["number"] for line in lines] == [1, 2, 1]
+    assert lines[0]["level"] == lines[2]["level"] > lines[1]["level"]
+    finals("b.csv", 2.0, 2)  # the name of a rejected one, with other values: a new candidate
+    assert Stream(Path("log.jsonl")).turn("b.csv", [0.9]).number == 3
+
+
+def test_the_seeds_that_were_accepted_are_no_baseline(capsys: pytest.CaptureFixture[str]) -> None:
+    finals("a.csv", 3.0, 16)
+    assert stream("a.csv") == 0
+    assert "1 candidate (1 accepted, 0 rejected, 0 open), 16 seeds; 1 against this baseline" in capsys.readouterr().out
+    assert stream("a.csv", "--accept") == 2
+    assert "store 30 further seeds, from 16 on" in capsys.readouterr().err
+    finals("fresh.csv", 2.5, 30, first=100)
+    assert stream("fresh.csv", "--accept") == 0
+    assert "a.csv was accepted with a mean of 5" in capsys.readouterr().out
+    assert json.loads(Path("baseline.json").read_text())["seeds"][0] == 100
+
+
+@pytest.mark.parametrize("rest", ["", '"format": 2}', '"format": 1}'])
+def test_a_damaged_baseline_or_log_is_named(rest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    finals("c.csv", 0.0, 2)
+    content = f'{{"num_rates": 1, {rest}'
+    Path("log.jsonl").write_text(content)
+    assert stream("c.csv") == 2
+    assert "--stream log.jsonl: no log of the gate" in capsys.readouterr().err
+    Path("baseline.json").write_text(content)
+    assert main(["gate", "baseline.json", "c.csv"]) == 2
+    assert "write it by `gate baseline.json TABLE --accept`" in capsys.readouterr().err
+
+
+def test_nights_that_become_worse_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    finals("nights.csv", 0.0, 20)
+    assert main(["gate", "baseline.json", "nights.csv", "--drift"]) == 0
+    rows = Path("nights.csv").read_text()
+    Path("nights.csv").write_text(rows + "".join(f"{night},0.49,10\n" for night in range(20, 28)))
+    assert main(["gate", "baseline.json", "nights.csv", "--drift"]) == 1
+    assert "validation accuracy 49.00 since night 21" in capsys.readouterr().out
+
+
+def run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Start a command with the programs of this environment."""
+    programs = environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **variables}
+    return subprocess.run(command, env=programs, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_fixture_fails_on_a_loss_and_on_drift() -> None:
+    Path("test_it.py").write_text(
+        "def test_equal(gate):\n"
+        "    assert gate.check([0.5, 0.503], baseline='baseline.json').decision == 'run'\n"
+        "def test_worse(gate):\n    gate.check([0.48, 0.482, 0.481] * 3, baseline='baseline.json')\n"
+        "def test_better(gate):\n    gate.accept([0.53, 0.532, 0.531] * 6, baseline='baseline.json')\n"
+        "def test_open(gate):\n    gate.accept([0.53], baseline='baseline.json')\n"
+        "def test_drift(gate):\n    gate.drift([0.48] * 9, baseline='baseline.json')\n"
+    )
+    plugin = ["-p", "lr_sweep.analysis.judge.pytest_plugin", "-p", "no:cacheprovider"]
+    done = run([sys.executable, "-m", "pytest", "-q", *plugin, "test_it.py"], PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "3 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "worse than baseline.json: it gains -1.9" in done.stdout
+
+
+def test_the_action_writes_a_summary_and_ends_with_the_decision() -> None:
+    action = YAML(typ="safe").load((ROOT / ".github/actions/gate/action.yml").read_text())
+    (step,) = action["runs"]["steps"]
+    finals("c.csv", 1.5, 16)
+    given = {"BASELINE": "baseline.json", "CANDIDATE": "c.csv", "OPTIONS": GUARD.replace("=", " ", 1)}
+    of_github = {"GITHUB_STEP_SUMMARY": "summary.md", "GITHUB_OUTPUT": "output", "RUNNER_TEMP": "."}
+    assert given.keys() == step["env"].keys()
+    done = run(["bash", "-ec", step["run"]], **given, **of_github)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Path("summary.md").read_text().startswith("### c.csv: accept\n\nThe candidate is better: it gains 1.5")
+    assert Path("output").read_text() == "code=0\ncomment=./gate.md\n"
+    finals("c.csv", 0.8, 2)
+    assert run(["bash", "-ec", step["run"]], **given, **of_github).returncode == 3
+
+
+def test_the_loop_of_the_docs_keeps_the_gain_and_nothing_else() -> None:
+    page = (ROOT / "docs" / "gate.md").read_text()
+    loop = page.partition("```python\n")[2].partition("```")[0]
+    Path("train.py").write_text(
+        f"NOISE = {NOISE}\nIDEAS = ['same', 'better', 'worse']\n"
+        "def train(idea, seed):\n"
+        "    return 1 - {'same': 0, 'better': 0.03, 'worse': -0.03}[idea] + NOISE[(7 * seed + 3) % 30] / 100\n"
+    )
+    rows = [f"base\t{seed}\t{1 + NOISE[seed] / 100}\n" for seed in range(30)]
+    Path("results.tsv").write_text("variant\tseed\tval_bpb\n" + "".join(rows))
+    assert main(["gate", "baseline.json", "results.tsv#base", "--accept"]) == 0
+    done = run([sys.executable, "-c", loop])
+    assert done.returncode == 0, done.stderr
+    last = {line["candidate"]: line["decision"] for line in map(json.loads, Path("log.jsonl").read_text().splitlines())}
+    assert last == {"results.tsv#same": "reject", "results.tsv#better": "accept", "results.tsv#worse": "reject"}
+    assert json.loads(Path("baseline.json").read_text())["seeds"] == list(range(100, 130))

@@ -1,0 +1,105 @@
+"""The sequential test of a candidate: by hand, against a published algorithm, and the short form of the simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED
+from lr_sweep.analysis.statistics.comparisons.sequential import (
+    ALARM,
+    Stored,
+    conclude,
+    drift,
+    is_worse,
+    levels_of,
+    looks,
+    next_level,
+)
+from lr_sweep.benchmarks.gate_streams import streamed
+
+BASE = Stored.of(np.array([1.0, 2.0, 3.0, 2.0]))
+"""Mean 2, variance 2/3 with 3 degrees of freedom."""
+
+
+def test_a_look_is_a_t_test_with_pooled_noise() -> None:
+    found = looks(BASE, np.array([3.0, 4.0, 3.5]))
+    assert found.gain == pytest.approx([1.0, 1.5, 1.5])
+    # pooled: (0.5 + 2) / 5 = 0.5; Welch's degrees of freedom are those of two variances with 5 and 3
+    sem, share = math.sqrt(0.5 / 3 + (2 / 3) / 4), 0.5
+    assert found.p[2] == pytest.approx(stats.t.sf(1.5 / sem, 1 / (share**2 / 5 + share**2 / 3)))
+
+
+def test_a_noisier_candidate_has_its_own_noise() -> None:
+    found = looks(BASE, np.array([10.0, -6.0]))  # variance 128 with 1 degree of freedom
+    share = 64 / (64 + 1 / 6)
+    assert found.p[1] == pytest.approx(0.5)
+    assert looks(BASE, np.array([12.0, -4.0])).p[1] == pytest.approx(
+        stats.t.sf(2 / math.sqrt(64 + 1 / 6), 1 / (share**2 + (1 - share) ** 2 / 3))
+    )
+
+
+def test_levels_begin_at_the_first_look_and_never_exceed_the_error() -> None:
+    """gsdesign 0.1.5 gives the bounds of these levels a total error of 0.0500000."""
+    levels = levels_of(0.05, 30)
+    assert (levels[:15] == 0).all()
+    assert levels[15] == pytest.approx(0.05 * (16 / 30) ** 1.5)  # the first look spends what error spending gives it
+    assert levels.max() < 0.05
+    assert len(levels_of(0.05, 4)) == 4
+
+
+def test_a_gain_is_accepted_a_loss_rejected_early_and_few_seeds_leave_it_open() -> None:
+    stored, levels = Stored.of(np.arange(30.0) % 3), levels_of(0.05, 30)
+    better, worse, few = ([3.0, 4.0] * 10, [-2.0] * 20, [3.0, 4.0] * 7 + [math.nan] * 6)
+    found = conclude(looks(stored, np.array([better, worse, few])), levels)
+    assert found.outcome.tolist() == [FIRST, SECOND, UNDECIDED]
+    assert found.num_seeds.tolist() == [16, 1, 14]
+    assert found.evidence[1] == 1
+    assert found.evidence[0] < 1e-6
+    assert conclude(looks(stored, np.zeros((1, 0))), levels).outcome == UNDECIDED
+
+
+def test_a_loss_is_shown_and_without_noise_any_loss_is() -> None:
+    levels = levels_of(0.05, 30, first=2)
+    assert is_worse(looks(BASE, np.array([-3.0, -4.0])), levels)
+    assert not is_worse(looks(BASE, np.array([1.9, 2.0])), levels)
+    constant = Stored.of(np.full(8, 10.0))
+    assert is_worse(looks(constant, np.full(2, 9.9)), levels)
+    assert not is_worse(looks(constant, np.full(2, 10.0)), levels)
+
+
+def test_levels_of_a_stream_are_those_of_addis() -> None:
+    """The levels that online-fdr 1.0.0 gives for these p values (alpha 0.05, wealth 0.025, lambda 0.25, tau 0.5)."""
+    evidence, accepted = [0.9, 0.3, 0.0005, 0.4, 1e-6, 0.45, 0.2, 0.6], [False, False, True, False, True, *[False] * 3]
+    expected = [
+        0.00273431,
+        0.00273431,
+        0.00090199,
+        0.0036363,
+        0.00137346,
+        0.00684208,
+        0.00257299,
+        0.00257299,
+        0.00257299,
+    ]
+    found = [next_level(evidence[:i], accepted[:i], 0.05) for i in range(len(evidence) + 1)]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_drift_needs_several_bad_nights() -> None:
+    stored = Stored.of(np.array([0.0, 2.0] * 15))  # a deviation of 1.03, with the mean's own error
+    nights = np.array([1.0, -20.0, 1.0, 1.0, -2.0, -2.0, -2.0, -2.0])
+    found = drift(stored, nights)
+    assert found[1] == pytest.approx(1.5)  # however bad, a night counts 2.5 deviations
+    assert (found >= ALARM).tolist() == [False] * 6 + [True] * 2
+
+
+@pytest.mark.parametrize("noise", ["normal", pytest.param("two modes, 30%", marks=pytest.mark.slow)])
+def test_a_stream_seldom_keeps_what_gains_nothing(noise: str) -> None:
+    found = streamed("gate", noise, 12)
+    false, power, equal, _ = map(float, found.row())
+    assert (false < 8, power > 80, equal < 5.5) == (True, True, True)
+    assert float(streamed("one run", noise, 12).row()[0]) > 40
