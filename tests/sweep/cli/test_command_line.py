@@ -52,7 +52,6 @@ def test_help_has_an_example_that_can_be_read(name: str) -> None:
         ("job stop x", "`job` is gone: use `cluster jobs`, `cluster logs` or `cluster stop`"),
         ("mlflow sync", "`mlflow` is gone: use `export --mlflow`"),
         ("pretrain x", "`pretrain` is gone: use `data STUDY --pretrain`"),
-        ("gate a.csv b.csv", "`gate` is an option of judge: `judge --gate BASELINE CANDIDATE` (docs/gate.md)"),
         ("laws", "`laws` is a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)"),
         ("help run", "`help` is an option: `--help`"),
     ],
