@@ -29,7 +29,7 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.tables import labels_of
+from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.common.errors import UserError
 

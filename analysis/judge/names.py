@@ -55,7 +55,9 @@ NO_RATE = {
     *words("scheduler schedule decay warmup min end final ratio mult multiplier factor"),
     *words("current last log log10 steps step type gamma epoch epochs patience"),
 }
-SETTINGS = words("params. params_ hparams. hparams/ config/ config. hyperparameters.")
+SETTINGS = words(
+    "hyperparameters.values. params. params_ param_ hparams. hparams/ config/ config. config_ hyperparameters. args. cfg. hps."
+)
 """Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
 PASSED_OVER = {*words("best final last epoch step at metrics metric")}
@@ -151,6 +153,7 @@ def is_result(name: str) -> bool:
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
     known = bool(split_of(name)) or is_higher_better(measured(name)) is not None
+    known = known and words_of(name)[-1] not in ROLES["step"]
     return known and not (SPREADS | TIMES | SETTING_WORDS) & set(words_of(name)) and not is_setting(name)
 
 

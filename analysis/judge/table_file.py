@@ -35,8 +35,10 @@ MOST_NAME = 200
 """Characters of a name; longer ones make lines of a report, and figures, without end."""
 MAX_FIELD = 10_000_000
 """Characters of one field: exports hold whole notebooks in their tags."""
-MOST_MISTAKES = 20
+MOST_MISTAKES = 5
 """Mistakes that are listed; the rest are counted."""
+_MARKDOWN = re.compile(r"^[ \t]*\|.+\|[ \t]*\r?\n[ \t]*\|[ \t:|-]*-[ \t:|-]*\r?(?:\n[ \t]*\|.*)*", re.MULTILINE)
+"""A table in Markdown, which may stand within a text."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 
 
@@ -47,8 +49,11 @@ class Line(NamedTuple):
     number: int
     """Number of the row's last line in the file; in Parquet and in folders of other tools number of the row, from 1."""
 
+    what: str = ""
+    """What the number counts, where the file has no lines: `row `."""
+
     def __str__(self) -> str:
-        return f"{self.path}:{self.number}"
+        return f"{self.path}:{self.what}{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +114,8 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
     )
 
 
-def read_table_file(path: Path) -> TableFile:
-    """Read a file; raises UserError if it cannot be read, is no table, is too large, or has no rows."""
+def read_content(path: Path) -> bytes:
+    """Return the bytes of a file, unpacked if they are gzipped; raises UserError."""
     try:
         content = read_plain(path, MOST_BYTES)
     except FileNotFoundError as error:
@@ -118,7 +123,7 @@ def read_table_file(path: Path) -> TableFile:
     except OSError as error:
         what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
         raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
-    return table_of(path, _unpacked(path, content) if content.startswith(GZIP) else content)
+    return _unpacked(path, content) if content.startswith(GZIP) else content
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:
@@ -168,14 +173,17 @@ def _parquet(path: Path, content: bytes) -> TableFile:
         columns = {name: ["" if value is None else str(value) for value in found[name]] for name in names}
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)}): write it again") from error
-    lines = [Line(path, row) for row in range(1, number + 1)]
+    lines = [Line(path, row, "row ") for row in range(1, number + 1)]
     return TableFile(path=path, sha256=_digest(content), columns=columns, lines=lines, decimal_comma=False)
 
 
 def _csv(path: Path, content: bytes) -> TableFile:
     text = _decoded(path, content)
     start, skipped = _start(text)
-    body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:]))
+    end = len(text)
+    if found := max(_MARKDOWN.finditer(text), key=lambda match: len(match[0]), default=None):
+        start, end, skipped = found.start(), found.end(), text.count("\n", 0, found.start())
+    body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:end]))
     delimiter = _delimiter(text, body)
     csv.field_size_limit(MAX_FIELD)
     try:
@@ -197,7 +205,7 @@ def _csv(path: Path, content: bytes) -> TableFile:
         columns=columns,
         lines=[Line(path, line) for line, _ in rows],
         decimal_comma=delimiter != ",",
-        unfinished=not text.endswith(("\n", "\r")),
+        unfinished=not found and not text.endswith(("\n", "\r")),
     )
 
 
@@ -249,8 +257,6 @@ def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _decoded(path: Path, content: bytes) -> str:
-    if content.startswith(ZIP):
-        raise UserError(f"{path} is a spreadsheet or another archive: save it as CSV, and name that")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
         return content.decode(encoding)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.readers.tables import labels_of
+from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import BEST, RATES, RUNS, accuracy, assert_found, chosen, judge, run_script
@@ -227,7 +227,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "a deep trial": (
         ".",
         {"params.json": '{"lr": 0.1}', "result.json": f'{{"a": {DEEP}'},
-        "result.json: a line is no JSON",
+        "result.json:1: no JSON",
     ),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "as a database"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
