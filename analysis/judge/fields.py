@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
+from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES, is_rate
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.text import RATES, rates_text
 
-NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
+NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}
 """Fields without a value, in small letters."""
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
@@ -27,6 +28,8 @@ RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
+LEAST_RATES, LEAST_FACTOR, MOST_RATE = 3, 1.4, 10.0
+"""Numbers that are like a grid of learning rates: how many there are, how far apart, and the largest."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -191,6 +194,38 @@ class Content:
     def numbers(self, name: str) -> set[float]:
         """Return the different numbers of a column of numbers."""
         return {float(self._point(text)) for text in self.values(name)}
+
+    def differs(self, name: str) -> bool:
+        """Return whether a column of numbers has another one in more than half of the rows, as of results."""
+        return self.is_numbers(name) and len(self.values(name)) > len(self.table.lines) / 2
+
+    def is_below_0(self, name: str) -> bool:
+        """Return whether all numbers of a column are below 0, as the logarithms of rates are."""
+        return self.is_numbers(name) and max(self.numbers(name)) < 0
+
+    def is_like_rates(self, name: str) -> bool:
+        """Return whether the numbers of a column are spaced by factors, as a grid of learning rates is."""
+        numbers = sorted(self.numbers(name)) if self.is_numbers(name) else []
+        if len(numbers) < LEAST_RATES or numbers[0] <= 0 or numbers[-1] > MOST_RATE:
+            return False
+        factors = [high / low for low, high in pairwise(numbers)]
+        return min(factors) >= LEAST_FACTOR and max(factors) <= min(factors) ** 2
+
+    def has_several_rates(self, name: str) -> bool:
+        """Return whether a value of a column is that of rows with different learning rates."""
+        rates = [each for each in self.table.columns if is_rate(each) and self.has_numbers(each)]
+        pairs = {pair for rate in rates[:1] for pair in self.pairs(name, rate)}
+        return len({value for value, _ in pairs}) < len(pairs)
+
+    def names_runs(self, name: str) -> bool:
+        """Return whether a column differs in every row, in a table with fewer learning rates than rows."""
+        rates = [each for each in self.table.columns if is_rate(each) and self.is_numbers(each)]
+        number = len(self.values(name))
+        return bool(rates) and number == len(self.table.lines) > LEAST_RATES and len(self.values(rates[0])) < number
+
+    def pairs(self, name: str, other: str) -> Iterable[tuple[str, str]]:
+        """Return the fields of two columns, row by row."""
+        return zip(self.table.columns[name], self.table.columns[other], strict=True)
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two columns of numbers are equal in each row."""

@@ -21,7 +21,7 @@ from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import Reading, asking
-from lr_sweep.analysis.judge.rows import refuse_cut, rows_of, whole_steps
+from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import (
     best_settings,
@@ -58,6 +58,11 @@ FIXES = {
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """What to do about findings, by check, where the record's advice names its own commands."""
+OF_RATES = {
+    *("untuned", "edge", "narrow", "cliff", "flat", "rate-ignored", "unstable", "quiet-neighbours", "unequal"),
+    *("not-chosen", "chosen-on-test"),
+}
+"""Checks of the learning rates, which a table without rates has none of."""
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
 MOST_NAME = 60
@@ -127,6 +132,8 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
 
 
 def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
+    reading = reading.at_positions(list(tables[0].columns))
+    tables = [only(table, reading.where) for table in tables]
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)
@@ -135,7 +142,9 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows, about_rows = rows_of(table, columns)
     metric, rows, about_values = measured_rows(rows, columns, reading)
     rows, about_rates = with_one_rate(rows)
-    refuse_schedules(rows, columns.of["learning_rate"])
+    untuned = "learning_rate" not in columns.of
+    if not untuned:
+        refuse_schedules(rows, columns.of["learning_rate"])
     decisive = "validation" if "validation" in rows else "test"
     rows, compared = with_settings(rows, columns, decisive)
     guessed = {**columns.guessed, **{role: why for role, why in said[0].items() if role in columns.of}}
@@ -145,11 +154,15 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
     name = tables[0].stem
-    info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True, untuned=untuned)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
     mapping = replace(
         reading,
-        columns={**{role: name for role, name in guessed.items() if role not in columns.of}, **columns.of},
+        columns={
+            **({"learning_rate": ""} if untuned else {}),
+            **{role: name for role, name in guessed.items() if role not in columns.of},
+            **columns.of,
+        },
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
     )
@@ -206,16 +219,21 @@ def _about_tables(tables: Sequence[TableFile]) -> list[str]:
 
 def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:
     has = columns.of.keys() | guessed.keys()
+    if "learning_rate" not in has:
+        yield (
+            "NO LEARNING RATE: nothing was tuned, and values are compared as they are; a better rate may change the "
+            f"order. Where the report has a learning rate, it writes {UNTUNED:g}"
+        )
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
     elif "variant" not in has:
         yield "no column of variants: the models are compared, as variants"
-    if not metric.chosen_on:
+    elif not metric.chosen_on:
         yield (
             "NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because choosing on test data makes a result look better "
             "than it is; --select-on-test does so all the same"
         )
-    if metric.chosen_on == "test":
+    if metric.chosen_on == "test" and "learning_rate" in has:
         yield "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: THE RESULTS LOOK BETTER THAN THEY ARE"
     if "test" not in has:
         yield f"no column of test {metric.name}: validation is shown, which chose and so looks better than a test would"
@@ -225,6 +243,8 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *settings_findings(runs.rows)]
+    if info.untuned:
+        found = [each for each in found if each.check not in OF_RATES]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info,

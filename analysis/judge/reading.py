@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,13 +23,17 @@ KEPT = (".yaml", ".yml")
 MOST_BYTES = 1_000_000
 FIELDS: dict[str, type] = {
     **{"columns": dict, "metric": str, "higher_is_better": bool},
-    **{"select_on_test": bool, "paired": bool, "equal_within": float},
+    **{"select_on_test": bool, "paired": bool, "equal_within": float, "where": list},
 }
 """Settings that such a file may have."""
 _LOWER_IS_BETTER = ("higher_is_better", False)
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
+MOST_CHOICES = 3
+"""Readings that are offered; the best one is the first."""
 MOST_QUESTIONS = 4
 """Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
+JOIN = "+"
+"""Mark that joins the names of columns that mean one thing together."""
 T = TypeVar("T")
 MEANINGS = (*GIVEN_ROLES, *SPLITS)
 """What a column may mean."""
@@ -47,12 +51,23 @@ class Reading:
     select_on_test: bool = False
     paired: bool = False
     """Compare variants by seed."""
+    where: Sequence[str] = ()
+    """The rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`; empty: all."""
     equal_within: float | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
         return Reading(**self.said() | other.said() | {"columns": {**self.columns, **other.columns}})
+
+    def at_positions(self, names: Sequence[str]) -> Reading:
+        """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
+        places = {f"#{place}": name for place, name in enumerate(names, 1)}
+        given = {
+            role: JOIN.join(places.get(part, part) for part in text.split(JOIN)) if "#" in text else text
+            for role, text in self.columns.items()
+        }
+        return replace(self, columns=given)
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
@@ -95,7 +110,8 @@ def options_text(reading: Reading) -> str:
     metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
     within = "" if reading.equal_within is None else f"--equal-within {reading.equal_within:g}"
-    return " ".join(filter(None, [columns, metric, higher, *flags, within]))
+    where = [f"--where {shlex.quote(text)}" for text in reading.where]
+    return " ".join(filter(None, [columns, metric, higher, *flags, within, *where]))
 
 
 def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
@@ -110,24 +126,32 @@ def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUES
     except QuestionError as question:
         if not most:
             raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
-        tried = [(each, _mistake(read, reading.but(each.reading), most - 1)) for each in question.choices]
-        if working := [each for each, mistake in tried if not mistake]:
-            raise QuestionError(question.text, working) from question
-        lines = [f"  not {options_text(each.reading)}: {mistake}" for each, mistake in tried]
+        working: list[Choice] = []
+        lines = []
+        for choice in question.choices:
+            if len(working) < MOST_CHOICES:
+                found = _answers(read, reading, choice, most - 1)
+                working += found if isinstance(found, list) else []
+                lines += [f"  not {options_text(choice.reading)}: {found}"] if isinstance(found, str) else []
+        if working:
+            raise QuestionError(question.text, working[:MOST_CHOICES]) from question
         raise UserError("\n".join([question.text, *lines])) from question
 
 
-def _mistake(read: Callable[[Reading], T], reading: Reading, most: int) -> str:
-    """Return the first line of what is wrong with a reading; empty: it works, or leads to a question that does."""
+def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice] | str:
+    """Return a choice, or with the answers to the questions that follow, so that it leads to a table.
+
+    Returns the first line of what is wrong if it does not.
+    """
     try:
-        if columns_in([_columns_text(reading)]) != reading.columns:
+        if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
             return "a name has a character that --columns cannot hold"
-        asking(read, reading, most)
-    except QuestionError:
-        pass
+        asking(read, reading.but(choice.reading), most)
+    except QuestionError as further:
+        return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
     except UserError as error:
         return str(error).partition("\n")[0]
-    return ""
+    return [choice]
 
 
 def _columns_text(reading: Reading) -> str:

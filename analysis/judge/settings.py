@@ -10,7 +10,18 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
 from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
-from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS, TIMES, has_word, is_setting, listed, words_of
+from lr_sweep.analysis.judge.names import (
+    ABOUT_RUNS,
+    REPEATS,
+    SCALES,
+    SPREADS,
+    TIMES,
+    TUNED,
+    has_word,
+    is_setting,
+    listed,
+    words_of,
+)
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
@@ -23,8 +34,8 @@ from lr_sweep.common.text import rate_text
 
 LABELS = {"name", "run", "trial", "tag", "label"}
 """Words of columns that name a run, or what is compared."""
-MOST_OFFERED = 4
-"""Settings for each of which a reading is offered."""
+MOST_SETTINGS = 20
+"""Settings among which it is looked for those that decide others."""
 MOST_DIGITS = 10
 """Digits of a number that may count repeats."""
 RATE_NAMES = {"lr", "rate"}
@@ -86,11 +97,21 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     with_seeds = "seed" in rows
     crossed = [name for name in names if _is_crossed(name, runs) and (with_seeds or _names_variants(name, runs))]
     names = [name for name in names if not _is_about_run(name) or name in crossed]
-    names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
+    places = {
+        name: ("/" in name, -_num_decided(name, names, runs), not has_word(name, SCALES), runs[UNREAD + name].nunique())
+        for name in names
+    }
+    names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), places[name]))
     if "seed" not in rows and ("run" in rows or "step" not in rows):
         return _needed(names, several, key)
     found = _needed(names, several, key)
     return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+
+
+def _num_decided(name: str, names: Sequence[str], runs: pd.DataFrame) -> int:
+    """Return how many other settings a setting decides, as a model's size does its width."""
+    others = [UNREAD + other for other in names if other != name]
+    return int(runs.groupby(UNREAD + name)[others].nunique().le(1).all().sum()) if len(names) <= MOST_SETTINGS else 0
 
 
 def _names_shared(rows: pd.DataFrame) -> list[str]:
@@ -163,7 +184,10 @@ def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisi
 
 
 def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
-    every, named = JOIN.join(names), of.get("variant") or of.get("model")
+    every, named = JOIN.join(names), of.get("variant") or of.get("model") or ""
+
+    def joined(names: Sequence[str]) -> str:
+        return JOIN.join(filter(None, names))
 
     def also(role: str, names: Sequence[str]) -> str:
         """Return columns beside those that have the meaning already: a setting may hide another one."""
@@ -172,15 +196,23 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
     counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
     if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
         yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": also("seed", repeats[:1])}))
+    tuned = [name for name in names if TUNED & set(words_of(name))]
+    scales = [name for name in names if SCALES & set(words_of(name)) and name not in tuned]
+    others = [name for name in names if name not in tuned]
+    if decisive == "validation" and tuned and others and scales:
+        reading = Reading(columns={"variant": joined([named, *others]), "nuisance": also("nuisance", tuned)})
+        yield Choice(f"{joined([named, *others])} compared, {joined(tuned)} tuned", reading)
+    if named and "task" not in of and len(names) == 1 and scales:
+        yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if decisive == "validation":
         yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": also("nuisance", names)}))
-        for name in names[:MOST_OFFERED] if len(names) > 1 and not named else ():
-            others = [other for other in names if other != name]
-            reading = Reading(columns={"variant": name, "nuisance": also("nuisance", others)})
-            yield Choice(f"{name} compared, {JOIN.join(others)} tuned", reading)
-    together = JOIN.join([*([named] if named else []), *names])
+        for name in others if len(names) > 1 and not named else ():
+            rest = [other for other in names if other != name]
+            reading = Reading(columns={"variant": name, "nuisance": also("nuisance", rest)})
+            yield Choice(f"{name} compared, {joined(rest)} tuned", reading)
+    together = joined([named, *names])
     yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
-    if named and "task" not in of and len(names) == 1:
+    if named and "task" not in of and len(names) == 1 and not scales:
         yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if "seed" not in rows:
         yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": also("ignored", names)}))

@@ -193,7 +193,7 @@ def _csv(path: Path, content: bytes) -> TableFile:
     if not numbered:
         raise UserError(f"{path} has no columns: {FORMAT}")
     (first, names), *rows = numbered
-    names = [name.strip() for name in names]
+    names = [name.strip() or f"#{place}" for place, name in enumerate(names, 1)]
     rows = [(line, row) for line, row in rows if not (row[0].lstrip().startswith("#") and len(row) != len(names))]
     _check_names(path, names, first)
     wrong = [(line, len(row)) for line, row in rows if len(row) != len(names)]

@@ -34,7 +34,8 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
         if any(is_metric(name) and split_of(name) in ("validation", "test") for name in found):
             rows.append((number, {**settings, **(step if not counted else {}), **found}))
         step = counted or step
-    return rows
+    stepped = [each for each in rows if any(plain(name) in STEPS for name in each[1])]
+    return stepped or rows
 
 
 def _value(text: str) -> object:
