@@ -21,7 +21,7 @@ import argparse
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def difference(study: Study, truth: Truth) -> str:
     return ""
 
 
-def _label(row: Mapping[str, Any], names: Sequence[str]) -> str:
+def _label(row: Mapping[Hashable, Any], names: Sequence[str]) -> str:
     return "/".join(", ".join(part.rpartition("=")[2] for part in row[name].split(", ")) for name in names)
 
 

@@ -105,10 +105,11 @@ class _Search:
             self.find_rate()
         self.find_metric()
         _raise_all(self.contradictions())
+        if "learning_rate" not in self.of:
+            self.refuse_no_rate()
         if not {"validation", "test"} & self.of.keys():
             self.ask_for_values()
         if "learning_rate" not in self.of:
-            self.refuse_no_rate()
             self.find_candidates()
         return Columns(
             of={role: self.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in self.of},
@@ -130,7 +131,8 @@ class _Search:
         """Ask which column has the values, among those of numbers whose names say nothing else."""
         alike = [name for name in self.free() if self.content.differs(name) and not is_setting(name)]
         choices = one_of("validation", [name for name in alike if not (is_result(name) or is_rate(name))])
-        text = f"no column of validation or test in {listed(list(self.table.columns))}"
+        rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
+        text = f"{rates}no column of validation or test in {listed(list(self.table.columns))}"
         if choices:
             raise QuestionError(f"{text}: which one has the values?", choices)
         raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
@@ -188,7 +190,9 @@ class _Search:
             names = [name for name in names if not self.content.names_runs(name)]
         if role == "run" and "step" in self.of:
             names = [name for name in names if not self.numbers_rows(name)]
-        elif role == "run" and (several := [name for name in names if self.content.has_several_rates(name)]):
+        elif role == "run" and (
+            several := [name for name in names if plain(name) == "run" and self.content.has_several_rates(name)]
+        ):
             names = [name for name in names if name not in several]
             if not {"variant", "model"} & {**self.of, **self.given}.keys():
                 self.of["variant"], self.guessed["variant"] = several[0], "each has several learning rates"

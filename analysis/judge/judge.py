@@ -228,7 +228,7 @@ def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> It
         yield "no column of variants or models: there is nothing to compare"
     elif "variant" not in has:
         yield "no column of variants: the models are compared, as variants"
-    elif not metric.chosen_on:
+    if not metric.chosen_on:
         yield (
             "NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because choosing on test data makes a result look better "
             "than it is; --select-on-test does so all the same"

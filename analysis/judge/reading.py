@@ -92,15 +92,13 @@ class QuestionError(UserError):
 
 
 def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
-    """Offer each of several columns for a meaning, alone, and with the others for the meaning `beside`."""
+    """Offer each of several columns for a meaning: with the others for the meaning `beside`, and alone."""
     found = []
-    for name in names:
-        others = "+".join(other for other in names if other != name)
-        found.append(Choice(f"{role} is {name}", Reading(columns={role: name})))
-        if beside:
-            both = Reading(columns={role: name, beside: others})
-            found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
-    return found
+    for name in names if beside else ():
+        others = JOIN.join(other for other in names if other != name)
+        both = Reading(columns={role: name, beside: others})
+        found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
+    return found + [Choice(f"{role} is {name}", Reading(columns={role: name})) for name in names]
 
 
 def options_text(reading: Reading) -> str:

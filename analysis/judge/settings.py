@@ -194,6 +194,7 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
         return JOIN.join([*([of[role]] if role in of else []), *names])
 
     counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
+    counting = [name for name in counting if not has_word(name, SCALES | TUNED)]
     if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
         yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": also("seed", repeats[:1])}))
     tuned = [name for name in names if TUNED & set(words_of(name))]

@@ -104,8 +104,8 @@ def _parts(folder: Path, home: Path, files: Sequence[Path], read_file: Callable[
     settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
     tables = _results([path for path in files if not _is_settings(path)], read_file)
     if settings and len(tables) > 1:
-        names = " and ".join(table.path.name for table in tables[:2])
-        raise UserError(f"{home} has several {tables[0].path.suffix} files, {names}: leave one")
+        both = " and ".join(table.path.name for table in tables[:2])
+        raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
     if (home / RAY_ERROR).exists():
         settings |= {ENDED: "ERROR"}
     if not tables:
@@ -164,7 +164,7 @@ def _with(table: TableFile, folder: Path, name: Path, settings: Mapping[str, obj
         for each, value in labels_of(path).items()
         if (not configured if is_rate(each) else plain(each) not in known)
     }
-    beside = {str(each): str(value) for each, value in (settings | labels).items()}
+    beside = {str(each): str(value) for each, value in {**settings, **labels}.items()}
     whole = any(plain(each) in ROLES["seed"] and _varies(table, each) for each in table.columns)
     if not whole and not any(plain(each) in ("run_id", "trial_id") for each in known):
         beside["run"] = path or table.path.stem

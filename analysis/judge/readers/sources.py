@@ -122,7 +122,7 @@ def _unzipped(path: Path, content: bytes) -> TableFile:
 def _read_sheet(path: Path, content: bytes) -> TableFile:
     """Read the first sheet of a spreadsheet that has rows."""
     try:
-        from openpyxl import load_workbook
+        from openpyxl import load_workbook  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError as error:
         raise UserError(f"{path} is a spreadsheet: `pip install openpyxl` to read it, or save it as CSV") from error
     try:

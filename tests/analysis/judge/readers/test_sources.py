@@ -219,7 +219,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "no rows": (
         "runs.json",
         {"runs.json": '{"columns": ["lr", "val_acc"], "data": [1, 2, 3]}'},
-        "no column of learning rates in columns, data",
+        "no column of learning rates, and no",
     ),
     "a date": (".", METRICS | {"hparams.yaml": "day: 2001-13-45"}, "hparams.yaml cannot be read"),
     "deep settings": (".", METRICS | {"hparams.yaml": "x: " + "[" * 1000}, "hparams.yaml cannot be read"),
@@ -227,7 +227,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "a deep trial": (
         ".",
         {"params.json": '{"lr": 0.1}', "result.json": f'{{"a": {DEEP}'},
-        "result.json:1: no JSON",
+        "result.json is nested too deeply",
     ),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "as a database"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
