@@ -94,7 +94,7 @@ def difference(study: Study, truth: Truth) -> str:
     """Return how a study differs from a truth; empty: not at all."""
     rates = study.summary.learning_rates.to_dict("records")
     cells = study.summary.cells.to_dict("records")
-    rated = not study.info.untuned
+    rated = not study.info.metric.untuned
     several = [name for name in ("task", "model", "variant") if len({row[name] for row in rates}) > 1]
     found = {
         (_label(row, several), f"{row['learning_rate']:.5g}" if rated else ""): (row["test_mean"], row["num_wanted"])

@@ -162,9 +162,10 @@ class _Search:
             self.of["variant"], self.guessed["variant"] = run, "each run is one"
         free = [name for name in self.free() if len(self.content.values(name)) > 1]
         texts = [name for name in free if not self.content.has_numbers(name) and not is_result(name)]
-        texts = [name for name in texts if not ABOUT_RUNS & set(words_of(name)) or CANDIDATES & set(words_of(name))]
+        places = {name: [place for place, word in enumerate(CANDIDATES) if word in words_of(name)] for name in texts}
+        texts = [name for name in texts if places[name] or not ABOUT_RUNS & set(words_of(name))]
         if "variant" not in self.of and texts:
-            self.of["variant"] = min(texts, key=lambda name: not CANDIDATES & set(words_of(name)))
+            self.of["variant"] = min(texts, key=lambda name: min(places[name], default=len(CANDIDATES)))
             self.guessed["variant"] = "it names what was tried"
 
     def free(self) -> list[str]:

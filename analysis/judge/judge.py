@@ -46,6 +46,7 @@ from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder, read_plain
+from lr_sweep.common.text import rate_text
 
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
@@ -142,8 +143,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows, about_rows = rows_of(table, columns)
     metric, rows, about_values = measured_rows(rows, columns, reading)
     rows, about_rates = with_one_rate(rows)
-    untuned = "learning_rate" not in columns.of
-    if not untuned:
+    if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
     decisive = "validation" if "validation" in rows else "test"
     rows, compared = with_settings(rows, columns, decisive)
@@ -154,12 +154,12 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
     name = tables[0].stem
-    info = StudyInfo(study=name, title=name, metric=metric, from_table=True, untuned=untuned)
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
     mapping = replace(
         reading,
         columns={
-            **({"learning_rate": ""} if untuned else {}),
+            **({"learning_rate": ""} if metric.untuned else {}),
             **{role: name for role, name in guessed.items() if role not in columns.of},
             **columns.of,
         },
@@ -222,7 +222,7 @@ def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> It
     if "learning_rate" not in has:
         yield (
             "NO LEARNING RATE: nothing was tuned, and values are compared as they are; a better rate may change the "
-            f"order. Where the report has a learning rate, it writes {UNTUNED:g}"
+            f"order. Where the report has a learning rate, it writes {rate_text(UNTUNED)}"
         )
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
@@ -243,7 +243,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *settings_findings(runs.rows)]
-    if info.untuned:
+    if info.metric.untuned:
         found = [each for each in found if each.check not in OF_RATES]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(

@@ -102,8 +102,8 @@ ABOUT_RUNS = {
     "diverged",
 }
 """Words of columns that say where a run was, or how it went, and not how it was started."""
-CANDIDATES = {*words("description desc change idea name label note notes commit hypothesis")}
-"""Words of columns that name what was tried, in a table with a row a candidate."""
+CANDIDATES = words("description desc change idea hypothesis folder name label note notes commit")
+"""Words of columns that name what was tried, in a table with a row a candidate; the best is first."""
 TUNED = {
     *words("bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup clip eps"),
     *words("epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature"),

@@ -6,6 +6,7 @@ import io
 import math
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -177,9 +178,14 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def save_reading(path: Path, reading: Reading) -> None:
-    """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be."""
+def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> None:
+    """Write a reading as YAML, to be edited and given as `--columns FILE`; raises UserError if it cannot be.
+
+    `reasons`: why it was read so, for comments.
+    """
     text = io.StringIO()
+    comments = (line for reason in reasons for line in textwrap.wrap(reason, 100, break_on_hyphens=False))
+    text.write("".join(f"# {line}\n" for line in comments))
     YAML(typ="safe").dump(reading.said(), text)
     with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
         write_bytes(path, text.getvalue().encode())
@@ -207,7 +213,8 @@ def saved_reading(path: Path) -> Reading:
     mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
     if mistakes:
         raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
-    return Reading(**(content | {"columns": {role: str(name or "") for role, name in columns.items()}}))
+    texts = {"columns": {role: str(name or "") for role, name in columns.items()}}
+    return Reading(**(content | texts | {"where": list(map(str, content.get("where", ())))}))
 
 
 def _is(value: object, kind: type) -> bool:

@@ -35,6 +35,7 @@ MOST_NAME = 200
 """Characters of a name; longer ones make lines of a report, and figures, without end."""
 MAX_FIELD = 10_000_000
 """Characters of one field: exports hold whole notebooks in their tags."""
+ADVICE = "correct them, or leave rows out, as with --where STATE!=failed"
 MOST_MISTAKES = 5
 """Mistakes that are listed; the rest are counted."""
 _MARKDOWN = re.compile(r"^[ \t]*\|.+\|[ \t]*\r?\n[ \t]*\|[ \t:|-]*-[ \t:|-]*\r?(?:\n[ \t]*\|.*)*", re.MULTILINE)
@@ -158,7 +159,7 @@ def raise_mistakes(mistakes: list[str]) -> None:
     """Raise UserError with all mistakes, if there are any; very many are counted."""
     if mistakes:
         more = len(mistakes) - MOST_MISTAKES
-        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these"] if more > 0 else [])
+        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these: {ADVICE}"] if more > 0 else [])
         raise UserError("\n".join(listed))
 
 

@@ -96,10 +96,11 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
     metric = replace(metric, is_fraction=has_word(name, FRACTIONS) and _within(rows, 1))
     if "test" not in columns.of:
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
-    untuned = "learning_rate" not in columns.of  # nothing is chosen, but the step of a curve: its last one counts
+    # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
+    metric = replace(metric, untuned="learning_rate" not in columns.of)
     if "validation" not in columns.of:
-        metric = replace(metric, chosen_on="test" if reading.select_on_test or untuned else "")
-        metric = replace(metric, model="final" if untuned else metric.model)
+        metric = replace(metric, chosen_on="test" if reading.select_on_test or metric.untuned else "")
+        metric = replace(metric, model="final" if metric.untuned else metric.model)
         rows = rows.assign(validation=rows["test"]) if metric.chosen_on else rows
     return metric, rows, remarks
 

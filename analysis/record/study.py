@@ -97,8 +97,6 @@ class StudyInfo:
     """In percent or in the metric's unit; None: the worst variant's best."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
-    untuned: bool = False
-    """Whether its runs have no learning rate: values are compared, and nothing was chosen."""
 
     @property
     def kind(self) -> str:

@@ -30,8 +30,8 @@ def judge(
         list[str],
         opt.argument(
             "TABLE",
-            "A CSV, Parquet or JSON file, or `-`, with a row for each run or evaluation; a folder of Ray Tune, Hydra, "
-            "Lightning or TensorBoard; a database of Optuna or MLflow, or the address of an MLflow server.",
+            "A table, JSON, spreadsheet or log, or `-`; a folder of runs, as of Ray Tune, Hydra, Lightning, TensorBoard, "
+            "W&B or MLflow; a database of Optuna or MLflow, or the address of an MLflow server.",
             opt.location,
         ),
     ],
@@ -41,8 +41,12 @@ def judge(
             "MEANING=NAME,...",
             "Name the columns that are not guessed right. MEANING is task, model, variant, learning_rate, seed, step, "
             "num_steps, run, status, validation, test, train, nuisance (an option that is tuned as the rate is) or "
-            "ignored. A+B names several columns, an empty NAME none. Or give the file that --save wrote.",
+            "ignored. A+B names several columns, #2 the second one, an empty NAME none. Or give the file that --save "
+            "wrote.",
         ),
+    ] = None,
+    where: Annotated[
+        list[str] | None, opt.option("COLUMN=VALUE", "Read these rows alone; COLUMN!=VALUE leaves rows out.")
     ] = None,
     metric: Annotated[
         str | None, opt.option("NAME", "The name of the metric; by default that of validation's column.")
@@ -106,6 +110,7 @@ def judge(
             select_on_test=select_on_test,
             paired=paired,
             equal_within=equal_within,
+            where=where or (),
         )
     )
     if gate:
@@ -115,7 +120,7 @@ def judge(
     check_apart([*tables, *filter(None, [decide])], out)
     written = write_judged(found.study, out)
     if save is not None:
-        save_reading(save, found.reading)
+        save_reading(save, found.reading, found.study.about_table)
     decided = None if decide is None else decided_text(found, decide, reading.equal_within or 0.0)
     code = int(strict and written.num_problems > 0)
     if json:
