@@ -18,9 +18,9 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
-from lr_sweep.analysis.judge.reading import Reading, asking
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import (
@@ -150,6 +150,19 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     guessed = {**columns.guessed, **{role: why for role, why in said[0].items() if role in columns.of}}
     guessed |= {"variant": compared} if compared else {}
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
+    if (
+        metric.untuned
+        and "learning_rate" not in reading.columns
+        and len(rows) > 1
+        and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None)
+    ):
+        alone = Choice(
+            "no rate was tuned, and runs differ in nothing but chance", Reading(columns={"learning_rate": ""})
+        )
+        there = "no column of learning rates, and nothing to compare"
+        raise QuestionError(
+            f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns", [alone]
+        )
     runs = runs_of(rows, decisive)
     about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]

@@ -107,7 +107,7 @@ def _with_variant_rows(
 ) -> tuple[TableFile, dict[str, str]]:
     """Make a row a seed and variant of columns of numbers beside a column of seeds, where no name says more."""
     content = Content(table)
-    seeds = [name for name in table.columns if plain(name) in ROLES[SEED]]
+    seeds = [name for name in table.columns if plain(name) in ROLES[SEED] or is_rate(name)]
     others = {name: name for name in table.columns if name not in seeds}
     known = [name for name in others if is_rate(name) or is_metric(name) or is_result(name) or name in given]
     known += [

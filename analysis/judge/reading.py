@@ -214,7 +214,7 @@ def saved_reading(path: Path) -> Reading:
     if mistakes:
         raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
     texts = {"columns": {role: str(name or "") for role, name in columns.items()}}
-    return Reading(**(content | texts | {"where": list(map(str, content.get("where", ())))}))
+    return Reading(**(content | texts | {"where": tuple(map(str, content.get("where", ())))}))
 
 
 def _is(value: object, kind: type) -> bool:

@@ -38,7 +38,7 @@ MAX_FIELD = 10_000_000
 ADVICE = "correct them, or leave rows out, as with --where STATE!=failed"
 MOST_MISTAKES = 5
 """Mistakes that are listed; the rest are counted."""
-_MARKDOWN = re.compile(r"^[ \t]*\|.+\|[ \t]*\r?\n[ \t]*\|[ \t:|-]*-[ \t:|-]*\r?(?:\n[ \t]*\|.*)*", re.MULTILINE)
+_MARKDOWN = re.compile(r"^.*\|.*\n[ \t:-]*\|[ \t:|-]*\r?(?:\n.*\|.*)*", re.MULTILINE)
 """A table in Markdown, which may stand within a text."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 
@@ -198,6 +198,8 @@ def _csv(path: Path, content: bytes) -> TableFile:
     rows = [(line, row) for line, row in rows if not (row[0].lstrip().startswith("#") and len(row) != len(names))]
     _check_names(path, names, first)
     wrong = [(line, len(row)) for line, row in rows if len(row) != len(names)]
+    if len(wrong) > len(rows) / 2 and len(wrong) > MOST_MISTAKES:
+        raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
     raise_mistakes([f"{path}:{line}: got {number} fields, want {len(names)}" for line, number in wrong])
     columns = dict(zip(names, map(list, zip(*(row for _, row in rows), strict=True)), strict=False))
     return TableFile(
@@ -238,7 +240,7 @@ def _delimiter(text: str, body: str) -> str:
 def _without_bars(body: str) -> str:
     """Return a table in Markdown without bars around its lines, bold type, and the line below its names."""
     lines = body.split("\n")
-    if not lines[0].strip().startswith("|") or len(lines) < 2 or not re.fullmatch(r"[|\s:-]+", lines[1].strip()):
+    if "|" not in lines[0] or len(lines) < 2 or not re.fullmatch(r"[|\s:-]+", lines[1].strip() or "x"):
         return body
     plain = (re.sub(r"(\*\*|__)([^|]+?)\1", r"\2", line) for line in lines[2:])
     return "\n".join(line.strip().strip("|") for line in [lines[0], "", *plain])

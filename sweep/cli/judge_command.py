@@ -30,8 +30,8 @@ def judge(
         list[str],
         opt.argument(
             "TABLE",
-            "A table, JSON, spreadsheet or log, or `-`; a folder of runs, as of Ray Tune, Hydra, Lightning, TensorBoard, "
-            "W&B or MLflow; a database of Optuna or MLflow, or the address of an MLflow server.",
+            "A table, JSON, spreadsheet or log, or `-`; a folder of runs, as of Ray Tune, Hydra, Lightning, W&B, "
+            "TensorBoard or MLflow; a database of Optuna or MLflow, or the address of an MLflow server.",
             opt.location,
         ),
     ],
@@ -110,7 +110,7 @@ def judge(
             select_on_test=select_on_test,
             paired=paired,
             equal_within=equal_within,
-            where=where or (),
+            where=tuple(where or ()),
         )
     )
     if gate:

@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.analysis.judge.names import METRIC_NAMES, ROLES, VALUES, is_metric, is_rate, plain, words
 from lr_sweep.analysis.judge.readers.events import EVENTS, event_rows
-from lr_sweep.analysis.judge.readers.labels import flattened, labels_of
+from lr_sweep.analysis.judge.readers.labels import flattened, labels_by_place, labels_of
 from lr_sweep.analysis.judge.readers.tables import table_of_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, joined
 from lr_sweep.common.errors import UserError, reason
@@ -59,6 +60,7 @@ def read_folder(folder: Path, read_file: Callable[[Path], TableFile]) -> TableFi
         return table_of_rows(folder, rows, "runs of MLflow, the last value of each metric")
     runs = _runs(folder, files)
     parts = [part for home in runs for part in _parts(folder, home, runs[home], read_file)]
+    parts = _with_places(parts)
     if not any(_measures(part) for part in parts):
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
@@ -66,6 +68,23 @@ def read_folder(folder: Path, read_file: Callable[[Path], TableFile]) -> TableFi
         parts = [part if ENDED in part.columns else _ended(part) for part in parts]
     hashes = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
     return replace(joined(parts), path=folder, sha256=hashes, reader=_tool(files), unfinished=False)
+
+
+def _with_places(parts: list[TableFile]) -> list[TableFile]:
+    """Add the settings in the words of the runs' names, where no name and no file says what they are."""
+    known = {plain(name) for part in parts for name in part.columns}
+    names = [part.columns["run"][0] for part in parts if "run" in part.columns]
+    if any(map(is_rate, known)) or len(names) < len(parts):
+        return parts
+    found = [{f"config.{name}": value for name, value in labels.items()} for labels in labels_by_place(names)]
+    return (
+        [
+            replace(part, columns=part.columns | {name: [value] * len(part.lines) for name, value in labels.items()})
+            for part, labels in zip(parts, found, strict=True)
+        ]
+        if found
+        else parts
+    )
 
 
 def _ended(table: TableFile) -> TableFile:
@@ -200,14 +219,17 @@ def json_mapping(path: Path) -> Fields:
 
 
 def yaml_mapping(path: Path) -> Fields:
-    """Read a mapping in YAML, whatever its tags: nothing is made of them; raises UserError."""
-    if not path.exists():
-        return {}
+    """Read a mapping in YAML; raises UserError."""
+    found = yaml_content(path)
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def yaml_content(path: Path) -> Any:
+    """Read YAML, whatever its tags: nothing is made of them; raises UserError."""
     try:
-        found = YAML().load(as_version_1_2(text_of(path)))
+        return YAML().load(as_version_1_2(text_of(path)))
     except (ValueError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
         raise UserError(f"{path} cannot be read ({reason(error)})") from error
-    return dict(found) if isinstance(found, dict) else {}
 
 
 def text_of(path: Path) -> str:

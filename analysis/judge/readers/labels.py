@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lr_sweep.analysis.judge.names import ROLES, plain
@@ -19,6 +19,8 @@ _NUMBERED = re.compile(
     r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
     re.IGNORECASE,
 )
+_FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
+_SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
 _TIME = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")
 """The time at the end of a name of Ray."""
 _BETWEEN = re.compile(r"(?<=[\d'\"])_(?=[A-Za-z]\w*=)")
@@ -48,3 +50,23 @@ def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth
         else:
             found[f"{start}{name}"] = value
     return found
+
+
+def labels_by_place(names: Sequence[str]) -> list[dict[str, str]]:
+    """Return the settings in names that differ in words of the same places, as `adam/0.1/0` and `sgd/0.01/1`.
+
+    One place has to have fractions, as learning rates are; whole numbers elsewhere are seeds, and texts variants.
+    Empty: the names have another form.
+    """
+    parts = [re.split(r"[/_ ]|-(?!\d+(?:$|[/_ ]))(?<!e-)", name) for name in names]
+    if len(set(map(len, parts))) != 1:
+        return []
+    places = [column for column in zip(*parts, strict=True) if len(set(column)) > 1]
+    rates = [column for column in places if all(map(_FRACTION.fullmatch, column))]
+    if len(rates) != 1:
+        return []
+    seeds = [column for column in places if all(map(_SEED.fullmatch, column)) and len(set(column)) < len(column)]
+    texts = [column for column in places if column not in seeds and not any(word[:1].isdigit() for word in column)]
+    variants = [" ".join(words) for words in zip(*texts, strict=True)] if texts else []
+    columns = {"lr": rates[0], **({"seed": seeds[0]} if seeds else {}), **({"variant": variants} if variants else {})}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

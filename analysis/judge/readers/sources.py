@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import io
+import json
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from lr_sweep.analysis.judge.readers.databases import (
     read_mlflow_server,
 )
 from lr_sweep.analysis.judge.readers.events import EVENTS, event_rows
-from lr_sweep.analysis.judge.readers.folders import read_folder
+from lr_sweep.analysis.judge.readers.folders import read_folder, yaml_content
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.readers.logs import log_rows
 from lr_sweep.analysis.judge.readers.tables import read_json, table_of_rows, without_chart
@@ -101,6 +102,8 @@ def _of_content(path: Path, content: bytes) -> TableFile:
         return table_of_rows(path, rows, "a log", numbers, is_text=True)
     if content.lstrip()[:1] in (b"{", b"["):
         return read_json(path, content)
+    if path.suffix in (".yaml", ".yml"):
+        return read_json(path, json.dumps(yaml_content(path), default=str).encode())
     return without_chart(table_of(path, content))
 
 

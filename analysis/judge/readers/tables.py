@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.judge.fields import is_number
-from lr_sweep.analysis.judge.names import is_rate
+from lr_sweep.analysis.judge.names import ROLES, VALUES, is_metric, is_rate, plain
 from lr_sweep.analysis.judge.readers.labels import flattened, labels_of
 from lr_sweep.analysis.judge.readers.nested import rows_in
 from lr_sweep.analysis.judge.table_file import MOST_FIELDS, MOST_ROWS, Line, TableFile, raise_mistakes
@@ -79,7 +79,10 @@ def _read_lines(path: Path, text: str) -> TableFile:
         except (ValueError, RecursionError) as error:
             mistakes.append(f"{path}:{number}: no JSON ({reason(error)}): want an object a line, or one list of them")
     raise_mistakes(mistakes)
-    return table_of_rows(path, rows, "JSON lines", numbers, is_text=True)
+    head = next((number for number, row in enumerate(rows) if any(map(is_metric, row))), 0)  # lines of settings
+    settings = {name: value for row in rows[:head] for name, value in row.items()}
+    rows = [settings | row for row in rows[head:]]
+    return table_of_rows(path, rows, "JSON lines", numbers[head:], is_text=True)
 
 
 def without_chart(table: TableFile) -> TableFile:
@@ -89,11 +92,13 @@ def without_chart(table: TableFile) -> TableFile:
     their settings. Raises UserError if they have no rate.
     """
     first, *others = table.columns
-    if not others or not all(BETWEEN in name for name in others) or not all(map(is_number, table.columns[first])):
+    runs = [name for name in others if BETWEEN in name or any(map(is_rate, labels_of(name)))]
+    if len(runs) < max(len(others), 1) or not all(map(is_number, table.columns[first])):
         return table
     rows = []
+    step = first if plain(first) in (*ROLES["step"], *ROLES["seed"]) else "step"
     for name in [name for name in others if not name.endswith(ENDS)]:
-        run, _, metric = name.rpartition(BETWEEN)
+        run, _, metric = name.rpartition(BETWEEN) if BETWEEN in name else (name, "", VALUES[0])
         labels = {"run": run, **labels_of(run)}
         if not any(map(is_rate, labels)):
             raise UserError(
@@ -101,7 +106,7 @@ def without_chart(table: TableFile) -> TableFile:
                 "the table of runs instead, or group the runs by it"
             )
         steps = zip(table.columns[first], table.columns[name], strict=True)
-        rows += [{**labels, "step": step, metric: value} for step, value in steps if value.strip()]
+        rows += [{**labels, step: at, metric: value} for at, value in steps if value.strip()]
         if len(rows) > MOST_ROWS:  # which is refused: the rest would fill the memory
             break
     found = table_of_rows(table.path, rows, "a chart of W&B")
