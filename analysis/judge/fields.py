@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES, is_rate
+from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
@@ -218,10 +219,9 @@ class Content:
         return len({value for value, _ in pairs}) < len(pairs)
 
     def names_runs(self, name: str) -> bool:
-        """Return whether a column differs in every row, in a table with fewer learning rates than rows."""
-        rates = [each for each in self.table.columns if is_rate(each) and self.is_numbers(each)]
-        number = len(self.values(name))
-        return bool(rates) and number == len(self.table.lines) > LEAST_RATES and len(self.values(rates[0])) < number
+        """Return whether a column differs in every row, and its texts have the settings of a run."""
+        texts = self.values(name)
+        return len(texts) == len(self.table.lines) > 1 and all(map(labels_of, texts))
 
     def pairs(self, name: str, other: str) -> Iterable[tuple[str, str]]:
         """Return the fields of two columns, row by row."""

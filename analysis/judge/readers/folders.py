@@ -60,31 +60,28 @@ def read_folder(folder: Path, read_file: Callable[[Path], TableFile]) -> TableFi
         return table_of_rows(folder, rows, "runs of MLflow, the last value of each metric")
     runs = _runs(folder, files)
     parts = [part for home in runs for part in _parts(folder, home, runs[home], read_file)]
-    parts = _with_places(parts)
+    tool = _tool(files)
+    if placed := _by_place(parts):
+        parts, tool = placed, f"{tool}, the settings by their places in the paths"
     if not any(_measures(part) for part in parts):
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
     if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):
         parts = [part if ENDED in part.columns else _ended(part) for part in parts]
     hashes = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
-    return replace(joined(parts), path=folder, sha256=hashes, reader=_tool(files), unfinished=False)
+    return replace(joined(parts), path=folder, sha256=hashes, reader=tool, unfinished=False)
 
 
-def _with_places(parts: list[TableFile]) -> list[TableFile]:
-    """Add the settings in the words of the runs' names, where no name and no file says what they are."""
-    known = {plain(name) for part in parts for name in part.columns}
+def _by_place(parts: Sequence[TableFile]) -> list[TableFile]:
+    """Add the settings in the words of the runs' names, where no name and no file says what they are; empty: none."""
     names = [part.columns["run"][0] for part in parts if "run" in part.columns]
-    if any(map(is_rate, known)) or len(names) < len(parts):
-        return parts
-    found = [{f"config.{name}": value for name, value in labels.items()} for labels in labels_by_place(names)]
-    return (
-        [
-            replace(part, columns=part.columns | {name: [value] * len(part.lines) for name, value in labels.items()})
-            for part, labels in zip(parts, found, strict=True)
-        ]
-        if found
-        else parts
-    )
+    if len(names) < len(parts) or any(is_rate(name) for part in parts for name in part.columns):
+        return []
+    columns = [{f"config.{name}": [text] for name, text in labels.items()} for labels in labels_by_place(names)]
+    return [
+        replace(part, columns=part.columns | {name: texts * len(part.lines) for name, texts in found.items()})
+        for part, found in zip(parts, columns, strict=False)
+    ]
 
 
 def _ended(table: TableFile) -> TableFile:
