@@ -207,7 +207,8 @@ class Content:
     def is_like_rates(self, name: str) -> bool:
         """Return whether the numbers of a column are spaced by factors, as a grid of learning rates is."""
         numbers = sorted(self.numbers(name)) if self.is_numbers(name) else []
-        if len(numbers) < LEAST_RATES or numbers[0] <= 0 or numbers[-1] > MOST_RATE:
+        whole = all(number.is_integer() for number in numbers)
+        if whole or len(numbers) < LEAST_RATES or numbers[0] <= 0 or numbers[-1] > MOST_RATE:
             return False
         factors = [high / low for low, high in pairwise(numbers)]
         return min(factors) >= LEAST_FACTOR and max(factors) <= min(factors) ** 2

@@ -34,6 +34,8 @@ from lr_sweep.common.text import rate_text
 
 LABELS = {"name", "run", "trial", "tag", "label"}
 """Words of columns that name a run, or what is compared."""
+LEAST_GROWN = 3
+"""Numbers that have to grow in a row to be taken for steps."""
 MOST_SETTINGS = 20
 """Settings among which it is looked for those that decide others."""
 MOST_DIGITS = 10
@@ -169,6 +171,18 @@ def _counts(name: str, rows: pd.DataFrame) -> bool:
     return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
 
 
+def _grows(name: str, rows: pd.DataFrame) -> bool:
+    """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
+    numbers = pd.to_numeric(rows[UNREAD + name].str.strip(), errors="coerce")
+    groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
+    known = numbers.notna().all() and not has_word(name, SCALES | TUNED)
+    return bool(known and groups.size().min() >= LEAST_GROWN and groups.agg(_is_growing).all())
+
+
+def _is_growing(numbers: pd.Series[float]) -> bool:
+    return numbers.is_monotonic_increasing and numbers.is_unique
+
+
 def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisive: str) -> QuestionError:
     values = {name: {text.strip() for text in rows[UNREAD + name].unique()} - {""} for name in names}
     differ = listed([f"{name} ({len(values[name])} values)" for name in names])
@@ -197,9 +211,14 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
     counting = [name for name in counting if not has_word(name, SCALES | TUNED)]
     if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
         yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": also("seed", repeats[:1])}))
+    for name in [name for name in names if "step" not in rows and _grows(name, rows)]:
+        yield Choice(f"{name} numbers the evaluations of a run", Reading(columns={"step": name}))
     tuned = [name for name in names if TUNED & set(words_of(name))]
     scales = [name for name in names if SCALES & set(words_of(name)) and name not in tuned]
     others = [name for name in names if name not in tuned]
+    together = joined([named, *names])
+    if rows["learning_rate"].nunique() == 1:  # where no rate is tuned, settings are hardly
+        yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
     if decisive == "validation" and tuned and others and scales:
         reading = Reading(columns={"variant": joined([named, *others]), "nuisance": also("nuisance", tuned)})
         yield Choice(f"{joined([named, *others])} compared, {joined(tuned)} tuned", reading)
@@ -211,8 +230,8 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
             rest = [other for other in names if other != name]
             reading = Reading(columns={"variant": name, "nuisance": also("nuisance", rest)})
             yield Choice(f"{name} compared, {joined(rest)} tuned", reading)
-    together = joined([named, *names])
-    yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
+    if rows["learning_rate"].nunique() > 1:
+        yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
     if named and "task" not in of and len(names) == 1 and not scales:
         yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if "seed" not in rows:

@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from lr_sweep.analysis.judge.names import METRIC_NAMES, ROLES, VALUES, is_metric, is_rate, plain, words
+from lr_sweep.analysis.judge.names import METRIC_NAMES, ROLES, VALUES, is_metric, is_rate, plain, split_of, words
 from lr_sweep.analysis.judge.readers.events import EVENTS, event_rows
 from lr_sweep.analysis.judge.readers.labels import flattened, labels_by_place, labels_of
 from lr_sweep.analysis.judge.readers.tables import table_of_rows
@@ -119,7 +119,8 @@ def _parts(folder: Path, home: Path, files: Sequence[Path], read_file: Callable[
     """Return the table of each run in a folder: of its best files of results, with its settings."""
     settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
     tables = _results([path for path in files if not _is_settings(path)], read_file)
-    if settings and len(tables) > 1:
+    names = [table.path.stem for table in tables]
+    if len(tables) > 1 and (settings or all(map(split_of, names))):
         both = " and ".join(table.path.name for table in tables[:2])
         raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
     if (home / RAY_ERROR).exists():
@@ -127,8 +128,8 @@ def _parts(folder: Path, home: Path, files: Sequence[Path], read_file: Callable[
     if not tables:
         lost = {ENDED: "ERROR"} | settings
         return [_with(table_of_rows(home, [{ENDED: "ERROR"}], ""), folder, home, lost)] if settings else []
-    names = [home if settings or len(tables) == 1 else table.path.with_suffix("") for table in tables]
-    return [_with(table, folder, name, settings) for table, name in zip(tables, names, strict=True)]
+    runs = [home if settings or len(tables) == 1 else table.path.with_suffix("") for table in tables]
+    return [_with(table, folder, run, settings) for table, run in zip(tables, runs, strict=True)]
 
 
 def _results(files: Sequence[Path], read_file: Callable[[Path], TableFile]) -> list[TableFile]:

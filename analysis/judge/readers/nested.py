@@ -6,6 +6,7 @@ object are labels, not names, where its values are alike and no key names a colu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from lr_sweep.common.files import Fields
 
 NAMED = {name for names in ROLES.values() for name in names}
 STEP, SEED = "step", "seed"
+_REPEAT = re.compile(r"(?:seed|fold|run|rep|repeat|split)[_ -]?\d+", re.IGNORECASE)
 CELLS = (str, int, float, bool, type(None))
 
 
@@ -70,7 +72,7 @@ def _unfolded(content: Mapping[Any, Any], parent: str = "", depth: int = MOST_DE
             else:
                 parts.append(rows)
         elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-            rows = [row for each in value for row in _unfolded(each, str(key), depth - 1)]
+            rows = [_of_split(str(key), row) for each in value for row in _unfolded(each, str(key), depth - 1)]
             if any(_measures(name) for row in rows for name in row):
                 parts.append(rows)
             else:
@@ -78,6 +80,12 @@ def _unfolded(content: Mapping[Any, Any], parent: str = "", depth: int = MOST_DE
         elif not curves or str(key) not in curves[0]:
             beside[str(key)] = value
     return [beside | row for rows in parts for row in rows] if parts else [beside]
+
+
+def _of_split(key: str, row: Fields) -> Fields:
+    """Return a row of a list that is named for its data, as `val_history`, with metrics of that name."""
+    split = split_of(key)
+    return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
 
 
 def _measures(name: str) -> bool:
@@ -112,8 +120,13 @@ def _labelled(content: Mapping[Any, Any], parent: str, depth: int) -> list[Field
         within = lambda value, _: [{VALUES[0]: value}]  # noqa: E731
     else:
         return []
-    labels = _labels([str(key) for key in content], parent)
-    return [_joined(label, row) for label, value in zip(labels, values, strict=True) for row in within(value, "")]
+    parts = [within(value, "") for value in values]
+    names = {plain(name) for rows in parts for row in rows for name in row}
+    keys = [*map(str, content)]
+    told = any(map(is_rate, names)) and names & {*ROLES["variant"], *ROLES["seed"]}
+    named = told and not all(map(_REPEAT.fullmatch, keys))  # each key is the name of a run
+    labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
+    return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
 
 
 def _joined(label: Fields, row: Fields) -> Fields:
@@ -131,6 +144,8 @@ def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
     name = next((each for each in (parent, parent.removesuffix("s")) if plain(each) in NAMED or is_rate(each)), "")
     if not name and all(each.replace(".", "", 1).replace("e-", "", 1).isdigit() for each in keys):
         name = SEED if all(map(str.isdigit, keys)) else "learning_rate"
+    if not name and all(map(_REPEAT.fullmatch, keys)):
+        name = SEED
     for key in keys:
         found = {} if name else labels_of(key)
         yield {**found} or {name or "variant": key}

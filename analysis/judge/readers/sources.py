@@ -131,11 +131,12 @@ def _read_sheet(path: Path, content: bytes) -> TableFile:
     try:
         sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
         head, *rows = next(filter(None, ([*sheet.iter_rows(values_only=True)] for sheet in sheets)), [()])
+        others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
     except Exception as error:  # of openpyxl, which has many
         raise UserError(f"{path} cannot be read as a spreadsheet ({reason(error)}): save it as CSV") from error
     names = [str(name or "") for name in head]
     filled = [dict(zip(names, row, strict=True)) for row in rows if any(cell is not None for cell in row)]
-    return table_of_rows(path, filled, "a spreadsheet")
+    return table_of_rows(path, filled, f"a spreadsheet{others}")
 
 
 def _head(path: Path) -> bytes:
