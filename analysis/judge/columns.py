@@ -34,7 +34,7 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.reading import JOIN, Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.common.errors import UserError
 
@@ -142,17 +142,26 @@ class _Search:
         if "learning_rate" in self.given:
             return
         names = listed(list(self.table.columns))
-        if named := list(filter(is_rate, self.table.columns)):
+        alike = [name for name in self.free() if self.content.is_like_rates(name)]
+        alike = [name for name in alike if not (is_metric(name) or is_result(name) or is_rate(name) or has_unit(name))]
+        alike = [name for name in alike if not self.content.differs(name)][: MOST_CHOICES - 1]
+        named = list(filter(is_rate, self.table.columns))
+        if named and not alike:
             text = next((text for text in self.table.columns[named[0]] if text.strip()), "")
             wanted = "want learning rates, such as 0.001 or 1e-3"
             raise UserError(f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, {wanted}")
-        if alike := [name for name in self.free() if self.content.is_like_rates(name) and not is_metric(name)]:
+        if alike:
             none = Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""}))
-            text = f"no column of learning rates in {names}: which one is it?"
-            raise QuestionError(text, [*one_of("learning_rate", alike[:2]), none])
+            choices = sorted([*one_of("learning_rate", alike), none], key=self.unlikely)
+            raise QuestionError(f"no column of learning rates in {names}: which one is it?", choices)
         if any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS for name in self.table.columns):
             advice = "give --columns learning_rate=NAME, or learning_rate= if none was tuned"
             raise UserError(f"no column of learning rates in {names}: {advice}")
+
+    def unlikely(self, choice: Choice) -> int:
+        """Rank choices of the learning rate: first columns that span a decade, then none, then others."""
+        name = choice.reading.columns["learning_rate"]
+        return 1 if not name else 0 if self.content.spans_a_decade(name) else 2
 
     def find_candidates(self) -> None:
         """Take a column that names each row, in a table without rates and variants, for the variants."""

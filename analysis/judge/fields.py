@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -29,8 +28,8 @@ RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
-LEAST_RATES, LEAST_FACTOR, MOST_RATE = 3, 1.4, 10.0
-"""Numbers that are like a grid of learning rates: how many there are, how far apart, and the largest."""
+LEAST_RATES, LEAST_SPAN, MOST_RATE = 3, 9.0, 10.0
+"""Numbers that are like a grid of learning rates: how many there are, how far they span, and the largest."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -205,13 +204,15 @@ class Content:
         return self.is_numbers(name) and max(self.numbers(name)) < 0
 
     def is_like_rates(self, name: str) -> bool:
-        """Return whether the numbers of a column are spaced by factors, as a grid of learning rates is."""
-        numbers = sorted(self.numbers(name)) if self.is_numbers(name) else []
+        """Return whether the numbers of a column may be learning rates: few different ones above 0, with fractions."""
+        numbers = self.numbers(name) if self.is_numbers(name) else set()
         whole = all(number.is_integer() for number in numbers)
-        if whole or len(numbers) < LEAST_RATES or numbers[0] <= 0 or numbers[-1] > MOST_RATE:
-            return False
-        factors = [high / low for low, high in pairwise(numbers)]
-        return min(factors) >= LEAST_FACTOR and max(factors) <= min(factors) ** 2
+        return not whole and len(numbers) > 1 and min(numbers) > 0 and max(numbers) <= MOST_RATE
+
+    def spans_a_decade(self, name: str) -> bool:
+        """Return whether a column has several numbers, the largest about ten times the smallest, or more."""
+        numbers = self.numbers(name)
+        return len(numbers) >= LEAST_RATES and max(numbers) >= LEAST_SPAN * min(numbers)
 
     def has_several_rates(self, name: str) -> bool:
         """Return whether a value of a column is that of rows with different learning rates."""

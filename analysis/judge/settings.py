@@ -96,6 +96,9 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     if several.empty:
         return []
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
+    if "run" in rows:  # what changes within runs is no setting, unless several runs share a name
+        shared, within = _names_shared(rows), rows.groupby("run", sort=False)
+        names = [name for name in names if name in shared or within[UNREAD + name].nunique().le(1).all()]
     with_seeds = "seed" in rows
     crossed = [name for name in names if _is_crossed(name, runs) and (with_seeds or _names_variants(name, runs))]
     names = [name for name in names if not _is_about_run(name) or name in crossed]
