@@ -144,7 +144,8 @@ class _Search:
         names = listed(list(self.table.columns))
         alike = [name for name in self.free() if self.content.is_like_rates(name)]
         alike = [name for name in alike if not (is_metric(name) or is_result(name) or is_rate(name) or has_unit(name))]
-        alike = [name for name in alike if not self.content.differs(name)][: MOST_CHOICES - 1]
+        alike = [name for name in alike if self.content.spans_a_decade(name) or not self.content.differs(name)]
+        alike = alike[: MOST_CHOICES - 1]
         named = list(filter(is_rate, self.table.columns))
         if named and not alike:
             text = next((text for text in self.table.columns[named[0]] if text.strip()), "")

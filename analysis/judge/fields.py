@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -28,8 +28,8 @@ RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
-LEAST_RATES, LEAST_SPAN, MOST_RATE = 3, 9.0, 10.0
-"""Numbers that are like a grid of learning rates: how many there are, how far they span, and the largest."""
+LEAST_SPAN, MOST_RATE = 9.0, 10.0
+"""Numbers that are like a grid of learning rates: how far they span, and the largest."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -210,24 +210,20 @@ class Content:
         return not whole and len(numbers) > 1 and min(numbers) > 0 and max(numbers) <= MOST_RATE
 
     def spans_a_decade(self, name: str) -> bool:
-        """Return whether a column has several numbers, the largest about ten times the smallest, or more."""
-        numbers = self.numbers(name)
-        return len(numbers) >= LEAST_RATES and max(numbers) >= LEAST_SPAN * min(numbers)
+        """Return whether the largest number of a column is about ten times the smallest, or more."""
+        return max(self.numbers(name)) >= LEAST_SPAN * min(self.numbers(name))
 
     def has_several_rates(self, name: str) -> bool:
         """Return whether a value of a column is that of rows with different learning rates."""
         rates = [each for each in self.table.columns if is_rate(each) and self.has_numbers(each)]
-        pairs = {pair for rate in rates[:1] for pair in self.pairs(name, rate)}
+        columns = [self.table.columns[each] for each in (name, *rates[:1])]
+        pairs = {(pair[0], pair[-1]) for pair in zip(*columns, strict=True)}
         return len({value for value, _ in pairs}) < len(pairs)
 
     def names_runs(self, name: str) -> bool:
         """Return whether a column differs in every row, and its texts have the settings of a run."""
         texts = self.values(name)
         return len(texts) == len(self.table.lines) > 1 and all(map(labels_of, texts))
-
-    def pairs(self, name: str, other: str) -> Iterable[tuple[str, str]]:
-        """Return the fields of two columns, row by row."""
-        return zip(self.table.columns[name], self.table.columns[other], strict=True)
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two columns of numbers are equal in each row."""

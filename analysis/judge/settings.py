@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
-from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
+from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of, without_prefix
 from lr_sweep.analysis.judge.names import (
     ABOUT_RUNS,
     REPEATS,
@@ -167,7 +167,7 @@ def _needed(names: Sequence[str], rows: pd.DataFrame, key: Sequence[str]) -> lis
 
 def _counts(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column may number repeats: 0, 1, 2 or 1, 2, 3."""
-    values = {text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)}
+    values = set(without_prefix([text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)]))
     if not all(text.isascii() and text.isdigit() and len(text) < MOST_DIGITS for text in values):
         return False
     numbers = sorted(map(int, values))
@@ -218,22 +218,25 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
         yield Choice(f"{name} numbers the evaluations of a run", Reading(columns={"step": name}))
     tuned = [name for name in names if TUNED & set(words_of(name))]
     scales = [name for name in names if SCALES & set(words_of(name)) and name not in tuned]
-    others = [name for name in names if name not in tuned]
+    texts = [name for name in names if not named and not _has_numbers(name, rows) and name not in (*tuned, *repeats)]
+    others = [name for name in names if name in scales or name in texts]
+    tuned = [name for name in names if name not in (*others, *repeats)]
     together = joined([named, *names])
-    if rows["learning_rate"].nunique() == 1:  # where no rate is tuned, settings are hardly
+    # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
+    if at_first := rows["learning_rate"].nunique() == 1 or (not named and len(others) == len(names)):
         yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
-    if decisive == "validation" and tuned and others and scales:
+    if decisive == "validation" and tuned and others:
         reading = Reading(columns={"variant": joined([named, *others]), "nuisance": also("nuisance", tuned)})
         yield Choice(f"{joined([named, *others])} compared, {joined(tuned)} tuned", reading)
     if named and "task" not in of and len(names) == 1 and scales:
         yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if decisive == "validation":
         yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": also("nuisance", names)}))
-        for name in others if len(names) > 1 and not named else ():
+        for name in names if len(names) > 1 and not named else ():
             rest = [other for other in names if other != name]
             reading = Reading(columns={"variant": name, "nuisance": also("nuisance", rest)})
             yield Choice(f"{name} compared, {joined(rest)} tuned", reading)
-    if rows["learning_rate"].nunique() > 1:
+    if not at_first:
         yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
     if named and "task" not in of and len(names) == 1 and not scales:
         yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))

@@ -38,7 +38,7 @@ MAX_FIELD = 10_000_000
 ADVICE = "correct them, or leave rows out, as with --where STATE!=failed"
 MOST_MISTAKES = 5
 """Mistakes that are listed; the rest are counted."""
-_MARKDOWN = re.compile(r"^.*\|.*\n[ \t:-]*\|[ \t:|-]*\r?(?:\n.*\|.*)*", re.MULTILINE)
+_MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*", re.MULTILINE)
 """A table in Markdown, which may stand within a text."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 

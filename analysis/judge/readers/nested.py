@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lr_sweep.analysis.judge.names import ROLES, VALUES, is_metric, is_rate, plain, split_of
-from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, flattened, labels_of
+from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, labels_of
 from lr_sweep.common.files import Fields
 
 NAMED = {name for names in ROLES.values() for name in names}
@@ -149,8 +149,3 @@ def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
     for key in keys:
         found = {} if name else labels_of(key)
         yield {**found} or {name or "variant": key}
-
-
-def flat(row: Mapping[str, Any]) -> Fields:
-    """Return a row without nesting."""
-    return flattened(row)
