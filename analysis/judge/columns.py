@@ -242,7 +242,7 @@ class _Search:
         if len(rates) > 1:
             raise QuestionError(
                 f"{len(rates)} columns may be learning_rate: {listed(rates)}: say which",
-                one_of("learning_rate", rates, "nuisance"),
+                one_of("learning_rate", rates, "" if "step" in self.of else "nuisance"),
             )
         self.of["learning_rate"] = rates[0]
         if others := [name for name in candidates if name != rates[0]]:
