@@ -22,6 +22,8 @@ class Metric:
     """The data that select: other than `validation` only for a table without it, and empty if nothing selects."""
     reported_on: str = "test"
     """The data whose numbers are shown; other than `test` only where a table has none."""
+    untuned: bool = False
+    """Whether its runs are those of a table without learning rates, in which nothing was chosen among them."""
     model: Literal["best", "final"] = "best"
     """Which model of a run is measured: the best one on the data that select, or the one at the step budget."""
 

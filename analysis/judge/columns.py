@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 from lr_sweep.analysis.judge.fields import Content
 from lr_sweep.analysis.judge.names import (
+    ABOUT_RUNS,
+    CANDIDATES,
     DIRECTIONS,
     DOWN,
     GIVEN_ROLES,
     METRIC_NAMES,
+    RATE_WORDS,
     ROLES,
     SEVERAL,
     SPLITS,
@@ -22,6 +25,7 @@ from lr_sweep.analysis.judge.names import (
     is_higher_better,
     is_metric,
     is_rate,
+    is_result,
     is_setting,
     kinds,
     listed,
@@ -30,12 +34,12 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.common.errors import UserError
 
-JOIN = "+"
-"""Mark that joins the names of columns that mean one thing together."""
+POWERS = ("10^", "e^")
+"""How the columns of rates begin that are made of logarithms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +108,12 @@ class _Search:
             self.guessed["seed"] = "its numbers are those of several learning rates"
         self.find_metric()
         _raise_all(self.contradictions())
-        names = listed(list(self.table.columns))
         if "learning_rate" not in self.of:
-            raise UserError(self.no_rate(names))
+            self.refuse_no_rate()
         if not {"validation", "test"} & self.of.keys():
-            raise UserError(f"no column of validation or test in {names}: give --columns validation=NAME")
+            self.ask_for_values()
+        if "learning_rate" not in self.of:
+            self.find_candidates()
         return Columns(
             of={role: self.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in self.of},
             metric=self.metric,
@@ -125,11 +130,56 @@ class _Search:
             elif name not in names and role not in SEVERAL:
                 yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
-    def no_rate(self, names: str) -> str:
-        if not (named := list(filter(is_rate, self.table.columns))):
-            return f"no column of learning rates in {names}: give --columns learning_rate=NAME"
-        text = next((text for text in self.table.columns[named[0]] if text.strip()), "")
-        return f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, want learning rates, such as 0.001 or 1e-3"
+    def ask_for_values(self) -> None:
+        """Ask which column has the values, among those of numbers whose names say nothing else."""
+        alike = [name for name in self.free() if self.content.differs(name) and not is_setting(name)]
+        choices = one_of("validation", [name for name in alike if not (is_result(name) or is_rate(name))])
+        rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
+        text = f"{rates}no column of validation or test in {listed(list(self.table.columns))}"
+        if choices:
+            raise QuestionError(f"{text}: which one has the values?", choices)
+        raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
+
+    def refuse_no_rate(self) -> None:
+        """Ask where a column without such a name has values like rates; raise UserError where a named one has none."""
+        if "learning_rate" in self.given:
+            return
+        names = listed(list(self.table.columns))
+        alike = [name for name in self.free() if self.content.is_like_rates(name)]
+        alike = [name for name in alike if not (is_metric(name) or is_result(name) or is_rate(name) or has_unit(name))]
+        alike = [name for name in alike if self.content.spans_a_decade(name) or not self.content.differs(name)]
+        alike = alike[: MOST_CHOICES - 1]
+        named = list(filter(is_rate, self.table.columns))
+        if named and not alike:
+            text = next((text for text in self.table.columns[named[0]] if text.strip()), "")
+            wanted = "want learning rates, such as 0.001 or 1e-3"
+            raise UserError(f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, {wanted}")
+        if alike:
+            none = Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""}))
+            choices = sorted([*one_of("learning_rate", alike), none], key=self.unlikely)
+            raise QuestionError(f"no column of learning rates in {names}: which one is it?", choices)
+        if any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS for name in self.table.columns):
+            advice = "give --columns learning_rate=NAME, or learning_rate= if none was tuned"
+            raise UserError(f"no column of learning rates in {names}: {advice}")
+
+    def unlikely(self, choice: Choice) -> int:
+        """Rank choices of the learning rate: first columns that span a decade, then none, then others."""
+        name = choice.reading.columns["learning_rate"]
+        return 1 if not name else 0 if self.content.spans_a_decade(name) else 2
+
+    def find_candidates(self) -> None:
+        """Take a column that names each row, in a table without rates and variants, for the variants."""
+        if {"variant", "model"} & {**self.of, **self.given}.keys():
+            return
+        if "step" not in self.of and "run" not in self.given and (run := self.of.pop("run", None)):
+            self.of["variant"], self.guessed["variant"] = run, "each run is one"
+        free = [name for name in self.free() if len(self.content.values(name)) > 1]
+        texts = [name for name in free if not self.content.has_numbers(name) and not is_result(name)]
+        places = {name: [place for place, word in enumerate(CANDIDATES) if word in words_of(name)] for name in texts}
+        texts = [name for name in texts if places[name] or not ABOUT_RUNS & set(words_of(name))]
+        if "variant" not in self.of and texts:
+            self.of["variant"] = min(texts, key=lambda name: min(places[name], default=len(CANDIDATES)))
+            self.guessed["variant"] = "it names what was tried"
 
     def free(self) -> list[str]:
         """Return the columns without a meaning."""
@@ -150,8 +200,16 @@ class _Search:
 
     def find_named(self, role: str) -> None:
         names = [name for name in self.named(ROLES[role]) if self.content.values(name)]
+        if role == "variant":
+            names = [name for name in names if not self.content.names_runs(name)]
         if role == "run" and "step" in self.of:
             names = [name for name in names if not self.numbers_rows(name)]
+        elif role == "run" and (
+            several := [name for name in names if plain(name) == "run" and self.content.has_several_rates(name)]
+        ):
+            names = [name for name in names if name not in several]
+            if not {"variant", "model"} & {**self.of, **self.given}.keys():
+                self.of["variant"], self.guessed["variant"] = several[0], "each has several learning rates"
         if names:
             self.of[role] = self.varied(names)[0]
 
@@ -173,7 +231,9 @@ class _Search:
     def find_rate(self) -> None:
         named = [name for name in self.named(ROLES["learning_rate"]) if not has_unit(name)]
         known = dict.fromkeys([*named, *filter(is_rate, self.free())])
-        candidates = [name for name in known if self.content.has_numbers(name)]
+        candidates = [name for name in known if self.content.has_numbers(name) and not self.content.is_below_0(name)]
+        if powers := [name for name in self.free() if name.startswith(POWERS)]:
+            raise QuestionError(f"{powers[0][3:]} has logarithms: of which base?", one_of("learning_rate", powers))
         if not candidates:
             return
         rates = self.varied(self.filled(candidates))
@@ -185,7 +245,7 @@ class _Search:
         if len(rates) > 1:
             raise QuestionError(
                 f"{len(rates)} columns may be learning_rate: {listed(rates)}: say which",
-                one_of("learning_rate", rates, "nuisance"),
+                one_of("learning_rate", rates, "" if "step" in self.of else "nuisance"),
             )
         self.of["learning_rate"] = rates[0]
         if others := [name for name in candidates if name != rates[0]]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
+from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES, is_rate
+from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.text import RATES, rates_text
 
-NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
+NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}
 """Fields without a value, in small letters."""
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
@@ -27,6 +28,8 @@ RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
+LEAST_SPAN, MOST_RATE = 9.0, 10.0
+"""Numbers that are like a grid of learning rates: how far they span, and the largest."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -191,6 +194,36 @@ class Content:
     def numbers(self, name: str) -> set[float]:
         """Return the different numbers of a column of numbers."""
         return {float(self._point(text)) for text in self.values(name)}
+
+    def differs(self, name: str) -> bool:
+        """Return whether a column of numbers has another one in more than half of the rows, as of results."""
+        return self.is_numbers(name) and len(self.values(name)) > len(self.table.lines) / 2
+
+    def is_below_0(self, name: str) -> bool:
+        """Return whether all numbers of a column are below 0, as the logarithms of rates are."""
+        return self.is_numbers(name) and max(self.numbers(name)) < 0
+
+    def is_like_rates(self, name: str) -> bool:
+        """Return whether the numbers of a column may be learning rates: few different ones above 0, with fractions."""
+        numbers = self.numbers(name) if self.is_numbers(name) else set()
+        whole = all(number.is_integer() for number in numbers)
+        return not whole and len(numbers) > 1 and min(numbers) > 0 and max(numbers) <= MOST_RATE
+
+    def spans_a_decade(self, name: str) -> bool:
+        """Return whether the largest number of a column is about ten times the smallest, or more."""
+        return max(self.numbers(name)) >= LEAST_SPAN * min(self.numbers(name))
+
+    def has_several_rates(self, name: str) -> bool:
+        """Return whether a value of a column is that of rows with different learning rates."""
+        rates = [each for each in self.table.columns if is_rate(each) and self.has_numbers(each)]
+        columns = [self.table.columns[each] for each in (name, *rates[:1])]
+        pairs = {(pair[0], pair[-1]) for pair in zip(*columns, strict=True)}
+        return len({value for value, _ in pairs}) < len(pairs)
+
+    def names_runs(self, name: str) -> bool:
+        """Return whether a column differs in every row, and its texts have the settings of a run."""
+        texts = self.values(name)
+        return len(texts) == len(self.table.lines) > 1 and all(map(labels_of, texts))
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two columns of numbers are equal in each row."""

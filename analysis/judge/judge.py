@@ -18,10 +18,10 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
-from lr_sweep.analysis.judge.reading import Reading, asking
-from lr_sweep.analysis.judge.rows import refuse_cut, rows_of, whole_steps
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking
+from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import (
     best_settings,
@@ -46,6 +46,7 @@ from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder, read_plain
+from lr_sweep.common.text import rate_text
 
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
@@ -58,6 +59,11 @@ FIXES = {
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """What to do about findings, by check, where the record's advice names its own commands."""
+OF_RATES = {
+    *("untuned", "edge", "narrow", "cliff", "flat", "rate-ignored", "unstable", "quiet-neighbours", "unequal"),
+    *("not-chosen", "chosen-on-test"),
+}
+"""Checks of the learning rates, which a table without rates has none of."""
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
 MOST_NAME = 60
@@ -127,6 +133,8 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
 
 
 def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
+    reading = reading.at_positions(list(tables[0].columns))
+    tables = [only(table, reading.where) for table in tables]
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)
@@ -135,12 +143,26 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows, about_rows = rows_of(table, columns)
     metric, rows, about_values = measured_rows(rows, columns, reading)
     rows, about_rates = with_one_rate(rows)
-    refuse_schedules(rows, columns.of["learning_rate"])
+    if not metric.untuned:
+        refuse_schedules(rows, columns.of["learning_rate"])
     decisive = "validation" if "validation" in rows else "test"
     rows, compared = with_settings(rows, columns, decisive)
     guessed = {**columns.guessed, **{role: why for role, why in said[0].items() if role in columns.of}}
     guessed |= {"variant": compared} if compared else {}
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
+    if (
+        metric.untuned
+        and "learning_rate" not in reading.columns
+        and len(rows) > 1
+        and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None)
+    ):
+        alone = Choice(
+            "no rate was tuned, and runs differ in nothing but chance", Reading(columns={"learning_rate": ""})
+        )
+        there = "no column of learning rates, and nothing to compare"
+        raise QuestionError(
+            f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns", [alone]
+        )
     runs = runs_of(rows, decisive)
     about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
@@ -149,7 +171,11 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
     mapping = replace(
         reading,
-        columns={**{role: name for role, name in guessed.items() if role not in columns.of}, **columns.of},
+        columns={
+            **({"learning_rate": ""} if metric.untuned else {}),
+            **{role: name for role, name in guessed.items() if role not in columns.of},
+            **columns.of,
+        },
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
     )
@@ -206,6 +232,11 @@ def _about_tables(tables: Sequence[TableFile]) -> list[str]:
 
 def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:
     has = columns.of.keys() | guessed.keys()
+    if "learning_rate" not in has:
+        yield (
+            "NO LEARNING RATE: nothing was tuned, and values are compared as they are; a better rate may change the "
+            f"order. Where the report has a learning rate, it writes {rate_text(UNTUNED)}"
+        )
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
     elif "variant" not in has:
@@ -215,7 +246,7 @@ def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> It
             "NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because choosing on test data makes a result look better "
             "than it is; --select-on-test does so all the same"
         )
-    if metric.chosen_on == "test":
+    if metric.chosen_on == "test" and "learning_rate" in has:
         yield "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: THE RESULTS LOOK BETTER THAN THEY ARE"
     if "test" not in has:
         yield f"no column of test {metric.name}: validation is shown, which chose and so looks better than a test would"
@@ -225,6 +256,8 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *settings_findings(runs.rows)]
+    if info.metric.untuned:
+        found = [each for each in found if each.check not in OF_RATES]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info,

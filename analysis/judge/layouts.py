@@ -6,6 +6,7 @@ become columns; settings in the names of runs become columns.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +17,7 @@ from lr_sweep.analysis.judge.fields import Content, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     METRIC_NAMES,
+    RATE_WORDS,
     REPEATS,
     ROLES,
     SPLIT_NAMES,
@@ -29,7 +31,7 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.tables import labels_of
+from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.common.errors import UserError
 
@@ -45,7 +47,21 @@ RATE = "learning_rate"
 Key = TypeVar("Key")
 MOST_RATE = 1.0
 """Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
-RUN_NAMES = {"run", "name", "run_name", "experiment", "exp_name", "trial", "trial_name", "config", "run_id", "id"}
+RUN_NAMES = {
+    "#1",
+    "_1",
+    "1",
+    "run",
+    "name",
+    "run_name",
+    "experiment",
+    "exp_name",
+    "trial",
+    "trial_name",
+    "config",
+    "run_id",
+    "id",
+}
 """Columns whose fields may have settings in them."""
 
 
@@ -65,10 +81,41 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         for arrange in (_with_labels, _with_rate_rows):
             table, why = arrange(table)
             said |= {RATE: why} if why else {}
+    table, said = _with_variant_rows(_with_powers(table), names, said)
     table, splits = _with_metric_columns(table, names)
     said |= splits
     table, text = _with_seed_rows(table, names)
     return table, said | ({SEED: text} if text else {})
+
+
+def _with_powers(table: TableFile) -> TableFile:
+    """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
+    content = Content(table)
+    rates = [name for name in table.columns if any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS)]
+    logs = [name for name in rates if content.is_below_0(name)]
+    if not logs or any(is_rate(name) and name not in logs and content.has_numbers(name) for name in rates):
+        return table
+    powers = {
+        f"{base}^{logs[0]}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in table.columns[logs[0]]]
+        for base, number in (("10", 10.0), ("e", math.e))
+    }
+    return replace(table, columns=table.columns | powers)
+
+
+def _with_variant_rows(
+    table: TableFile, given: Collection[str], said: dict[str, str]
+) -> tuple[TableFile, dict[str, str]]:
+    """Make a row a seed and variant of columns of numbers beside a column of seeds, where no name says more."""
+    content = Content(table)
+    seeds = [name for name in table.columns if plain(name) in ROLES[SEED] or is_rate(name)]
+    others = {name: name for name in table.columns if name not in seeds}
+    known = [name for name in others if is_rate(name) or is_metric(name) or is_result(name) or name in given]
+    known += [
+        name for name in others if plain(name) in {*VALUES, *(each for names in ROLES.values() for each in names)}
+    ]
+    if not seeds or len(others) < 2 or known or not all(map(content.is_numbers, others)):
+        return table, said
+    return _melted(table, "variant", others, {VALUE: others}), said | {"variant": f"the names of {len(others)} columns"}
 
 
 def _with_labels(table: TableFile) -> tuple[TableFile, str]:
@@ -154,6 +201,9 @@ def _with_seed_rows(table: TableFile, given: set[str]) -> tuple[TableFile, str]:
     by_metric: dict[str, dict[int, str]] = defaultdict(dict)
     for name, (metric, seed) in fields.items():
         by_metric[metric][seed] = name
+    others = [name for name in table.columns if is_metric(name) and name not in fields]
+    if VALUE in by_metric and others and all(set(words_of(name)) & (MEANS | SPREADS) for name in others):
+        by_metric["_".join(word for word in words_of(others[0]) if word not in MEANS | SPREADS)] = by_metric.pop(VALUE)
     seeds = sorted({seed for _, seed in fields.values()})
     repeated = sum(map(len, by_metric.values())) < len(fields)  # two columns of one seed and metric
     if len(seeds) < 2 or repeated or fields.keys() & given or (VALUE in by_metric and _has_metric(table, fields)):

@@ -26,11 +26,12 @@ ROLES = {
     "seed": words("seed random_seed random_state rng_seed repeat replicate rep fold"),
     "step": words(
         """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
-        env_steps timesteps_total time_total_timesteps num_timesteps"""
+        env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen
+        consumed_tokens consumed_samples"""
     ),
     "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
     "run": words("run_id trial_id run id"),
-    "status": words("status state trial_state run_status"),
+    "status": words("status state trial_state run_status st_status"),
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
@@ -55,7 +56,10 @@ NO_RATE = {
     *words("scheduler schedule decay warmup min end final ratio mult multiplier factor"),
     *words("current last log log10 steps step type gamma epoch epochs patience"),
 }
-SETTINGS = words("params. params_ hparams. hparams/ config/ config. hyperparameters.")
+SETTINGS = words(
+    """hyperparameters.values. params. params_ param_ hparams. hparams/ config/ config. config_ hyperparameters. args.
+    cfg. hps."""
+)
 """Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
 PASSED_OVER = {*words("best final last epoch step at metrics metric")}
@@ -92,17 +96,31 @@ DIRECTIONS = words("direction mode goal metric_mode objective_direction")
 UP, DOWN = {*words("maximize maximise max higher")}, {*words("minimize minimise min lower")}
 ABOUT_RUNS = {
     *words("host hostname node gpu device user note notes comment tags path logdir url pid ip commit version sweep"),
-    *words("dir epoch message traceback job uuid name index worker rank log file checkpoint run trial converged"),
+    *words(
+        "dir epoch decision message traceback job uuid name index worker rank log file checkpoint run trial converged"
+    ),
     "diverged",
 }
 """Words of columns that say where a run was, or how it went, and not how it was started."""
+CANDIDATES = words("description desc change idea hypothesis folder name label note notes commit")
+"""Words of columns that name what was tried, in a table with a row a candidate; the best is first."""
+TUNED = {
+    *words("bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup clip eps"),
+    *words("epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature"),
+}
+"""Words of settings that are tuned as the rate is, not compared."""
+SCALES = {
+    *words("n d params parameters tokens width depth dim hidden layers layer size heads scale"),
+}
+"""Words of settings that say how large a model or its data are."""
 _STATES = {
-    "complete": "complete completed finished terminated done success succeeded successful ok",
+    "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
+        discarded""",
     "diverged": "diverged nan",
-    "failed": """failed fail crashed killed error preempted cancelled timeout canceled timed_out failure errored oom
-        out_of_memory node_fail""",
+    "failed": """failed fail crash crashed killed error preempted cancelled timeout canceled timed_out failure errored
+        oom out_of_memory node_fail""",
     "stopped": "stopped pruned earlystopped early_stopped",
-    "missing": "missing running pending scheduled paused preempting waiting queued created",
+    "missing": "missing running inprogress in_progress pending scheduled paused preempting waiting queued created",
 }
 STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
 """How tools name the state of a run, in small letters."""
@@ -151,6 +169,7 @@ def is_result(name: str) -> bool:
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
     known = bool(split_of(name)) or is_higher_better(measured(name)) is not None
+    known = known and words_of(name)[-1] not in ROLES["step"]
     return known and not (SPREADS | TIMES | SETTING_WORDS) & set(words_of(name)) and not is_setting(name)
 
 

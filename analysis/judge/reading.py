@@ -6,8 +6,9 @@ import io
 import math
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,13 +24,17 @@ KEPT = (".yaml", ".yml")
 MOST_BYTES = 1_000_000
 FIELDS: dict[str, type] = {
     **{"columns": dict, "metric": str, "higher_is_better": bool},
-    **{"select_on_test": bool, "paired": bool, "equal_within": float},
+    **{"select_on_test": bool, "paired": bool, "equal_within": float, "where": list},
 }
 """Settings that such a file may have."""
 _LOWER_IS_BETTER = ("higher_is_better", False)
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
+MOST_CHOICES = 3
+"""Readings that are offered; the best one is the first."""
 MOST_QUESTIONS = 4
 """Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
+JOIN = "+"
+"""Mark that joins the names of columns that mean one thing together."""
 T = TypeVar("T")
 MEANINGS = (*GIVEN_ROLES, *SPLITS)
 """What a column may mean."""
@@ -47,12 +52,23 @@ class Reading:
     select_on_test: bool = False
     paired: bool = False
     """Compare variants by seed."""
+    where: Sequence[str] = ()
+    """The rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`; empty: all."""
     equal_within: float | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
         return Reading(**self.said() | other.said() | {"columns": {**self.columns, **other.columns}})
+
+    def at_positions(self, names: Sequence[str]) -> Reading:
+        """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
+        places = {f"#{place}": name for place, name in enumerate(names, 1)}
+        given = {
+            role: JOIN.join(places.get(part, part) for part in text.split(JOIN)) if "#" in text else text
+            for role, text in self.columns.items()
+        }
+        return replace(self, columns=given)
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
@@ -77,15 +93,13 @@ class QuestionError(UserError):
 
 
 def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
-    """Offer each of several columns for a meaning, alone, and with the others for the meaning `beside`."""
+    """Offer each of several columns for a meaning: with the others for the meaning `beside`, and alone."""
     found = []
-    for name in names:
-        others = "+".join(other for other in names if other != name)
-        found.append(Choice(f"{role} is {name}", Reading(columns={role: name})))
-        if beside:
-            both = Reading(columns={role: name, beside: others})
-            found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
-    return found
+    for name in names if beside else ():
+        others = JOIN.join(other for other in names if other != name)
+        both = Reading(columns={role: name, beside: others})
+        found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
+    return found + [Choice(f"{role} is {name}", Reading(columns={role: name})) for name in names]
 
 
 def options_text(reading: Reading) -> str:
@@ -95,7 +109,8 @@ def options_text(reading: Reading) -> str:
     metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
     within = "" if reading.equal_within is None else f"--equal-within {reading.equal_within:g}"
-    return " ".join(filter(None, [columns, metric, higher, *flags, within]))
+    where = [f"--where {shlex.quote(text)}" for text in reading.where]
+    return " ".join(filter(None, [columns, metric, higher, *flags, within, *where]))
 
 
 def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
@@ -110,24 +125,32 @@ def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUES
     except QuestionError as question:
         if not most:
             raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
-        tried = [(each, _mistake(read, reading.but(each.reading), most - 1)) for each in question.choices]
-        if working := [each for each, mistake in tried if not mistake]:
-            raise QuestionError(question.text, working) from question
-        lines = [f"  not {options_text(each.reading)}: {mistake}" for each, mistake in tried]
+        working: list[Choice] = []
+        lines = []
+        for choice in question.choices:
+            if len(working) < MOST_CHOICES:
+                found = _answers(read, reading, choice, most - 1)
+                working += found if isinstance(found, list) else []
+                lines += [f"  not {options_text(choice.reading)}: {found}"] if isinstance(found, str) else []
+        if working:
+            raise QuestionError(question.text, working[:MOST_CHOICES]) from question
         raise UserError("\n".join([question.text, *lines])) from question
 
 
-def _mistake(read: Callable[[Reading], T], reading: Reading, most: int) -> str:
-    """Return the first line of what is wrong with a reading; empty: it works, or leads to a question that does."""
+def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice] | str:
+    """Return a choice, or with the answers to the questions that follow, so that it leads to a table.
+
+    Returns the first line of what is wrong if it does not.
+    """
     try:
-        if columns_in([_columns_text(reading)]) != reading.columns:
+        if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
             return "a name has a character that --columns cannot hold"
-        asking(read, reading, most)
-    except QuestionError:
-        pass
+        asking(read, reading.but(choice.reading), most)
+    except QuestionError as further:
+        return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
     except UserError as error:
         return str(error).partition("\n")[0]
-    return ""
+    return [choice]
 
 
 def _columns_text(reading: Reading) -> str:
@@ -155,9 +178,14 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def save_reading(path: Path, reading: Reading) -> None:
-    """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be."""
+def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> None:
+    """Write a reading as YAML, to be edited and given as `--columns FILE`; raises UserError if it cannot be.
+
+    `reasons`: why it was read so, for comments.
+    """
     text = io.StringIO()
+    comments = (line for reason in reasons for line in textwrap.wrap(reason, 100, break_on_hyphens=False))
+    text.write("".join(f"# {line}\n" for line in comments))
     YAML(typ="safe").dump(reading.said(), text)
     with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
         write_bytes(path, text.getvalue().encode())
@@ -185,7 +213,8 @@ def saved_reading(path: Path) -> Reading:
     mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
     if mistakes:
         raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
-    return Reading(**(content | {"columns": {role: str(name or "") for role, name in columns.items()}}))
+    texts = {"columns": {role: str(name or "") for role, name in columns.items()}}
+    return Reading(**(content | texts | {"where": tuple(map(str, content.get("where", ())))}))
 
 
 def _is(value: object, kind: type) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ from lr_sweep.analysis.judge.names import (
     has_word,
     is_result,
     is_setting,
+    listed,
     measured,
     plain,
     split_of,
@@ -53,6 +55,8 @@ UNREAD, LOSS = "unread ", "loss "
 MOST_BESIDE = 100
 """Columns of that kind."""
 
+UNTUNED = 1.0
+"""Stands for the learning rate in the frames of a table that has none."""
 ZEROS = {"0", "0.0"}
 """Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
@@ -63,15 +67,38 @@ _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
 
-Noted = tuple[pd.DataFrame, list[str]]
-"""Rows that a step of reading returns, and sentences on what it assumed, left out or changed."""
+MOST_LACKING = 0.25
+"""Share of the rows without a learning rate up to which these are left out."""
+Noted = tuple[Any, list[str]]
+"""What a step of reading returns, and sentences on what it assumed, left out or changed."""
+
+
+def only(table: TableFile, where: Sequence[str]) -> TableFile:
+    """Return the rows with the values that are wanted of columns, as `state=finished`, or not, as `state!=failed`.
+
+    Raises UserError for a column that is not there, and if no row is left.
+    """
+    kept = [True] * len(table.lines)
+    for text in where:
+        name, _, wanted = text.partition("=")
+        differs, name = name.endswith("!"), name.removesuffix("!").strip()
+        if name not in table.columns:
+            there = listed(list(table.columns))
+            raise UserError(f"--where {text}: want COLUMN=VALUE or COLUMN!=VALUE, with a column of {there}")
+        fits = {each: as_number(each.strip()) == as_number(wanted.strip()) for each in set(table.columns[name])}
+        kept = [each and fits[field] is not differs for each, field in zip(kept, table.columns[name], strict=True)]
+    if not any(kept):
+        raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
+    return _kept(table, kept, "")[0]
 
 
 def rows_of(table: TableFile, columns: Columns) -> Noted:
     """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
     table, remarks = _without_blank(table, columns)
-    table, untrained = _without_training(table, columns)
-    remarks += untrained
+    if "learning_rate" in columns.of:
+        for step in (_with_run_rates, _without_training, _without_rate):
+            table, said = step(table, columns)
+            remarks += said
     rows, mistakes = _read_rows(table, columns)
     raise_mistakes(mistakes)
     if "task" not in rows:
@@ -87,10 +114,12 @@ def rows_of(table: TableFile, columns: Columns) -> Noted:
 def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
     """Name each row's task where no column does: by its file, unless files are parts, of one learning rate each."""
     rates = defaultdict[Path, set[str]](set)
-    for line, rate in zip(table.lines, table.columns[columns.of["learning_rate"]], strict=True):
+    what = "learning rate" if "learning_rate" in columns.of else "run"
+    name = columns.of.get(what.replace(" ", "_"), "")
+    for line, rate in zip(table.lines, table.columns.get(name, [""] * len(table.lines)), strict=True):
         rates[line.path].add(rate)
     if len(rates) > 1 and max(map(len, rates.values())) == 1 < len(set().union(*rates.values())):
-        return [ALL] * len(table.lines), f"{len(rates)} files with one learning rate each are parts of one table"
+        return [ALL] * len(table.lines), f"{len(rates)} files with one {what} each are parts of one table"
     stems = {path: stem_of(path) for path in rates}
     return [stems[line.path] for line in table.lines], "no column of tasks: each file is one, by its name"
 
@@ -110,7 +139,7 @@ def _spelled(name: str) -> str:
     return unicodedata.normalize("NFC", seen).casefold()
 
 
-def _without_blank(table: TableFile, columns: Columns) -> tuple[TableFile, list[str]]:
+def _without_blank(table: TableFile, columns: Columns) -> Noted:
     """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
     names = [columns.of[role] for role in ("learning_rate", *SPLITS) if role in columns.of]
     texts = [table.columns[name] for name in names]
@@ -118,7 +147,34 @@ def _without_blank(table: TableFile, columns: Columns) -> tuple[TableFile, list[
     return _kept(table, kept, "{name}: left out: {rows} with neither a learning rate nor a value")
 
 
-def _without_training(table: TableFile, columns: Columns) -> tuple[TableFile, list[str]]:
+def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
+    """Give each run the largest rate of its schedule, where only the rates of single steps are known."""
+    name, run = columns.of["learning_rate"], columns.of.get("run", "")
+    if run not in table.columns or "step" not in columns.of or is_setting(name):
+        return table, []
+    highest: dict[str, tuple[float, str]] = {}
+    texts, runs = table.columns[name], table.columns[run]
+    for label, text in zip(runs, texts, strict=True):
+        value = float(text) if is_number(text.strip()) and not is_nothing(text) else 0.0
+        highest[label] = max(highest.get(label, (0.0, "")), (value, text))
+    if not all(0 < value < math.inf for value, _ in highest.values()):
+        return table, []
+    filled = [highest[label][1] for label in runs]
+    if filled == texts:
+        return table, []
+    remark = f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
+    return replace(table, columns=table.columns | {name: filled}), [remark]
+
+
+def _without_rate(table: TableFile, columns: Columns) -> Noted:
+    """Leave out rows without a rate, as of a reference, where most rows have one."""
+    kept = [not is_nothing(text) for text in table.columns[columns.of["learning_rate"]]]
+    if kept.count(False) > MOST_LACKING * len(kept):
+        return table, []
+    return _kept(table, kept, "{name}: left out: {rows} without a learning rate")
+
+
+def _without_training(table: TableFile, columns: Columns) -> Noted:
     """Leave out rows whose learning rate is 0, as of an untrained model, unless a schedule may end there."""
     rates = _texts(table, "learning_rate", columns.of["learning_rate"])
     kept = [text not in ZEROS for text in rates]
@@ -129,7 +185,7 @@ def _without_training(table: TableFile, columns: Columns) -> tuple[TableFile, li
     return _kept(table, kept, "NO TRAINING at a learning rate of 0: {rows} of {name} left out")
 
 
-def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> tuple[TableFile, list[str]]:
+def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> Noted:
     if all(kept) or not any(kept):
         return table, []
     held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
@@ -158,6 +214,11 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
         read[role] = [None if isinstance(values[text], ValueError) else values[text] for text in texts]
     decisive = next(split for split in ("validation", "test") if split in read)
     frame = pd.DataFrame(read)
+    if "status" in frame:  # the 0 that a log has beside a crash
+        failed = frame["status"].eq("failed") & frame[decisive].eq(0)
+        frame[decisive] = frame[decisive].mask(failed)
+    if "learning_rate" not in frame:
+        frame["learning_rate"] = UNTUNED
     frame["diverged"] = np.isinf(frame[decisive].astype(float)) | _said_diverged(table, columns)
     splits = [split for split in SPLITS if split in frame]
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))

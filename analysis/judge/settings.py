@@ -9,8 +9,19 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
-from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
-from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS, TIMES, has_word, is_setting, listed, words_of
+from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of, without_prefix
+from lr_sweep.analysis.judge.names import (
+    ABOUT_RUNS,
+    REPEATS,
+    SCALES,
+    SPREADS,
+    TIMES,
+    TUNED,
+    has_word,
+    is_setting,
+    listed,
+    words_of,
+)
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
@@ -23,8 +34,10 @@ from lr_sweep.common.text import rate_text
 
 LABELS = {"name", "run", "trial", "tag", "label"}
 """Words of columns that name a run, or what is compared."""
-MOST_OFFERED = 4
-"""Settings for each of which a reading is offered."""
+LEAST_GROWN = 3
+"""Numbers that have to grow in a row to be taken for steps."""
+MOST_SETTINGS = 20
+"""Settings among which it is looked for those that decide others."""
 MOST_DIGITS = 10
 """Digits of a number that may count repeats."""
 RATE_NAMES = {"lr", "rate"}
@@ -83,14 +96,27 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     if several.empty:
         return []
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
+    if "run" in rows:  # what changes within runs is no setting, unless several runs share a name
+        shared, within = _names_shared(rows), rows.groupby("run", sort=False)
+        names = [name for name in names if name in shared or within[UNREAD + name].nunique().le(1).all()]
     with_seeds = "seed" in rows
     crossed = [name for name in names if _is_crossed(name, runs) and (with_seeds or _names_variants(name, runs))]
     names = [name for name in names if not _is_about_run(name) or name in crossed]
-    names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
+    places = {
+        name: ("/" in name, -_num_decided(name, names, runs), not has_word(name, SCALES), runs[UNREAD + name].nunique())
+        for name in names
+    }
+    names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), places[name]))
     if "seed" not in rows and ("run" in rows or "step" not in rows):
         return _needed(names, several, key)
     found = _needed(names, several, key)
     return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+
+
+def _num_decided(name: str, names: Sequence[str], runs: pd.DataFrame) -> int:
+    """Return how many other settings a setting decides, as a model's size does its width."""
+    others = [UNREAD + other for other in names if other != name]
+    return int(runs.groupby(UNREAD + name)[others].nunique().le(1).all().sum()) if len(names) <= MOST_SETTINGS else 0
 
 
 def _names_shared(rows: pd.DataFrame) -> list[str]:
@@ -141,11 +167,23 @@ def _needed(names: Sequence[str], rows: pd.DataFrame, key: Sequence[str]) -> lis
 
 def _counts(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column may number repeats: 0, 1, 2 or 1, 2, 3."""
-    values = {text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)}
+    values = set(without_prefix([text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)]))
     if not all(text.isascii() and text.isdigit() and len(text) < MOST_DIGITS for text in values):
         return False
     numbers = sorted(map(int, values))
     return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+
+
+def _grows(name: str, rows: pd.DataFrame) -> bool:
+    """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
+    numbers = pd.to_numeric(rows[UNREAD + name].str.strip(), errors="coerce")
+    groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
+    known = numbers.notna().all() and not has_word(name, SCALES | TUNED)
+    return bool(known and groups.size().min() >= LEAST_GROWN and groups.agg(_is_growing).all())
+
+
+def _is_growing(numbers: pd.Series[float]) -> bool:
+    return numbers.is_monotonic_increasing and numbers.is_unique
 
 
 def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisive: str) -> QuestionError:
@@ -163,24 +201,44 @@ def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisi
 
 
 def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
-    every, named = JOIN.join(names), of.get("variant") or of.get("model")
+    every, named = JOIN.join(names), of.get("variant") or of.get("model") or ""
+
+    def joined(names: Sequence[str]) -> str:
+        return JOIN.join(filter(None, names))
 
     def also(role: str, names: Sequence[str]) -> str:
         """Return columns beside those that have the meaning already: a setting may hide another one."""
         return JOIN.join([*([of[role]] if role in of else []), *names])
 
     counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
+    counting = [name for name in counting if not has_word(name, SCALES | TUNED)]
     if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
         yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": also("seed", repeats[:1])}))
+    for name in [name for name in names if "step" not in rows and _grows(name, rows)]:
+        yield Choice(f"{name} numbers the evaluations of a run", Reading(columns={"step": name}))
+    tuned = [name for name in names if TUNED & set(words_of(name))]
+    scales = [name for name in names if SCALES & set(words_of(name)) and name not in tuned]
+    texts = [name for name in names if not named and not _has_numbers(name, rows) and name not in (*tuned, *repeats)]
+    others = [name for name in names if name in scales or name in texts]
+    tuned = [name for name in names if name not in (*others, *repeats)]
+    together = joined([named, *names])
+    # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
+    if at_first := rows["learning_rate"].nunique() == 1 or (not named and len(others) == len(names)):
+        yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
+    if decisive == "validation" and tuned and others:
+        reading = Reading(columns={"variant": joined([named, *others]), "nuisance": also("nuisance", tuned)})
+        yield Choice(f"{joined([named, *others])} compared, {joined(tuned)} tuned", reading)
+    if named and "task" not in of and len(names) == 1 and scales:
+        yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if decisive == "validation":
         yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": also("nuisance", names)}))
-        for name in names[:MOST_OFFERED] if len(names) > 1 and not named else ():
-            others = [other for other in names if other != name]
-            reading = Reading(columns={"variant": name, "nuisance": also("nuisance", others)})
-            yield Choice(f"{name} compared, {JOIN.join(others)} tuned", reading)
-    together = JOIN.join([*([named] if named else []), *names])
-    yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
-    if named and "task" not in of and len(names) == 1:
+        for name in names if len(names) > 1 and not named else ():
+            rest = [other for other in names if other != name]
+            reading = Reading(columns={"variant": name, "nuisance": also("nuisance", rest)})
+            yield Choice(f"{name} compared, {joined(rest)} tuned", reading)
+    if not at_first:
+        yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
+    if named and "task" not in of and len(names) == 1 and not scales:
         yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if "seed" not in rows:
         yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": also("ignored", names)}))

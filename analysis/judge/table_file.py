@@ -35,8 +35,11 @@ MOST_NAME = 200
 """Characters of a name; longer ones make lines of a report, and figures, without end."""
 MAX_FIELD = 10_000_000
 """Characters of one field: exports hold whole notebooks in their tags."""
-MOST_MISTAKES = 20
+ADVICE = "correct them, or leave rows out, as with --where STATE!=failed"
+MOST_MISTAKES = 5
 """Mistakes that are listed; the rest are counted."""
+_MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*", re.MULTILINE)
+"""A table in Markdown, which may stand within a text."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 
 
@@ -47,8 +50,11 @@ class Line(NamedTuple):
     number: int
     """Number of the row's last line in the file; in Parquet and in folders of other tools number of the row, from 1."""
 
+    what: str = ""
+    """What the number counts, where the file has no lines: `row `."""
+
     def __str__(self) -> str:
-        return f"{self.path}:{self.number}"
+        return f"{self.path}:{self.what}{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +115,8 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
     )
 
 
-def read_table_file(path: Path) -> TableFile:
-    """Read a file; raises UserError if it cannot be read, is no table, is too large, or has no rows."""
+def read_content(path: Path) -> bytes:
+    """Return the bytes of a file, unpacked if they are gzipped; raises UserError."""
     try:
         content = read_plain(path, MOST_BYTES)
     except FileNotFoundError as error:
@@ -119,7 +125,7 @@ def read_table_file(path: Path) -> TableFile:
     except OSError as error:
         what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
         raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
-    return table_of(path, _unpacked(path, content) if content.startswith(GZIP) else content)
+    return _unpacked(path, content) if content.startswith(GZIP) else content
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:
@@ -154,7 +160,7 @@ def raise_mistakes(mistakes: list[str]) -> None:
     """Raise UserError with all mistakes, if there are any; very many are counted."""
     if mistakes:
         more = len(mistakes) - MOST_MISTAKES
-        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these"] if more > 0 else [])
+        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these: {ADVICE}"] if more > 0 else [])
         raise UserError("\n".join(listed))
 
 
@@ -169,14 +175,17 @@ def _parquet(path: Path, content: bytes) -> TableFile:
         columns = {name: ["" if value is None else str(value) for value in found[name]] for name in names}
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)}): write it again") from error
-    lines = [Line(path, row) for row in range(1, number + 1)]
+    lines = [Line(path, row, "row ") for row in range(1, number + 1)]
     return TableFile(path=path, sha256=_digest(content), columns=columns, lines=lines, decimal_comma=False)
 
 
 def _csv(path: Path, content: bytes) -> TableFile:
     text = _decoded(path, content)
     start, skipped = _start(text)
-    body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:]))
+    end = len(text)
+    if found := max(_MARKDOWN.finditer(text), key=lambda match: len(match[0]), default=None):
+        start, end, skipped = found.start(), found.end(), text.count("\n", 0, found.start())
+    body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:end]))
     delimiter = _delimiter(text, body)
     csv.field_size_limit(MAX_FIELD)
     try:
@@ -186,10 +195,12 @@ def _csv(path: Path, content: bytes) -> TableFile:
     if not numbered:
         raise UserError(f"{path} has no columns: {FORMAT}")
     (first, names), *rows = numbered
-    names = [name.strip() for name in names]
+    names = [name.strip() or f"#{place}" for place, name in enumerate(names, 1)]
     rows = [(line, row) for line, row in rows if not (row[0].lstrip().startswith("#") and len(row) != len(names))]
     _check_names(path, names, first)
     wrong = [(line, len(row)) for line, row in rows if len(row) != len(names)]
+    if len(wrong) > len(rows) / 2 and len(wrong) > MOST_MISTAKES:
+        raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
     raise_mistakes([f"{path}:{line}: got {number} fields, want {len(names)}" for line, number in wrong])
     columns = dict(zip(names, map(list, zip(*(row for _, row in rows), strict=True)), strict=False))
     return TableFile(
@@ -198,7 +209,7 @@ def _csv(path: Path, content: bytes) -> TableFile:
         columns=columns,
         lines=[Line(path, line) for line, _ in rows],
         decimal_comma=delimiter != ",",
-        unfinished=not text.endswith(("\n", "\r")),
+        unfinished=not found and not text.endswith(("\n", "\r")),
     )
 
 
@@ -230,7 +241,7 @@ def _delimiter(text: str, body: str) -> str:
 def _without_bars(body: str) -> str:
     """Return a table in Markdown without bars around its lines, bold type, and the line below its names."""
     lines = body.split("\n")
-    if not lines[0].strip().startswith("|") or len(lines) < 2 or not re.fullmatch(r"[|\s:-]+", lines[1].strip()):
+    if "|" not in lines[0] or len(lines) < 2 or not re.fullmatch(r"[|\s:-]+", lines[1].strip() or "x"):
         return body
     plain = (re.sub(r"(\*\*|__)([^|]+?)\1", r"\2", line) for line in lines[2:])
     return "\n".join(line.strip().strip("|") for line in [lines[0], "", *plain])
@@ -250,8 +261,6 @@ def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _decoded(path: Path, content: bytes) -> str:
-    if content.startswith(ZIP):
-        raise UserError(f"{path} is a spreadsheet or another archive: save it as CSV, and name that")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
         return content.decode(encoding)

@@ -28,6 +28,8 @@ from lr_sweep.common.errors import UserError
 
 NUMBERED = {"seeds", "runs", "repeats", "replicates", "reps", "folds"}
 """Words of columns that say how many runs a mean is of; or `n` alone."""
+MOST_RUNS = 1000
+"""The largest number of runs that a mean is of: a larger `N` counts parameters or examples."""
 FAR = 10
 """If the greatest values of two columns differ by more than this factor, one column is a fraction."""
 MIXED = 0.2
@@ -48,7 +50,7 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
         return
     content = Content(table)
     for name in [each for each in columns.unread if _counts_runs(each)]:
-        if content.is_numbers(name) and max(content.numbers(name)) > 1:
+        if content.is_numbers(name) and 1 < max(content.numbers(name)) <= MOST_RUNS:
             raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
     for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
         name = columns.of[split]
@@ -94,9 +96,13 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
     metric = replace(metric, is_fraction=has_word(name, FRACTIONS) and _within(rows, 1))
     if "test" not in columns.of:
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
+    # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
+    metric = replace(metric, untuned="learning_rate" not in columns.of)
     if "validation" not in columns.of:
-        metric = replace(metric, chosen_on="test" if reading.select_on_test else "")
-    return metric, rows.assign(validation=rows["test"]) if reading.select_on_test else rows, remarks
+        metric = replace(metric, chosen_on="test" if reading.select_on_test or metric.untuned else "")
+        metric = replace(metric, model="final" if metric.untuned else metric.model)
+        rows = rows.assign(validation=rows["test"]) if metric.chosen_on else rows
+    return metric, rows, remarks
 
 
 def _splits(rows: pd.DataFrame) -> list[str]:

@@ -99,7 +99,7 @@ def _sentences(
     rest = [lead for lead in leads if certain is None or lead["over"] not in certain.losers]
     first = [_certain(certain, leads, metric)] if certain else [] if leads else [say("alone", leader=leader)]
     opening, *others = [*first, *_open(leader, rest, within)]
-    yield say("opening", said=opening, is_tuned=is_tuned, **counts)
+    yield say("opening", said=opening, is_tuned=is_tuned, untuned=metric.untuned, **counts)
     yield from others
     if leads and is_tuned and row["num_rates"] > 1:
         if row["fixed_best"]:

@@ -47,6 +47,7 @@ def gate(
         Path | None, opt.option("FILE", "Append the answer as Markdown, as for a job's summary.", opt.local_path)
     ] = None,
     columns: opt.Columns = None,
+    where: opt.Where = None,
     metric: opt.MetricName = None,
     lower_is_better: opt.LowerIsBetter = False,
     higher_is_better: opt.HigherIsBetter = False,
@@ -63,7 +64,7 @@ def gate(
     opt.not_together(accept=accept, drift=drift)
     if not 0 <= min_gain < math.inf:
         raise UserError(f"--min-gain: got {min_gain:g}, want 0 or more")
-    reading = reading_of(columns, metric, lower_is_better, higher_is_better, select_on_test)
+    reading = reading_of(columns, where, metric, lower_is_better, higher_is_better, select_on_test)
     guards = [Guard.read(each) for each in guard or ()]
     values = {"min-gain": min_gain or None, "min-sd": min_sd, "max-seeds": max_seeds, "stream": stream}
     words = ["gate", baseline, table, *(f"--{name}={value}" for name, value in values.items() if value is not None)]

@@ -28,12 +28,13 @@ def judge(
         list[str],
         opt.argument(
             "TABLE",
-            "A CSV, Parquet or JSON file, or `-`, with a row for each run or evaluation; a folder of Ray Tune, Hydra, "
-            "Lightning or TensorBoard; a database of Optuna or MLflow, or the address of an MLflow server.",
+            "A table, JSON, spreadsheet or log, or `-`; a folder of runs, as of Ray Tune, Hydra, Lightning, W&B, "
+            "TensorBoard or MLflow; a database of Optuna or MLflow, or the address of an MLflow server.",
             opt.location,
         ),
     ],
     columns: opt.Columns = None,
+    where: opt.Where = None,
     metric: opt.MetricName = None,
     lower_is_better: opt.LowerIsBetter = False,
     higher_is_better: opt.HigherIsBetter = False,
@@ -73,14 +74,14 @@ def judge(
         raise UserError(f"--save {save}: want a name that ends in .yaml, as --columns takes the file by")
     if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
-    reading = reading_of(columns, metric, lower_is_better, higher_is_better, select_on_test)
+    reading = reading_of(columns, where, metric, lower_is_better, higher_is_better, select_on_test)
     reading = reading.but(Reading(paired=paired, equal_within=equal_within))
     found = answered(partial(judged, tables), reading, ["judge", *tables])
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)
     written = write_judged(found.study, out, latex=latex)
     if save is not None:
-        save_reading(save, found.reading)
+        save_reading(save, found.reading, found.study.about_table)
     decided = None if decide is None else decided_text(found, decide, reading.equal_within or 0.0)
     code = int(strict and written.num_problems > 0)
     if json:
@@ -102,13 +103,23 @@ def judge(
 
 
 def reading_of(
-    columns: Sequence[str] | None, metric: str | None, lower: bool, higher: bool, select_on_test: bool
+    columns: Sequence[str] | None,
+    where: Sequence[str] | None,
+    metric: str | None,
+    lower: bool,
+    higher: bool,
+    select_on_test: bool,
 ) -> Reading:
     """Return how the options that `judge` and `gate` share want a table read; raises UserError."""
     from lr_sweep.analysis.judge.reading import Reading
 
     opt.not_together(lower_is_better=lower, higher_is_better=higher)
-    said = Reading(metric=metric, higher_is_better=higher if higher or lower else None, select_on_test=select_on_test)
+    said = Reading(
+        metric=metric,
+        higher_is_better=higher if higher or lower else None,
+        select_on_test=select_on_test,
+        where=tuple(where or ()),
+    )
     return _reading(columns or []).but(said)
 
 

@@ -90,9 +90,11 @@ Columns = Annotated[
         "MEANING=NAME,...",
         "Name the columns that are not guessed right. MEANING is task, model, variant, learning_rate, seed, step, "
         "num_steps, run, status, validation, test, train, nuisance (an option that is tuned as the rate is) or "
-        "ignored. A+B names several columns, an empty NAME none. Or give the file that --save wrote.",
+        "ignored. A+B names several columns, #2 the second one, an empty NAME none. Or give the file that --save "
+        "wrote.",
     ),
 ]
+Where = Annotated[list[str] | None, option("COLUMN=VALUE", "Read these rows alone; COLUMN!=VALUE leaves rows out.")]
 MetricName = Annotated[str | None, option("NAME", "The name of the metric; by default that of validation's column.")]
 LowerIsBetter = Annotated[bool, flag("Lower values are better; by default the name decides.")]
 HigherIsBetter = Annotated[bool, flag("Higher values are better; by default the name decides.")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from lr_sweep.analysis.judge.readers.sources import yaml_mapping
+from lr_sweep.analysis.judge.readers.folders import yaml_mapping
 from lr_sweep.common.files import load_yaml
 from lr_sweep.common.text import failure_line, percent, rate_text, study_heading
 from lr_sweep.sweep.study.file import read_yaml

@@ -46,11 +46,13 @@ def read_database(path: Path) -> TableFile:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if {"studies", "trials"} <= names:
                 return _read_optuna(path, copy)
+            if {"metrics", "configs"} <= names:
+                return _read_trackio(path, database)
             if {"experiments", "runs"} <= names:
                 return _read_mlflow_database(path, database)
     except (OSError, sqlite3.Error, ValueError, TypeError) as error:  # the last two: of a value that is no number
         raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error
-    raise UserError(f"{path} is a database of neither Optuna nor MLflow: write its runs as a CSV file")
+    raise UserError(f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file")
 
 
 def read_journal(path: Path) -> TableFile:
@@ -132,6 +134,19 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
         advice = "start it, or download a table and name its file"
         raise UserError(f"{named} cannot be read as a server of MLflow ({why}): {advice}") from error
     return _table(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), found)
+
+
+def _read_trackio(path: Path, database: sqlite3.Connection) -> TableFile:
+    settings = {
+        run: {f"config.{name}": value for name, value in json.loads(config).items() if name[:1] != "_"}
+        for run, config in database.execute("SELECT run_id, config FROM configs")
+    }
+    rows = database.execute("SELECT run_id, run_name, step, metrics FROM metrics ORDER BY id")
+    found = [
+        {"run_id": run, "name": name, **settings.get(run, {}), "step": step, **json.loads(measured)}
+        for run, name, step, measured in rows
+    ]
+    return table_of_rows(path, found, "runs of Trackio")
 
 
 def _read_mlflow_database(path: Path, database: sqlite3.Connection) -> TableFile:

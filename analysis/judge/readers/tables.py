@@ -1,4 +1,4 @@
-"""Rows of other tools as a table of texts: JSON, the chart export of W&B, and settings in the names of runs."""
+"""Rows as a table of texts; JSON and charts of W&B as such rows."""
 
 from __future__ import annotations
 
@@ -6,36 +6,30 @@ import hashlib
 import io
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, MOST_FIELDS, MOST_ROWS, Line, TableFile, raise_mistakes
+from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.names import ROLES, VALUES, is_metric, is_rate, plain
+from lr_sweep.analysis.judge.readers.labels import flattened, labels_of
+from lr_sweep.analysis.judge.readers.nested import rows_in
+from lr_sweep.analysis.judge.table_file import MOST_FIELDS, MOST_ROWS, Line, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields, ReadFields, read_plain
+from lr_sweep.common.files import Fields, ReadFields
 
-MOST_DEPTH = 20
 BETWEEN = " - "
 """Separator that W&B writes between the names of a run and of a metric."""
 ENDS = ("__MIN", "__MAX")
-STEPS = {"step", "_step", "epoch", "global_step", "trainer/global_step", "relative time (process)"}
-MOST_LABEL = 2000
-"""Characters of a name that is searched for settings: file systems take 255 of a folder."""
-_PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
-_JOINED = re.compile(
-    r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])"
-)
-_NUMBERED = re.compile(
-    r"(?<![A-Za-z])(?<!vit[-_])(?<!mixer[-_])"  # ViT-S/16 has no seed
-    r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
-    re.IGNORECASE,
-)
 
 
-def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str) -> TableFile:
-    """Return rows with any columns as a table; raises UserError if there are none, or too many."""
+def table_of_rows(
+    path: Path, rows: Sequence[ReadFields], reader: str, numbers: Sequence[int] = (), is_text: bool = False
+) -> TableFile:
+    """Return rows with any columns as a table; raises UserError if there are none, or too many.
+
+    `numbers`: of each row in the file, where it is no file of a row a line; `is_text`: they are lines.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     if not rows or not names:
         raise UserError(f"{path} has no runs to read, as {reader}")
@@ -43,54 +37,19 @@ def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str) -> TableF
         raise UserError(f"{path} has {len(rows):,} rows of {len(names)} columns, want at most {MOST_ROWS:,} rows")
     columns = {name: [_as_text(row.get(name)) for row in rows] for name in names}
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
-    lines = [Line(path, row) for row in range(1, len(rows) + 1)]
+    lines = [Line(path, row, "" if is_text else "row ") for row in numbers or range(1, len(rows) + 1)]
     return TableFile(path=path, sha256=digest, columns=columns, lines=lines, decimal_comma=False, reader=reader)
 
 
 def _as_text(value: object) -> str:
-    """Write a value as a field; NaN is `nan`, nothing is empty."""
+    """Write a value as a field, and a list of one as this one; NaN is `nan`, nothing is empty."""
+    if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list | dict):
+        (value,) = value
     if value is None:
         return ""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf"
     return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)
-
-
-def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth: int = MOST_DEPTH) -> Fields:
-    """Return nested mappings as one, with the names of levels joined by a mark."""
-    found: Fields = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and depth:
-            found |= flattened(value, f"{start}{name}{mark}", mark, depth - 1)
-        else:
-            found[f"{start}{name}"] = value
-    return found
-
-
-def labels_of(name: str) -> dict[str, str]:
-    """Return the settings in the name of a run or a folder: `lr=0.1,seed=1`, `adam-lr0.1-s1`; the rest is a variant."""
-    if len(name) > MOST_LABEL:
-        return {}
-    found: dict[str, str] = dict(_PAIR.findall(_JOINED.sub(r"\1 \2", name)))
-    rest = _PAIR.sub(" ", _JOINED.sub(r"\1 \2", name))
-    for key, value in _NUMBERED.findall(rest):
-        found.setdefault("seed" if key.lower() == "s" else key, value.rstrip("."))
-    rest = " ".join(re.sub(r"[\s,;/()_-]+", " ", _NUMBERED.sub(" ", rest)).split())
-    return {**found, "variant": rest} if found and rest and "variant" not in found else found
-
-
-def with_labels(runs: Sequence[tuple[str, list[Fields]]]) -> list[Fields]:
-    """Return the rows of runs with their names, and with the settings in the names, as those of a configuration."""
-    named = [(name, {f"config.{key}": value for key, value in labels_of(name).items()}, rows) for name, rows in runs]
-    return [{"run": name, **labels, **row} for name, labels, rows in named for row in rows]
-
-
-def read_json_file(path: Path) -> TableFile:
-    """Read a file; raises UserError."""
-    try:
-        return read_json(path, read_plain(path, MOST_BYTES))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or reason(error)})") from error
 
 
 def read_json(path: Path, content: bytes) -> TableFile:
@@ -100,41 +59,30 @@ def read_json(path: Path, content: bytes) -> TableFile:
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text in UTF-8 (byte {error.start})") from error
     try:
-        return table_of_rows(path, [flattened(row) for row in _rows(json.loads(text))], "JSON")
+        return table_of_rows(path, [flattened(row) for row in rows_in(json.loads(text))], "JSON")
     except ValueError:
-        return table_of_rows(path, _read_lines(path, text), "JSON lines")
+        return _read_lines(path, text)
     except RecursionError as error:
         raise UserError(f"{path} is nested too deeply: write a row a run") from error
 
 
-def _read_lines(path: Path, text: str) -> list[Fields]:
-    rows, mistakes = [], []
+def _read_lines(path: Path, text: str) -> TableFile:
+    rows: list[Fields] = []
+    numbers: list[int] = []
+    mistakes = []
     for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         if not line.strip():
             continue
         try:
-            rows += [flattened(row) for row in _rows([json.loads(line)])]
+            rows += [flattened(row) for row in rows_in([json.loads(line)])]
+            numbers += [number] * (len(rows) - len(numbers))
         except (ValueError, RecursionError) as error:
             mistakes.append(f"{path}:{number}: no JSON ({reason(error)}): want an object a line, or one list of them")
     raise_mistakes(mistakes)
-    return rows
-
-
-def _rows(content: Any) -> list[ReadFields]:
-    if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
-        return content
-    if not isinstance(content, Mapping):
-        raise ValueError("want rows as objects")
-    names, data = content.get("columns"), content.get("data")
-    # As W&B and pandas write tables.
-    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
-        return [dict(zip(map(str, names), row, strict=True)) for row in data]
-    values = list(content.values())
-    if values and all(isinstance(value, list) for value in values) and len(set(map(len, values))) == 1:
-        return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
-    if len(values) > 1 and all(isinstance(value, Mapping) and value.keys() == values[0].keys() for value in values):
-        return [{name: column[key] for name, column in content.items()} for key in values[0]]
-    return [content]
+    head = next((number for number, row in enumerate(rows) if any(map(is_metric, row))), 0)  # lines of settings
+    settings = {name: value for row in rows[:head] for name, value in row.items()}
+    rows = [settings | row for row in rows[head:]]
+    return table_of_rows(path, rows, "JSON lines", numbers[head:], is_text=True)
 
 
 def without_chart(table: TableFile) -> TableFile:
@@ -144,19 +92,21 @@ def without_chart(table: TableFile) -> TableFile:
     their settings. Raises UserError if they have no rate.
     """
     first, *others = table.columns
-    if first.lower() not in STEPS or not others or not all(BETWEEN in name for name in others):
+    runs = [name for name in others if BETWEEN in name or any(map(is_rate, labels_of(name)))]
+    if len(runs) < max(len(others), 1) or not all(map(is_number, table.columns[first])):
         return table
     rows = []
+    step = first if plain(first) in (*ROLES["step"], *ROLES["seed"]) else "step"
     for name in [name for name in others if not name.endswith(ENDS)]:
-        run, _, metric = name.rpartition(BETWEEN)
+        run, _, metric = name.rpartition(BETWEEN) if BETWEEN in name else (name, "", VALUES[0])
         labels = {"run": run, **labels_of(run)}
-        if not {"lr", "learning_rate"} & {key.lower().rpartition(".")[2] for key in labels}:
+        if not any(map(is_rate, labels)):
             raise UserError(
                 f"{table.path}: a chart of W&B, in which the name of the run {run[:60]!r} has no learning rate: export "
                 "the table of runs instead, or group the runs by it"
             )
         steps = zip(table.columns[first], table.columns[name], strict=True)
-        rows += [{**labels, "step": step, metric: value} for step, value in steps if value.strip()]
+        rows += [{**labels, step: at, metric: value} for at, value in steps if value.strip()]
         if len(rows) > MOST_ROWS:  # which is refused: the rest would fill the memory
             break
     found = table_of_rows(table.path, rows, "a chart of W&B")

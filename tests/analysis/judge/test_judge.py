@@ -75,7 +75,10 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
         ("lr,val_acc\n", ["table.csv has no rows"]),
         ("lr,val_acc\n0.1,0.5,0.6\n", ["table.csv:2: got 3 fields, want 2"]),
         ("lr,lr,val_acc\n0.1,0.1,0.6\n", ["table.csv:1: two columns are named 'lr'"]),
-        ("seed,val_acc\n1,0.6\n", ["no column of learning rates in seed, val_acc: give --columns learning_rate=NAME"]),
+        (
+            "lr_decay,val_acc\n1,0.6\n",
+            ["no column of learning rates in lr_decay, val_acc: give --columns learning_rate"],
+        ),
         ("lr,seed\n1,2\n", ["no column of validation or test"]),
         ("lr,val_score\n1,2\n", ["is more score better or worse? give --higher-is-better or --lower-is-better"]),
         (
@@ -91,7 +94,7 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
             ["table.csv:3: has the task table, model all, variant all, learning_rate 0.1, seed 0, step 0 of"],
         ),
         (
-            "run_id,lr,seed,step,val_acc\nx,0.1,0,1,0.5\nx,0.05,0,2,0.5\n",
+            "run_id,lr,seed,val_acc\nx,0.1,0,0.5\nx,0.05,0,0.5\n",
             ["table.csv:3: run x has learning_rate 0.05, and 0.1 at"],
         ),
         ("run_id,lr,seed,val_acc\nx,0.1,0,0.5\ny,0.1,0,0.6\n", ["table.csv:3: run y has the", "a seed of its own"]),

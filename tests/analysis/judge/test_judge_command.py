@@ -91,7 +91,7 @@ def test_what_is_no_plain_file_is_refused(table: Path, capsys: pytest.CaptureFix
     os.mkfifo("pipe")
     Path("large.csv").touch()
     os.truncate("large.csv", 10**12)
-    refused = ["/proc/self/mem", "/dev/zero", "/dev/null", "pipe", ".", "none.csv", "large.csv", "mine.csv/x"]
+    refused = ["/proc/self/mem", "/dev/zero", "/dev/null", "pipe", "none.csv", "large.csv", "mine.csv/x"]
     for path in refused:
         assert main(["judge", path]) == 2
         assert capsys.readouterr().err.startswith("error: "), path

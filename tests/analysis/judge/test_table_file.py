@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.table_file import read_table_file
+from lr_sweep.analysis.judge.readers.sources import read_file
 from lr_sweep.common.errors import UserError
 
 LAYOUTS = {
@@ -24,7 +24,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS)
 def test_layouts(tmp_path: Path, text: str) -> None:
     (tmp_path / "table.txt").write_text(text)
-    table = read_table_file(tmp_path / "table.txt")
+    table = read_file(tmp_path / "table.txt")
     found = {name: [value.strip() for value in values] for name, values in table.columns.items()}
     assert found == {"lr": ["0.1", "0.2"], "val_loss": ["5", "6"]}
     lines = text.splitlines()
@@ -36,7 +36,7 @@ def test_a_spreadsheets_encoding_and_a_compressed_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(text.encode()))
     for name in ("a.csv", "b.csv.gz"):
-        columns = read_table_file(tmp_path / name).columns
+        columns = read_file(tmp_path / name).columns
         assert columns == {"größe": ["klein", "groß"], "lr": ["0.1", "0.2"], "val_loss": ["5", "6"]}
 
 
@@ -46,7 +46,7 @@ def test_a_spreadsheets_encoding_and_a_compressed_file(tmp_path: Path) -> None:
         (gzip.compress(b"lr,val_loss\n" * 1000)[:-9], "is cut, or has more than 100,000,000 bytes"),
         (gzip.compress(bytes(100_000_001)), "is cut, or has more than 100,000,000 bytes"),
         (b"\x1f\x8b\x00 no gzip", "cannot be decompressed"),
-        (b"PK\x03\x04 a workbook", "is a spreadsheet or another archive: save it as CSV"),
+        (b"PK\x03\x04 a workbook", "cannot be unpacked"),
         (b"lr,val_loss\n\xff\x00,1\n", "is no text in UTF-8"),
     ],
     ids=["cut", "large", "no gzip", "a workbook", "bytes"],
@@ -54,4 +54,4 @@ def test_a_spreadsheets_encoding_and_a_compressed_file(tmp_path: Path) -> None:
 def test_what_is_no_table(tmp_path: Path, content: bytes, problem: str) -> None:
     (tmp_path / "table").write_bytes(content)
     with pytest.raises(UserError, match=problem):
-        read_table_file(tmp_path / "table")
+        read_file(tmp_path / "table")

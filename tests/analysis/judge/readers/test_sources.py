@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.readers.tables import labels_of
+from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import BEST, RATES, RUNS, accuracy, assert_found, chosen, judge, run_script
@@ -219,7 +219,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "no rows": (
         "runs.json",
         {"runs.json": '{"columns": ["lr", "val_acc"], "data": [1, 2, 3]}'},
-        "no column of learning rates in columns, data",
+        "no column of learning rates, and no",
     ),
     "a date": (".", METRICS | {"hparams.yaml": "day: 2001-13-45"}, "hparams.yaml cannot be read"),
     "deep settings": (".", METRICS | {"hparams.yaml": "x: " + "[" * 1000}, "hparams.yaml cannot be read"),
@@ -227,7 +227,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "a deep trial": (
         ".",
         {"params.json": '{"lr": 0.1}', "result.json": f'{{"a": {DEEP}'},
-        "result.json: a line is no JSON",
+        "result.json is nested too deeply",
     ),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "as a database"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),

@@ -1,0 +1,72 @@
+"""Settings in the names of runs, files and folders, and nested settings as flat ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lr_sweep.analysis.judge.names import ROLES, plain
+from lr_sweep.common.files import Fields
+
+MOST_DEPTH = 20
+MOST_LABEL = 2000
+"""Characters of a name that is searched for settings: file systems take 255 of a folder."""
+_PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
+_SPLIT = re.compile(r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])")
+_NUMBERED = re.compile(
+    r"(?<![A-Za-z])(?<!vit[-_])(?<!mixer[-_])"  # ViT-S/16 has no seed
+    r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
+    re.IGNORECASE,
+)
+_FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
+_SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
+_TIME = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")
+"""The time at the end of a name of Ray."""
+_BETWEEN = re.compile(r"(?<=[\d'\"])_(?=[A-Za-z]\w*=)")
+"""The mark between settings that are joined by `_`."""
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """Return the settings in the name of a run or a folder: `lr=0.1,seed=1`, `adam-lr0.1-s1`; the rest is a variant."""
+    if len(name) > MOST_LABEL:
+        return {}
+    text = _SPLIT.sub(r"\1 \2", _BETWEEN.sub(" ", _TIME.sub("", name)))
+    found: dict[str, str] = dict(_PAIR.findall(text))
+    rest = _PAIR.sub(" ", text)
+    for key, value in _NUMBERED.findall(rest):
+        found.setdefault("seed" if key.lower() == "s" else key, value.rstrip("."))
+    rest = " ".join(re.sub(r"[\s,;/()_-]+", " ", _NUMBERED.sub(" ", rest)).split())
+    named = any(plain(key) in ROLES["variant"] for key in found)
+    return {**found, "variant": rest} if found and rest and not named else found
+
+
+def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth: int = MOST_DEPTH) -> Fields:
+    """Return nested mappings as one, with the names of levels joined by a mark."""
+    found: Fields = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and depth:
+            found |= flattened(value, f"{start}{name}{mark}", mark, depth - 1)
+        else:
+            found[f"{start}{name}"] = value
+    return found
+
+
+def labels_by_place(names: Sequence[str]) -> list[dict[str, str]]:
+    """Return the settings in names that differ in words of the same places, as `adam/0.1/0` and `sgd/0.01/1`.
+
+    One place has to have fractions, as learning rates are; whole numbers elsewhere are seeds, and texts variants.
+    Empty: the names have another form.
+    """
+    parts = [re.split(r"[/_ ]|-(?!\d+(?:$|[/_ ]))(?<!e-)", name) for name in names]
+    if len(set(map(len, parts))) != 1:
+        return []
+    places = [column for column in zip(*parts, strict=True) if len(set(column)) > 1]
+    rates = [column for column in places if all(map(_FRACTION.fullmatch, column))]
+    if len(rates) != 1:
+        return []
+    seeds = [column for column in places if all(map(_SEED.fullmatch, column)) and len(set(column)) < len(column)]
+    texts = [column for column in places if column not in seeds and not any(word[:1].isdigit() for word in column)]
+    variants = [" ".join(words) for words in zip(*texts, strict=True)] if texts else []
+    columns = {"lr": rates[0], **({"seed": seeds[0]} if seeds else {}), **({"variant": variants} if variants else {})}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -1,0 +1,151 @@
+"""Rows in JSON of any nesting: runs with their evaluations in lists, and keys that are settings.
+
+A list of objects is a list of rows, wherever it is; what stands beside it belongs to each of them. The keys of an
+object are labels, not names, where its values are alike and no key names a column: `{"adam": {"lr=0.1": ...}}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lr_sweep.analysis.judge.names import ROLES, VALUES, is_metric, is_rate, plain, split_of
+from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, labels_of
+from lr_sweep.common.files import Fields
+
+NAMED = {name for names in ROLES.values() for name in names}
+STEP, SEED = "step", "seed"
+_REPEAT = re.compile(r"(?:seed|fold|run|rep|repeat|split)[_ -]?\d+", re.IGNORECASE)
+CELLS = (str, int, float, bool, type(None))
+
+
+def rows_in(content: Any) -> list[Fields]:
+    """Return the rows of a list, or of an object; raises ValueError if there are none."""
+    if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
+        return [row for number, item in enumerate(content) for row in _of_run(str(number), _unfolded(item))]
+    if not isinstance(content, Mapping):
+        raise ValueError("want rows as objects")
+    if rows := _columns(content):
+        return rows
+    rows = _unfolded(content)
+    return _of_run("0", rows) if any(plain(name) in ROLES["step"] for name in rows[0]) else rows
+
+
+def _of_run(number: str, rows: list[Fields]) -> list[Fields]:
+    """Number a run whose rows are evaluations, unless it has a name."""
+    named = len(rows) < 2 or any(plain(name) in (*ROLES["run"], *ROLES["seed"]) for name in rows[0])
+    return rows if named else [{"run": number, **row} for row in rows]
+
+
+def _columns(content: Mapping[str, Any]) -> list[Fields]:
+    """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
+    names, data, values = content.get("columns"), content.get("data"), list(content.values())
+    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
+        return [dict(zip(map(str, names), row, strict=True)) for row in data]
+    if values and all(isinstance(value, list) for value in values) and len(set(map(len, values))) == 1:
+        return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
+    alike = len(values) > 1 and all(isinstance(each, Mapping) and each.keys() == values[0].keys() for each in values)
+    if alike and all(str(key).isdigit() for key in values[0]) and any(map(_is_name, content)):
+        return [{name: column[key] for name, column in content.items()} for key in values[0]]
+    return []
+
+
+def _is_name(key: str) -> bool:
+    """Return whether a key names a column, and is no label."""
+    return not labels_of(key) and bool(plain(key) in NAMED or is_rate(key) or is_metric(key) or split_of(key))
+
+
+def _unfolded(content: Mapping[Any, Any], parent: str = "", depth: int = MOST_DEPTH) -> list[Fields]:
+    """Return the rows within an object, each with what stands beside them; a row, if there are none within it."""
+    beside: Fields = {}
+    parts: list[list[Fields]] = []
+    if labelled := _labelled(content, parent, depth):
+        return labelled
+    if curves := _curves(content):
+        parts.append(curves)
+    for key, value in content.items():
+        if isinstance(value, Mapping) and depth:
+            rows = _unfolded(value, str(key), depth - 1)
+            if len(rows) == 1:
+                beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
+            else:
+                parts.append(rows)
+        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+            rows = [_of_split(str(key), row) for each in value for row in _unfolded(each, str(key), depth - 1)]
+            if any(_measures(name) for row in rows for name in row):
+                parts.append(rows)
+            else:
+                beside[str(key)] = value
+        elif not curves or str(key) not in curves[0]:
+            beside[str(key)] = value
+    return [beside | row for rows in parts for row in rows] if parts else [beside]
+
+
+def _of_split(key: str, row: Fields) -> Fields:
+    """Return a row of a list that is named for its data, as `val_history`, with metrics of that name."""
+    split = split_of(key)
+    return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
+
+
+def _measures(name: str) -> bool:
+    return is_metric(name) or plain(name) in VALUES
+
+
+def _curves(content: Mapping[Any, Any]) -> list[Fields]:
+    """Return the rows of metrics that are lists of one length, a value an evaluation."""
+    lists = {str(key): value for key, value in content.items() if _is_numbers(value) and is_metric(str(key))}
+    if not lists or len(set(map(len, lists.values()))) > 1:
+        return []
+    return [
+        {STEP: step, **dict(zip(lists, row, strict=True))}
+        for step, row in enumerate(zip(*lists.values(), strict=True), 1)
+    ]
+
+
+def _is_numbers(value: object) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(each, int | float) for each in value)
+
+
+def _labelled(content: Mapping[Any, Any], parent: str, depth: int) -> list[Fields]:
+    """Return the rows of an object whose keys are labels; empty: it is none."""
+    values = list(content.values())
+    if len(values) < 2 or not depth or any(map(_is_name, map(str, content))):
+        return []
+    if all(map(_is_numbers, values)):
+        within: Callable[[Any, str], list[Fields]] = _seeds
+    elif all(isinstance(value, Mapping) and value and value.keys() == values[0].keys() for value in values):
+        within = lambda value, name: _unfolded(value, name, depth - 1)  # noqa: E731 - with the depth
+    elif any(map(labels_of, map(str, content))) and all(isinstance(value, CELLS) for value in values):
+        within = lambda value, _: [{VALUES[0]: value}]  # noqa: E731
+    else:
+        return []
+    parts = [within(value, "") for value in values]
+    names = {plain(name) for rows in parts for row in rows for name in row}
+    keys = [*map(str, content)]
+    told = any(map(is_rate, names)) and names & {*ROLES["variant"], *ROLES["seed"]}
+    named = told and not all(map(_REPEAT.fullmatch, keys))  # each key is the name of a run
+    labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
+    return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
+
+
+def _joined(label: Fields, row: Fields) -> Fields:
+    """Join the labels of two levels; a second name without a meaning belongs to the variant of the first one."""
+    both = [str(each["variant"]) for each in (label, row) if "variant" in each]
+    return label | row | ({"variant": " ".join(both)} if both else {})
+
+
+def _seeds(values: Sequence[Any], _: str) -> list[Fields]:
+    return [{SEED: number, VALUES[0]: value} for number, value in enumerate(values)]
+
+
+def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
+    """Yield what each of some keys says: the settings in it, or a number or name of what the level above names."""
+    name = next((each for each in (parent, parent.removesuffix("s")) if plain(each) in NAMED or is_rate(each)), "")
+    if not name and all(each.replace(".", "", 1).replace("e-", "", 1).isdigit() for each in keys):
+        name = SEED if all(map(str.isdigit, keys)) else "learning_rate"
+    if not name and all(map(_REPEAT.fullmatch, keys)):
+        name = SEED
+    for key in keys:
+        found = {} if name else labels_of(key)
+        yield {**found} or {name or "variant": key}
