@@ -105,7 +105,7 @@ def command_line(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "sweep", *map(str, arguments)]
 
 
-def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 180) -> tuple[int, str]:
+def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 600) -> tuple[int, str]:
     done = subprocess.run(
         command_line(*arguments),
         cwd=ROOT,
@@ -119,7 +119,7 @@ def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_
     return done.returncode, done.stdout
 
 
-def swept(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 180) -> str:
+def swept(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 600) -> str:
     code, printed = sweep(*arguments, env=env, timeout_s=timeout_s)
     assert code == 0, printed
     return printed
