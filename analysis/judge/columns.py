@@ -266,6 +266,7 @@ class _Search:
         return any(
             rate.setdefault(row, given) != given
             for row, given in zip(rows, self.table.columns[self.of["learning_rate"]], strict=True)
+            if given  # rows of evaluations often lack the rate
         )
 
     def is_schedule(self, name: str, rates: Sequence[str]) -> bool:
