@@ -66,6 +66,7 @@ def test_every_import_is_a_declared_dependency() -> None:
     """What another package brings along is missing where it does not, as Ray's own copy of psutil."""
     assert undeclared("sweep/a.py", "def f():\n    import pytest, ray.tune, lr_sweep.sweep, os") == {"pytest"}
     texts = {path.relative_to(ROOT).as_posix(): text for path, text in modules_of(ROOT).items()}
+    texts.pop("analysis/judge/pytest_plugin.py")  # which pytest itself imports
     assert {file: found for file, text in texts.items() if (found := undeclared(file, text))} == {}
 
 

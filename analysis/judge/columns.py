@@ -205,7 +205,11 @@ class _Search:
         if role == "run" and "step" in self.of:
             names = [name for name in names if not self.numbers_rows(name)]
         elif role == "run" and (
-            several := [name for name in names if plain(name) == "run" and self.content.has_several_rates(name)]
+            several := [
+                name
+                for name in names
+                if plain(name) == "run" and not self.has_digits_alone(name) and self.content.has_several_rates(name)
+            ]
         ):
             names = [name for name in names if name not in several]
             if not {"variant", "model"} & {**self.of, **self.given}.keys():
@@ -253,11 +257,15 @@ class _Search:
         elif rates[0] not in named:
             self.guessed["learning_rate"] = "by its name"
 
+    def has_digits_alone(self, name: str) -> bool:
+        """Return whether all values of a column are whole numbers from 0 on."""
+        return all(text.isascii() and text.isdigit() for text in self.content.values(name))
+
     def run_numbers_seeds(self) -> bool:
         """Return whether there are no seeds, and a number of `Run` has several rates (at one step, if any)."""
         if "seed" in self.of or not {"run", "learning_rate"} <= self.of.keys():
             return False
-        if not all(text.isascii() and text.isdigit() for text in self.content.values(self.of["run"])):
+        if not self.has_digits_alone(self.of["run"]):
             return False
         roles = [role for role in ("task", "model", "variant", "step", "run") if role in self.of]
         names = [part for role in roles for part in parts_of(self.of[role], self.table.columns)]
