@@ -112,7 +112,7 @@ TUNED = [
 
 
 def test_a_run_column_that_numbers_seeds_is_one_of_seeds(tmp_path: Path) -> None:
-    """Run 0 and run 1 have every rate, at the same steps too; a number of one rate is that of a run, a name of several is a variant."""
+    """Run 0 and run 1 have every rate, at the same steps too. A name with every rate is a variant."""
     study = study_of(tmp_path, table("LR,Run,Val acc", "{rate},{seed},{value}"))
     assert "seed = Run (guessed: its numbers are those of several learning rates)" in study.about_table[0]
     assert chosen(study) == {"all": (1e-2, 0.805)}
