@@ -53,7 +53,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> Iterat
                 assert ui.stdout
                 link, _, runs = (ui.stdout.readline().split()[-1] for _ in range(3))
                 window.open(link)
-                window.wait_until("location.search === '' && (document.body?.innerText ?? '').includes('Studies')")
+                window.wait_until("location.search === '' && document.querySelector('h1')?.innerText === 'small'")
                 yield runs
             finally:
                 ui.send_signal(signal.SIGTERM)
