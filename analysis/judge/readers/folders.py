@@ -20,6 +20,7 @@ from lr_sweep.analysis.judge.readers.tables import table_of_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, joined
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import Fields, as_version_1_2, read_plain
+from lr_sweep.common.text import counted
 
 HIDDEN = ".hydra"
 """The folder of a job's settings."""
@@ -92,7 +93,7 @@ def _ended(table: TableFile) -> TableFile:
 def _tool(files: Sequence[Path]) -> str:
     names = [part for path in files for part in (path.name, *path.parts[-2:-1], path.suffix)]
     names += [EVENTS for path in files if EVENTS in path.name]
-    return next((tool for name, tool in TOOLS.items() if name in set(names)), f"{len(files)} files")
+    return next((tool for name, tool in TOOLS.items() if name in set(names)), counted(len(files), "file"))
 
 
 def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
