@@ -49,7 +49,7 @@ Outcome = Literal["accept", "reject", "run", "open"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a candidate has to show."""
+    """Limits that a candidate has to keep."""
 
     min_gain: float = 0.0
     """Least gain that is looked for, in points or the metric's unit; 0: `min_sd` standard deviations."""
@@ -60,7 +60,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """What the gate says; as JSON with the same keys."""
+    """Answer of the gate; its JSON has the same keys."""
 
     decision: Outcome
     why: str

@@ -70,7 +70,7 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
 Noted = tuple[Any, list[str]]
-"""What a step of reading returns, and sentences on what it assumed, left out or changed."""
+"""Result of a step of reading, and sentences on what it assumed, left out or changed."""
 
 
 def only(table: TableFile, where: Sequence[str]) -> TableFile:

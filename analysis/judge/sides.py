@@ -1,4 +1,4 @@
-"""What the gate compares: the runs of a baseline or a candidate at one rate, from a table, and the stored baseline."""
+"""Sides of a comparison: the runs of a baseline or a candidate at one rate, from a table, and the stored baseline."""
 
 from __future__ import annotations
 

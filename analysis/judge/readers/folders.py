@@ -34,7 +34,7 @@ TOOLS = {
     EVENTS: "events of TensorBoard",
     ".wandb": "runs of W&B",
 }
-"""What files and folders say by their names of the tool that wrote them."""
+"""Tools, by the names of the files and folders that they write."""
 SETTINGS = words(
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
