@@ -79,4 +79,4 @@ class Stream:
 
 
 WORDS = {"accept": "accepted", "reject": "rejected", "run": "open"}
-"""What became of candidates, by the decision."""
+"""Ends of candidates, by the decision."""

@@ -51,7 +51,7 @@ class Line(NamedTuple):
     """Number of the row's last line in the file; in Parquet and in folders of other tools number of the row, from 1."""
 
     what: str = ""
-    """What the number counts, where the file has no lines: `row `."""
+    """Unit that the number counts, where the file has no lines: `row `."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.what}{self.number}"

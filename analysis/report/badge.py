@@ -14,7 +14,7 @@ from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.verdicts import Conditions
 
 KINDS = ("open", "conditional", "equal", "decided")
-"""What is known of a task, or of a pair; the badge has the colour of the first that there is."""
+"""States of a task, or of a pair; the badge has the colour of the first that there is."""
 OF_PAIRS = {"ahead": "decided", "behind": "decided", "equal": "equal"}
 
 

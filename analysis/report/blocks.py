@@ -112,7 +112,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the report opens with: of each task its name, the sentences on it, and a line in small print.
+    """Opening of the report: of each task its name, the sentences on it, and a line in small print.
 
     A browser shows the first sentences; `SweepChart` has the others.
     """
@@ -164,7 +164,7 @@ class SweepChart:
 
     caption: str
     verdict: Verdict = Verdict(())
-    """What stands below it but for the first sentences; Markdown has all where the verdict stands."""
+    """Verdict whose further sentences stand below the chart; Markdown has all of them at the beginning."""
 
     def markdown(self) -> str:
         """Point to the page."""

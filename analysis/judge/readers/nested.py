@@ -123,8 +123,8 @@ def _labelled(content: Mapping[Any, Any], parent: str, depth: int) -> list[Field
     parts = [within(value, "") for value in values]
     names = {plain(name) for rows in parts for row in rows for name in row}
     keys = [*map(str, content)]
-    told = any(map(is_rate, names)) and names & {*ROLES["variant"], *ROLES["seed"]}
-    named = told and not all(map(_REPEAT.fullmatch, keys))  # each key is the name of a run
+    has_settings = any(map(is_rate, names)) and names & {*ROLES["variant"], *ROLES["seed"]}
+    named = has_settings and not all(map(_REPEAT.fullmatch, keys))  # each key is the name of a run
     labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
     return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
 
