@@ -49,6 +49,8 @@ REST = 3.0
 run that arrive in a pause are mirrored together, which costs little more than one point."""
 _STUDY = "the study's own run"
 """The key, among run ids, that closes the study once all its runs are mirrored."""
+_OPEN = "the study's begin"
+"""The key that makes the study's own run before any other."""
 
 
 class Mirror:
@@ -77,6 +79,11 @@ class Mirror:
         self._wanted: dict[str, dict[str, Any]] = {}
         self._naming: list[str] = []
         self._metric = ACCURACY
+
+    def open_study(self) -> None:
+        """Make the study's MLflow run, if there is none."""
+        with self._session():
+            pass
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -255,6 +262,10 @@ class MirrorThread(Sink):
             "mlflow-mirror", self._sync, self._report, retry_s=retry_s, max_retry_s=max_retry_s, rest=REST
         )
 
+    def open(self) -> None:
+        """Have the study's MLflow run made; the import of MLflow, which takes seconds, then delays no trial."""
+        self._worker.submit(_OPEN)
+
     def changed(self, *run_ids: str) -> None:
         """Have runs mirrored of which the record holds more now; returns at once."""
         self._used = self._used or bool(run_ids)
@@ -275,7 +286,7 @@ class MirrorThread(Sink):
             self._worker.close(0)  # from now on, what fails is not tried again after the study
             self._worker.submit(_STUDY)
             self._used = False
-        return [key for key in self._worker.close(timeout_s) if isinstance(key, str) and key != _STUDY]
+        return [key for key in self._worker.close(timeout_s) if isinstance(key, str) and key not in (_OPEN, _STUDY)]
 
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         """Close, then put the report into MLflow, each within `timeout_s` seconds; return lines about what it lacks."""
@@ -292,6 +303,8 @@ class MirrorThread(Sink):
                 self._mirror.log_report(key)
             except MirrorError as error:
                 self._lacks = [f"the report is not in MLflow: {error}"]
+        elif key == _OPEN:
+            self._mirror.open_study()
         elif key != _STUDY:
             self._mirror.sync_run(key)
         elif not self._worker.failing:

@@ -71,6 +71,7 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
         ended: dict[str, str] = {}
         if before.to_train:
             check_disk(before.to_train, results)
+            mirror.open()
             log_file = results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
             say(f"training {len(before.to_train)} runs; Ray's log: {log_file}")
             ended, stopped = train(work, mirror, log_file)
