@@ -5,7 +5,8 @@
 The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff at or above
 it; the last four shapes are unlike two half parabolas. A rate is tried by 3 seeds with noise of 0.5 or 2 points.
 Prints, in percent, how often an interval or the band of a tuning curve has the true value, and how often a law is
-claimed; then averages, and the ends, of each shape and over all settings. It takes about 20 minutes of one core.
+claimed; then averages, and the ends, of each shape and over all settings. Last, the settings with the most false laws
+are drawn anew, since the largest share of many is partly luck. It takes about 40 minutes of one core.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ SLOPES = (0.0, -0.5, -1.0)
 PLANE = np.array([0.5, -0.5])
 COLUMNS = ("optimum", "tuning", "surface")
 COLUMNS += tuple(column for slope in SLOPES for column in (f"slope {slope:g}", f"law of {slope:g}"))
+NUM_ANEW, MORE = 8, 10
+"""Settings that are drawn anew, and how many times as many laws."""
 FIT_RATES, FIT_STEP = 5, 0.5
 """A grid with fewer rates, or with more decades between them, leaves a fit little to decide."""
 
@@ -146,15 +149,16 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     rng = np.random.default_rng(given.seed)
-    rows = []
+    rows, grids = [], []
     print("shape            grid                   noise  " + "  ".join(f"{name:>10}" for name in COLUMNS))
     for shape in SHAPES:
         for name, (rates, step) in GRIDS.items():
             for noise in NOISE:
                 grid = Grid(step * (np.arange(rates) - rates // 2), noise)
                 row = measured(grid, shape, given.seeds, given.number, rng)
+                grids.append(grid)
                 fit = rates >= FIT_RATES and step <= FIT_STEP
-                rows.append({"shape": shape, "fit": fit, **dict(zip(COLUMNS, row, strict=True))})
+                rows.append({"shape": shape, "grid": name, "fit": fit, **dict(zip(COLUMNS, row, strict=True))})
                 print(f"{shape:<16} {name:<22} {noise:5.1f}  {'  '.join(f'{each:10.1%}' for each in row)}", flush=True)
     table = pd.DataFrame(rows)
     chosen = {f"{FIT_RATES} rates or more, half decades or finer": table[table["fit"]], "all": table}
@@ -162,6 +166,12 @@ def main() -> None:
         shapes = each.groupby("shape", sort=False)[["optimum", "law of 0"]].agg(["mean", "min", "max"])
         print(f"\n{name}, by shape, in percent:\n{shapes.mul(100).round(1).to_string()}")
         print(f"\n{name}, in percent:\n{each[[*COLUMNS]].agg(['mean', 'min', 'max']).mul(100).round(1).T.to_string()}")
+    print(f"\nThe settings with the most false laws, and in {MORE * given.number} new laws of each, in percent:")
+    for index, row in table.nlargest(NUM_ANEW, "law of 0").iterrows():
+        size = (SIZES[:, None], np.zeros(1), given.seeds, MORE * given.number)
+        anew = laws(grids[index], row["shape"], *size, rng)[1]
+        setting = f"{row['shape']}, {row['grid']}, noise {grids[index].noise}"
+        print(f"{setting:<50} {row['law of 0']:6.1%} {anew:6.1%}", flush=True)
 
 
 if __name__ == "__main__":
