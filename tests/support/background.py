@@ -20,6 +20,7 @@ import grpc
 import psutil
 
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+from lr_sweep.tests.support.waiting import PATIENCE_S
 
 
 class Background:
@@ -46,14 +47,14 @@ class Background:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def wait_until(self, happened: Callable[[], object], patience_s: float = 90.0) -> None:
+    def wait_until(self, happened: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + patience_s
         while not happened():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.1)
 
-    def ends(self, patience_s: float = 120.0) -> tuple[int, str]:
+    def ends(self, patience_s: float = PATIENCE_S) -> tuple[int, str]:
         try:
             return self.process.wait(patience_s), self.log.read_text()
         except subprocess.TimeoutExpired:
@@ -64,9 +65,6 @@ class Background:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-
-
-PATIENCE_S = 180.0
 
 
 @dataclass(kw_only=True)

@@ -15,10 +15,9 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from lr_sweep.tests.support.tiny_study import environment
-from lr_sweep.tests.support.waiting import free_ports
+from lr_sweep.tests.support.waiting import PATIENCE_S, free_ports
 
 TOKEN = "0123456789abcdef" * 4
-PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)

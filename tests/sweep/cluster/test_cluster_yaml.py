@@ -23,7 +23,6 @@ from lr_sweep.tests.support.small_cluster import FILES, load
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
-PATIENCE_S = 180.0
 """How long MLflow's server may take to answer: 5 seconds on two idle cores, a minute on two busy ones."""
 
 
@@ -138,11 +137,11 @@ def test_each_ray_up_starts_mlflow_and_ray_stop_ends_it(head: Head, name: str, t
         store = tmp_path / "elsewhere.db"
         (head.shared / "mlflow-store").write_text(f"sqlite:///{store}\n")
     head.up()
-    wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow", PATIENCE_S)
+    wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow")
     before = head.servers()
     head.up()
-    wait_until(lambda: not before & head.servers(), "the first MLflow's end", PATIENCE_S)
-    wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow", PATIENCE_S)
+    wait_until(lambda: not before & head.servers(), "the first MLflow's end")
+    wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow")
     assert addresses_listened_on(head) == {"127.0.0.1"}
     link = Request(f"http://127.0.0.1:{head.port}/", headers={"Authorization": f"Bearer {head.token}"})
     with urlopen(link) as page:  # the link of `ui --cluster`, before the first study
@@ -150,7 +149,7 @@ def test_each_ray_up_starts_mlflow_and_ray_stop_ends_it(head: Head, name: str, t
     assert store.exists()
     assert not any(store.name in word for pid in head.servers() for word in psutil.Process(pid).cmdline())
     head.call("~/lr-sweep/sweep/cluster/bin/ray stop")
-    wait_until(lambda: not head.servers(), "the second MLflow's end", PATIENCE_S)
+    wait_until(lambda: not head.servers(), "the second MLflow's end")
     assert head.calls.read_text().splitlines()[-1] == "token stop"
 
 

@@ -278,7 +278,7 @@ def test_a_disk_that_fills_up_while_a_sweep_trains_is_reported_and_the_same_comm
         results = disk / "results"
         command = (study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "1")
         with Background(tmp_path / "log", *command) as run:
-            run.wait_until(lambda: list(results.glob("curves/*.parquet")), 120.0)
+            run.wait_until(lambda: list(results.glob("curves/*.parquet")))
             fill(disk)
             code, output = run.ends()
         assert code == 2, output

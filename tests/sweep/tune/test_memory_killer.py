@@ -12,11 +12,11 @@ import pytest
 
 from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.tiny_study import as_text, curves, rows, trained_here, write_study
+from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 MARGIN = 4 * 2**30
 """Bytes from what is used now to where Ray begins to kill; the sweep itself takes a part of it."""
-PATIENCE_S = 180.0
 
 
 @pytest.mark.parametrize("together", [4, 1])
@@ -24,9 +24,9 @@ def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> No
     study, results, log = long_study(tmp_path, together), tmp_path / "results", tmp_path / "printed"
     options = ("--results", results, "--cpus", "1", "--checkpoint-every-s", "1")
     with Background(log, study, *options, env=soon_full()) as run:
-        run.wait_until(lambda: any((results / "checkpoints").rglob("*.safetensors")), PATIENCE_S)
+        run.wait_until(lambda: any((results / "checkpoints").rglob("*.safetensors")))
         fill_memory_until(run.process, lambda: "killed by Ray's memory monitor" in log.read_text())
-        code, printed = run.ends(PATIENCE_S)
+        code, printed = run.ends()
     assert code == 0, printed
     assert "Traceback" not in printed
     expected = "they resume from their checkpoints, 2 at a time" if together > 1 else "; it is tried again: killed by"
