@@ -12,61 +12,40 @@ from typing import Any, Literal
 import numpy as np
 
 from lr_sweep.analysis.judge.sides import Guard, Side
-from lr_sweep.analysis.judge.stream import append_answer, lock_of, read_turns, turn_of
-from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.judge.stream import append_turn, lock_of, read_turns, turn_of
+from lr_sweep.analysis.statistics.comparisons import sequential
 from lr_sweep.analysis.statistics.comparisons.decide import SECOND, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.noise import Noise, padded
-from lr_sweep.analysis.statistics.comparisons.sequential import (
-    ALARM,
-    FALSE_ACCEPT,
-    MIN_SD,
-    NUM_SEEDS,
-    Concluded,
-    conclude,
-    drift,
-    is_worse,
-    looks,
-)
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
 NUM_ASKED = 2
 """Seeds that are asked for at once."""
-Outcome = Literal["accept", "reject", "run", "open"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Answer of the gate; its JSON has the same keys, and `format`."""
+    """Answer of the gate; docs/gate.md describes its fields, which are the keys of its JSON."""
 
-    decision: Outcome
+    decision: Literal["accept", "reject", "run", "open"]
     why: str
-    """A sentence with the numbers."""
     seeds: Sequence[int]
-    """Seeds of the candidate to run next; empty once it is decided."""
     more: int
-    """About how many seeds are left until it is decided, if these are as those so far."""
     rates: Sequence[float]
-    """Learning rates to add to the baseline, which may be better at one of them; only of `open`."""
     gain: float
-    """Mean of the candidate less that of the baseline, in the metric's own unit; better is positive; NaN: unknown."""
     low: float
-    """95% interval of the gain."""
     high: float
     num_seeds: int
-    """Seeds of the candidate that count."""
     level: float
-    """One-sided error rate of this candidate's test."""
     about: Sequence[str]
-    """Sentences on both sides, and on the error rate."""
 
     def text(self) -> str:
         """Return all of it, the decision first."""
         seeds = f" seeds {', '.join(map(str, self.seeds))} (about {self.more} more)" if self.seeds else ""
         rates = f": add learning rates {', '.join(map(rate_text, self.rates))} to the baseline" if self.rates else ""
-        return "\n".join([f"{self.decision}{seeds}{rates}: {self.why}", *(f"  {line}" for line in self.about)])
+        return "\n  ".join([f"{self.decision}{seeds}{rates}: {self.why}", *self.about])
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the document of `gate --json`."""
@@ -82,24 +61,19 @@ class Comparison:
     guards: Sequence[Guard] = ()
     min_gain: float = 0.0
     """Least gain that is looked for, in points or the metric's unit; 0: `min_sd` standard deviations."""
-    min_sd: float = MIN_SD
-    max_seeds: int = NUM_SEEDS
+    min_sd: float = sequential.MIN_SD
+    max_seeds: int = sequential.NUM_SEEDS
     """Seeds after which the candidate is accepted or rejected."""
-    level: float = FALSE_ACCEPT
+    level: float = sequential.FALSE_ACCEPT
     """One-sided error rate of the test."""
 
     def __post_init__(self) -> None:
-        """Raise UserError if the two have other metrics, or one lacks a guard."""
-        baseline, candidate = (_measured(side.metric) for side in (self.baseline, self.candidate))
-        if baseline != candidate and self.candidate.values:
-            raise UserError(f"the baseline has {baseline}, the candidate {candidate}: give --columns")
+        """Raise UserError if the two have other metrics, or the baseline lacks a guard."""
+        said = [f"{each.metric.test} ({each.metric.better} is better)" for each in (self.baseline, self.candidate)]
+        if said[0] != said[1] or self.baseline.metric.is_fraction != self.candidate.metric.is_fraction:
+            raise UserError(f"the baseline has {said[0]}, the candidate {said[1]}, or other units: give --columns")
         if lacking := [each.name for each in self.guards if each.name not in self.baseline.guards]:
             raise UserError(f"--guard {lacking[0]}: the baseline has no values of it: store it with this --guard")
-
-    @property
-    def metric(self) -> Metric:
-        """Metric of both."""
-        return self.baseline.metric
 
     @property
     def values(self) -> Floats:
@@ -118,26 +92,22 @@ class Comparison:
             pairs=Pairs.named([(1, 0)]),
             known=Noise(*np.array([[math.nan, 0.0], noise]).T),
             tuned=np.empty((2, 0)),
-            settings=Settings(max_seeds=self.max_seeds),
-            metric=self.metric,
+            settings=Settings(),
+            metric=self.baseline.metric,
         )
 
-    @property
-    def is_worse(self) -> bool:
-        """Whether a loss is shown, by the same test as of a guard."""
-        return is_worse(self.baseline.better, self.values)
-
-    def concluded(self, values: Floats) -> Concluded:
+    def concluded(self, values: Floats) -> sequential.Concluded:
         """Test the candidate with these values."""
-        found = looks(self.baseline.better, values, self.min_gain / self.metric.scale, self.min_sd)
-        return conclude(found, self.level, self.max_seeds)
+        least = self.min_gain / self.baseline.metric.scale
+        looks = sequential.looks(self.baseline.better, values, least, self.min_sd)
+        return sequential.conclude(looks, self.level, self.max_seeds)
 
     def gate(self) -> Gate:
         """Decide."""
         outcome, why = self.outcome()
         left = self.max_seeds - len(self.values) if outcome == "run" else 0
         asked = range(self.candidate.next_seed, self.candidate.next_seed + min(NUM_ASKED, left))
-        if asked and len(self.values):
+        if asked and len(self.values):  # if the next seeds are as those so far
             left = int(self.concluded(np.resize(self.values, self.max_seeds)).num_seeds) - len(self.values)
         found = self.decision.found
         return Gate(
@@ -159,18 +129,21 @@ class Comparison:
         with lock_of(log):
             turn = turn_of(read_turns(log), name, self.candidate)
             found = replace(self, level=turn.level).gate()
-            append_answer(log, turn, found.decision, float(self.concluded(self.values).evidence))
-        about = f"candidate {turn.number} of the stream: at most {FALSE_ACCEPT:.0%} of all accepted ones are no gain"
-        return replace(found, about=[*found.about, about])
+            if found.decision in ("accept", "reject"):
+                evidence = float(self.concluded(self.values).evidence)
+                turn = replace(turn, decision=found.decision, evidence=evidence)
+            append_turn(log, turn)
+        error = f"at most {sequential.FALSE_ACCEPT:.0%} of all accepted candidates have no gain"
+        return replace(found, about=[*found.about, f"candidate {turn.number} of the stream: {error}"])
 
-    def outcome(self) -> tuple[Outcome, str]:
+    def outcome(self) -> tuple[Literal["accept", "reject", "run", "open"], str]:
         """Return the decision, and a sentence with the numbers."""
-        gain, found = self.gain_text(), int(self.concluded(self.values).outcome)
+        gain, found, failed = self.gain_text(), self.concluded(self.values).outcome, self.candidate.num_failed
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):
             return "reject", worse
         if found == SECOND:
-            return "reject", f"{self.least_text()}: {gain}"
-        if (failed := self.candidate.num_failed) > self.baseline.num_failed:
+            return "reject", f"after {len(self.values)} seeds a gain of the least size is unlikely: {gain}"
+        if failed > self.baseline.num_failed:
             return "reject", f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}: {gain}"
         if self.baseline.condition:
             return "open", f"{gain} {self.baseline.condition}"
@@ -178,49 +151,36 @@ class Comparison:
             return "run", f"it is open whether the candidate is better: {gain}"
         return "accept", f"the candidate is better: {gain}"
 
-    def least_text(self) -> str:
-        """Say that the least gain is unlikely, or that all seeds showed none."""
-        if len(self.values) >= self.max_seeds:
-            return f"{self.max_seeds} seeds showed no gain"
-        least = self.metric.amount_text(self.min_gain / self.metric.scale)
-        return f"a gain of {least if self.min_gain else f'{self.min_sd:g} standard deviations'} is unlikely"
-
     def guard_text(self, guard: Guard) -> str:
         """Say that the candidate is worse than a guard allows; empty: no loss is shown."""
         base, candidate = self.baseline.guards[guard.name], self.candidate.guards[guard.name]
-        if not is_worse(guard.factor * base.better, base.metric.sign * np.array(candidate.values, float)):
+        if not sequential.is_worse(guard.factor * base.better, candidate.better):
             return ""
         limit = f"{guard.factor:g} times the baseline's" if guard.factor != 1 else "the baseline's"
         return f"{guard.name} is worse than {limit} mean, {np.mean(base.values):.4g}: {np.mean(candidate.values):.4g}"
 
     def gain_text(self) -> str:
         """Write the gain with its interval."""
-        found = self.decision.found
+        found, metric = self.decision.found, self.baseline.metric
         gain, low, high = (float(each[0]) for each in (found.difference, found.low, found.high))
         if math.isnan(gain):
             return "it has no value yet"
-        interval = "" if math.isnan(low) else f" (95% interval {' to '.join(self.metric.ends_text(low, high))})"
-        return f"it gains {self.metric.amount_text(gain, (high - low) / 2)} in {self.metric.test}{interval}"
+        interval = "" if math.isnan(low) else f" (95% interval {' to '.join(metric.ends_text(low, high))})"
+        return f"it gains {metric.amount_text(gain, (high - low) / 2)} in {metric.test}{interval}"
 
     def about(self) -> Iterator[str]:
         """Yield sentences on both sides and the error rate."""
         yield self.baseline.text("baseline")
         yield self.candidate.text("candidate")
-        if noise := self.decision.failures() or self.decision.unequal():
-            yield noise
+        yield from filter(None, [self.decision.failures() or self.decision.unequal()])
         yield f"at most {self.level:.2g} of candidates without a gain are accepted (docs/statistics.md)"
 
     def drift_text(self) -> str:
         """Say that the candidate's runs, of nights in their order, became worse than the baseline; empty: no."""
-        sums = drift(self.baseline.better, self.candidate.better)
-        if not (sums >= ALARM).any():
+        nights, metric = self.candidate.values, self.baseline.metric
+        sums = sequential.drift(self.baseline.better, self.candidate.better)
+        if not (alarms := np.flatnonzero(sums >= sequential.ALARM)).size:
             return ""
-        night = int((sums >= ALARM).argmax())
-        first = int(np.flatnonzero(np.append(0.0, sums[:night]) == 0)[-1])
-        mean = self.metric.text(float(np.mean(self.candidate.values[first : night + 1])), float(sums[night]))
-        return f"worse than the baseline since night {first + 1}, by night {night + 1}: mean {self.metric.test} {mean}"
-
-
-def _measured(metric: Metric) -> str:
-    unit = " from 0 to 1" if metric.is_fraction else ""
-    return f"{metric.test}{unit} ({metric.better} is better)"
+        first = int(np.flatnonzero(np.append(0.0, sums[: alarms[0]]) == 0)[-1])
+        mean = metric.text(float(np.mean(nights[first : alarms[0] + 1])), float(np.std(nights)))
+        return f"worse than the baseline since night {first + 1}, by night {alarms[0] + 1}: mean {metric.test} {mean}"

@@ -17,8 +17,10 @@ class Checks:
 
     def check(self, values: Sequence[float], baseline: str | Path, **limits: Any) -> Gate:
         """Fail if the values, of seeds in their order, are shown to be worse; `limits`: of `gate.Comparison`."""
+        from lr_sweep.analysis.statistics.comparisons.sequential import is_worse
+
         compared = _compared(values, baseline, **limits)
-        if compared.is_worse:
+        if is_worse(compared.baseline.better, compared.values):
             pytest.fail(f"worse than {baseline}: {compared.gain_text()}")
         return compared.gate()
 

@@ -28,7 +28,6 @@ from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain, write_json
 from lr_sweep.common.text import counted, rate_text
 
-FORMAT = 1
 MOST_BYTES = 10_000_000
 _GUARD = re.compile(r"(?P<name>\w+)(?:(?P<sign><=|>=)(?P<factor>\d*\.?\d+)x)?")
 
@@ -90,17 +89,14 @@ class Side:
             raise UserError(f"--accept: got {found}, want {NUM_SEEDS}, or at least {FEWEST_SEEDS}: train more")
         if path.exists():
             stored_side(path)
-        write_json(path, {"format": FORMAT, **asdict(self)})
+        write_json(path, asdict(self))
 
 
 def stored_side(path: Path) -> Side:
     """Read a stored baseline; raises UserError."""
     try:
-        content = json.loads(read_plain(path, MOST_BYTES))
-        if (version := content.pop("format", None)) != FORMAT:
-            raise ValueError(f"its format is {version}, this version has {FORMAT}")
-        return _loaded(content)
-    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        return _loaded(json.loads(read_plain(path, MOST_BYTES)))
+    except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
         raise UserError(f"{path}: no baseline ({reason(error)}): `gate NEW.json TABLE --accept` writes one") from error
 
 

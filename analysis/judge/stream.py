@@ -30,7 +30,7 @@ class Turn:
     values: Sequence[float]
     decision: str = "run"
     evidence: float = CANDIDATE + 0.01
-    """p value; of an open candidate it counts against the next ones, whatever becomes of it."""
+    """p value; that of an open candidate counts against the next ones, whatever becomes of it."""
 
 
 def lock_of(log: Path) -> FileLock:
@@ -57,12 +57,8 @@ def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
     return Turn(len(turns) + 1, level, name, side.seeds, side.values)
 
 
-def append_answer(log: Path, turn: Turn, decision: str, evidence: float) -> None:
-    """Write what the gate answered."""
-    if decision == "accept":
-        turn = replace(turn, decision=decision, evidence=min(evidence, turn.level))
-    elif decision == "reject":
-        turn = replace(turn, decision=decision, evidence=max(evidence, 1.001 * turn.level))
+def append_turn(log: Path, turn: Turn) -> None:
+    """Append a line."""
     with log.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(turn)) + "\n")
 

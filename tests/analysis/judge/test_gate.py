@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lr_sweep.analysis.judge.gate import Comparison, Gate
@@ -136,7 +135,7 @@ def test_test_values_without_validation_need_one_rate(tmp_path: Path) -> None:
     rows = [f"0.1,{seed},{epoch},{0.5 + epoch / 100 + NOISE[seed] / 100}" for seed in range(12) for epoch in (1, 2)]
     (tmp_path / "b.csv").write_text("lr,seed,epoch,test_acc\n" + "\n".join(rows) + "\n")
     side = read_side(f"{tmp_path}/b.csv", Reading())
-    assert side.text("b").startswith("b: 12 fresh seeds at learning rate 1e-1, mean test accuracy 52.0")  # the last epoch
+    assert side.text("b").startswith("b: 12 fresh seeds at learning rate 1e-1, mean test accuracy 52.0")  # last epochs
 
 
 MISTAKES = {

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.sides import stored_side
-from lr_sweep.analysis.judge.stream import append_answer, lock_of, read_turns, turn_of
+from lr_sweep.analysis.judge.stream import append_turn, lock_of, read_turns, turn_of
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.tiny_study import ROOT, environment
 
@@ -83,7 +83,7 @@ def add_candidates(name: str) -> None:
         with lock_of(log):
             turn = turn_of(read_turns(log), f"{name}{index}", side)
             time.sleep(0.1)
-            append_answer(log, turn, "reject", 1.0)
+            append_turn(log, turn)
         time.sleep(0.05)
 
 
@@ -98,7 +98,7 @@ def test_the_seeds_that_were_accepted_are_no_baseline(capsys: pytest.CaptureFixt
     assert json.loads(Path("baseline.json").read_text())["seeds"][0] == 100
 
 
-@pytest.mark.parametrize("rest", ["", '"format": 2}', '"format": 1}'])
+@pytest.mark.parametrize("rest", ["", '"guards": 2}', '"guards": {}}'])
 def test_a_damaged_baseline_or_log_is_named(rest: str, capsys: pytest.CaptureFixture[str]) -> None:
     finals("c.csv", 0.0, 2)
     content = f'{{"seeds": [], {rest}'
