@@ -19,7 +19,7 @@ from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.comparisons.noise import Noise, padded
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import rate_text
+from lr_sweep.common.text import counted, rate_text
 
 NUM_ASKED = 2
 """Seeds that are asked for at once."""
@@ -142,7 +142,7 @@ class Comparison:
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):
             return "reject", worse
         if found == SECOND:
-            return "reject", f"after {len(self.values)} seeds a gain of the least size is unlikely: {gain}"
+            return "reject", f"after {counted(len(self.values), 'seed')} a gain of the least size is unlikely: {gain}"
         if failed > self.baseline.num_failed:
             return "reject", f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}: {gain}"
         if self.baseline.condition:

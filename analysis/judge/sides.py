@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +19,11 @@ from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, swept_cells
+from lr_sweep.analysis.statistics.checks.finding import swept_cells
 from lr_sweep.analysis.statistics.checks.grid import grid_findings
 from lr_sweep.analysis.statistics.comparisons.sequential import FEWEST_SEEDS, NUM_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
-from lr_sweep.analysis.statistics.selection.summary import summarise
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain, write_json
 from lr_sweep.common.text import counted, rate_text
@@ -135,28 +135,30 @@ def _read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
 
 
 def _side(read: RunsRead) -> Side:
-    """Return the runs of seeds that are at one learning rate; seeds at several have chosen it."""
-    wanted, metric = read.runs.wanted, read.info.metric
+    """Return the runs at one learning rate, but those of seeds at several, which chose it by validation."""
+    metric, wanted = read.info.metric, read.runs.wanted
     num_rates = wanted.groupby("seed")["learning_rate"].nunique()
-    chose = wanted["seed"].isin(num_rates.index[num_rates > 1])
-    found = [each for each in _grid_findings(read, wanted[chose]) if each.condition] if chose.any() else []
-    runs = summarise(wanted, read.runs.ended, read.runs.curves, metric).runs
-    ended = runs[~chose.to_numpy() & runs["status"].ne("missing")].sort_values("seed")
-    rates, has_value = ended["learning_rate"].unique(), ended["test_accuracy"].notna()
-    if len(rates) > 1 or (chose.any() and not read.has_seeds):
-        raise UserError("fresh seeds are at several learning rates, so they may have chosen one: keep the rows of one")
+    tuning = num_rates.index[num_rates > 1] if read.has_seeds else num_rates.index[:0]
+    swept = _summary(read, wanted[wanted["seed"].isin(tuning)]) if len(tuning) else None
+    rates = wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
+    if len(rates) > 1 or rates.isna().any():
+        raise UserError("several learning rates, and no seed with validation data at several: keep the rows of one")
+    findings = [each for cell in swept_cells(swept) for each in grid_findings(cell)] if swept else []
+    finding = next((each for each in findings if each.condition), None)
+    runs = _summary(read, wanted).runs.sort_values("seed")
+    ended = runs[~runs["seed"].isin(tuning) & runs["learning_rate"].isin(rates) & runs["status"].ne("missing")]
+    has_value = ended["test_accuracy"].notna()
     return Side(
         metric=metric,
         seeds=ended["seed"][has_value].astype(int).tolist(),
         values=ended["test_accuracy"][has_value].tolist(),
-        learning_rate=None if metric.untuned or not len(rates) else float(rates[0]),
+        learning_rate=None if metric.untuned else float(rates.iloc[0]),
         num_failed=int((ended["status"].eq("diverged") | ~has_value).sum()),
         next_seed=int(wanted["seed"].max()) + 1,
-        condition=found[0].condition if found else "",
-        rates_to_add=sorted(found[0].learning_rates) if found else (),
+        condition=finding.condition if finding else "",
+        rates_to_add=sorted(finding.learning_rates) if finding else (),
     )
 
 
-def _grid_findings(read: RunsRead, wanted: pd.DataFrame) -> Iterator[CheckFinding]:
-    summary = summarise(wanted, read.runs.ended, read.runs.curves, read.info.metric)
-    return (finding for cell in swept_cells(summary) for finding in grid_findings(cell))
+def _summary(read: RunsRead, wanted: pd.DataFrame) -> StudySummary:
+    return summarise(wanted, read.runs.ended, read.runs.curves, read.info.metric)

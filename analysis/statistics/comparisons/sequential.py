@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtri, stdtr
 
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, SECOND, UNDECIDED, nominal_levels
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD
@@ -31,9 +31,11 @@ CANDIDATE, DISCARDED = 0.25, 0.5
 """Evidence (a p value) up to which ADDIS counts a candidate as promising, and above which it does not count it."""
 GAMMA_POWER, GAMMA_SUM = 1.6, 2.28576
 """The k-th next candidate gets a share k^-1.6 / 2.28576 of the error that a discovery brings (Ramdas et al. 2018)."""
-DRIFT, CAP, ALARM = 0.7, 3.0, 6.8
+DRIFT, CAP, ALARM = 0.7, 2.5, 5.8
 """Standard deviations that a night must be worse by to raise the sum over nights (CUSUM, Page 1954), that a night
 counts at most, and that make the sum an alarm."""
+RANK = 0.25
+"""Weight of a night's normal score among the runs of the baseline: outliers of these hide a drift otherwise."""
 
 
 class Looks(NamedTuple):
@@ -138,5 +140,7 @@ def drift(base: Floats, nights: Floats) -> Floats:
     bad night is no drift. Arguments: seeds and nights, more is better.
     """
     deviation = np.sqrt(_variance(base) * (1 + 1 / len(base)))
-    below = np.minimum((base.mean() - nights) / deviation, CAP) - DRIFT
-    return np.array(list(accumulate(below, lambda total, each: max(0.0, total + each), initial=0.0)))[1:]
+    below = np.minimum((base.mean() - nights) / deviation, CAP)
+    rank = np.sign(base[:, None] - nights).sum(0) / (2 * len(base) + 2) + 0.5
+    total = np.insert((1 - RANK) * below + RANK * ndtri(rank) - DRIFT, 0, 0.0)
+    return np.array(list(accumulate(total, lambda total, each: max(0.0, total + each))))[1:]

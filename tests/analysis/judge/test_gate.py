@@ -49,14 +49,14 @@ def test_seeds_that_chose_the_rate_do_not_count(tmp_path: Path) -> None:
     found = judged(tmp_path, 30.0, 0)  # so large a gain would pass if they did
     assert (found.decision, found.seeds, found.more, found.num_seeds) == ("run", range(3, 5), 30, 0)
     assert math.isnan(found.gain)
-    assert "candidate: 0 fresh seeds" in found.about
+    assert "candidate: 0 fresh seeds at learning rate 1e-2" in found.about
 
 
 def test_a_gain_is_accepted_and_a_loss_rejected(tmp_path: Path) -> None:
     won, lost = judged(tmp_path, 3.0, 30), judged(tmp_path, -3.0, 1)
     assert (won.decision, won.seeds, lost.decision) == ("accept", range(33, 33), "reject")
     assert "is better: it gains 2.99 points in test accuracy (95% interval 2.83 to 3.16)" in won.why
-    assert lost.why.startswith("a gain of 1.5 standard deviations is unlikely: it gains -2.9")
+    assert lost.why.startswith("after 1 seed a gain of the least size is unlikely: it gains -2.9")
     assert judged(tmp_path, 3.0, 29).seeds == range(32, 33)  # fewer seeds may lack all of their rare bad runs
 
 
@@ -75,9 +75,9 @@ def test_a_baseline_whose_best_rate_is_the_largest_tried_leaves_it_open(tmp_path
 @pytest.mark.parametrize(
     ("gain", "fresh", "limits", "decision", "text"),
     [
-        (2.4, 8, {"min_gain": 6.0}, "reject", "reject: a gain of 6.0 points is unlikely"),
+        (2.4, 8, {"min_gain": 6.0}, "reject", "after 8 seeds a gain of the least size is unlikely: it gains 2.4"),
         (3.0, 1, {"min_gain": 3.0}, "run", "run seeds 4, 5 (about 29 more): it is open"),
-        (0.15, 4, {"min_sd": 0.5, "max_seeds": 4}, "reject", "4 seeds showed no gain"),
+        (0.15, 4, {"min_sd": 0.5, "max_seeds": 4}, "reject", "after 4 seeds a gain"),
     ],
     ids=["too little", "open", "all seeds"],
 )
@@ -96,11 +96,9 @@ def test_seeds_beyond_the_most_decide_nothing(tmp_path: Path) -> None:
     assert gate(base, late, max_seeds=20).decision == "reject"
 
 
-def test_fresh_seeds_at_two_rates_may_have_chosen_one(tmp_path: Path) -> None:
-    rows = sweep(tmp_path / "c.csv", 3, 4).read_text() + "0.001,7,50,50\n"
-    (tmp_path / "c.csv").write_text(rows)
-    with pytest.raises(UserError, match="fresh seeds are at several learning rates"):
-        read_side(str(tmp_path / "c.csv"), Reading())
+def test_fresh_seeds_at_another_rate_than_the_chosen_one_do_not_count(tmp_path: Path) -> None:
+    side = read_side(str(sweep(tmp_path / "c.csv", 3, 4, at=1e-3)), Reading())
+    assert (side.text("c"), side.next_seed) == ("c: 0 fresh seeds at learning rate 1e-2", 7)
 
 
 def test_a_candidate_that_diverges_more_often_is_rejected(tmp_path: Path) -> None:
@@ -140,8 +138,8 @@ def test_test_values_without_validation_need_one_rate(tmp_path: Path) -> None:
 
 MISTAKES = {
     "two tasks": ("task,seed,val_acc\na,0,0.5\nb,0,0.6\n", r"has several tasks \(a, b\)"),
-    "seeds of their own": ("lr,seed,val_acc\n0.1,0,0.5\n0.2,1,0.6\n", "fresh seeds are at several learning rates"),
-    "no seeds": ("lr,val_acc\n0.1,0.5\n0.1,0.5\n0.2,0.6\n", "fresh seeds are at several learning rates"),
+    "seeds of their own": ("lr,seed,val_acc\n0.1,0,0.5\n0.2,1,0.6\n", "several learning rates, and no seed"),
+    "no seeds": ("lr,val_acc\n0.1,0.5\n0.1,0.5\n0.2,0.6\n", "several learning rates, and no seed"),
     "tuned settings": (
         "lr,optimizer,wd,seed,val_acc\n0.1,adam,0.1,0,0.5\n0.1,adam,0.2,0,0.6\n",
         "settings are no seeds",

@@ -116,7 +116,7 @@ def test_nights_that_become_worse_are_found(capsys: pytest.CaptureFixture[str]) 
     rows = Path("nights.csv").read_text()
     Path("nights.csv").write_text(rows + "".join(f"{night},0.49,10\n" for night in range(20, 28)))
     assert main(["gate", "baseline.json", "nights.csv", "--drift"]) == 1
-    assert "validation accuracy 49.00 since night 21" in capsys.readouterr().out
+    assert "worse than the baseline since night 21, by night 24: mean" in capsys.readouterr().out
 
 
 def run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:

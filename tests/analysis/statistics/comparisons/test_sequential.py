@@ -83,8 +83,10 @@ def test_drift_needs_several_bad_nights() -> None:
     base = np.array([0.0, 2.0] * 15)  # a deviation of 1.03, with the mean's own error
     nights = np.array([1.0, -20.0, 1.0, 1.0, -2.0, -2.0, -2.0, -2.0])
     found = drift(base, nights)
-    assert found[1] == pytest.approx(1.5)  # however bad, a night counts 2.5 deviations
-    assert (found >= ALARM).tolist() == [False] * 6 + [True] * 2
+    worst = 0.75 * 2.5 + 0.25 * stats.norm.ppf(0.5 + 30 / 62) - 0.7  # however bad, a night counts as much
+    assert found[1] == pytest.approx(worst)
+    assert found[7] == pytest.approx(4 * worst + found[3])
+    assert (found >= ALARM).tolist() == [False] * 7 + [True]
 
 
 @pytest.mark.parametrize("noise", ["normal", pytest.param("two modes, 30%", marks=pytest.mark.slow)])
