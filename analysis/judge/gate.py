@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,13 +23,14 @@ from lr_sweep.common.text import counted, rate_text
 
 NUM_ASKED = 2
 """Seeds that are asked for at once."""
+Outcome = Literal["accept", "reject", "run", "open"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """Answer of the gate; docs/gate.md describes its fields, which are the keys of its JSON."""
 
-    decision: Literal["accept", "reject", "run", "open"]
+    decision: Outcome
     why: str
     seeds: Sequence[int]
     more: int
@@ -47,12 +48,8 @@ class Gate:
         rates = f": add learning rates {', '.join(map(rate_text, self.rates))} to the baseline" if self.rates else ""
         return "\n  ".join([f"{self.decision}{seeds}{rates}: {self.why}", *self.about])
 
-    def as_json(self) -> Mapping[str, Any]:
-        """Return the document of `gate --json`."""
-        return {"format": 1, **asdict(self)}
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Comparison:
     """A baseline, a candidate, and the limits that the candidate has to keep."""
 
@@ -136,7 +133,7 @@ class Comparison:
         error = f"at most {sequential.FALSE_ACCEPT:.0%} of all accepted candidates have no gain"
         return replace(found, about=[*found.about, f"candidate {turn.number} of the stream: {error}"])
 
-    def outcome(self) -> tuple[Literal["accept", "reject", "run", "open"], str]:
+    def outcome(self) -> tuple[Outcome, str]:
         """Return the decision, and a sentence with the numbers."""
         gain, found, failed = self.gain_text(), self.concluded(self.values).outcome, self.candidate.num_failed
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):

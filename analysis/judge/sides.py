@@ -96,7 +96,7 @@ def stored_side(path: Path) -> Side:
     """Read a stored baseline; raises UserError."""
     try:
         return _loaded(json.loads(read_plain(path, MOST_BYTES)))
-    except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path}: no baseline ({reason(error)}): `gate NEW.json TABLE --accept` writes one") from error
 
 

@@ -63,9 +63,9 @@ def append_turn(log: Path, turn: Turn) -> None:
         file.write(json.dumps(asdict(turn)) + "\n")
 
 
-def refuse_accepted(log: Path, side: Side) -> None:
+def refuse_accepted(log: Path | None, side: Side) -> None:
     """Raise UserError if a side has runs by which the last candidate was accepted: they look better than they are."""
-    for turn in [turn for turn in read_turns(log) if turn.decision == "accept"][-1:]:
+    for turn in [turn for turn in (read_turns(log) if log else ()) if turn.decision == "accept"][-1:]:
         if set(zip(turn.seeds, turn.values, strict=True)) & set(zip(side.seeds, side.values, strict=True)):
             raise UserError(
                 f"these runs made the gate accept {turn.candidate}, so they look better than they are: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -50,30 +51,21 @@ def gate(
 
     opt.not_together(accept=accept, drift=drift)
     guards = [Guard.read(each) for each in guard or ()]
-    # A question is answered once, by a file for --columns.
-    words = ["judge", table, "--save=reading.yaml"]
+    words = ["judge", table, "--save=reading.yaml"]  # answers a question once, by a file for --columns
     candidate = answered(partial(read_side, table, guards=guards), reading_of(columns, where), words)
     if accept:
-        if stream is not None:
-            refuse_accepted(stream, candidate)
+        refuse_accepted(stream, candidate)
         candidate.store(baseline)
         print(candidate.text(str(baseline)))
         return 0
-    compared = Comparison(
-        baseline=stored_side(baseline),
-        candidate=candidate,
-        guards=guards,
-        min_gain=min_gain,
-        min_sd=min_sd,
-        max_seeds=max_seeds,
-    )
+    compared = Comparison(stored_side(baseline), candidate, guards, min_gain, min_sd, max_seeds)
     if drift:
         text = compared.drift_text()
         print(text or "no drift")
         return int(bool(text))
     found = compared.streamed(stream, " ".join([table, *(where or ())])) if stream else compared.gate()
     if json:
-        opt.print_json(found.as_json())
+        opt.print_json({"format": 1, **asdict(found)})
     else:
         print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
     return CODES[found.decision]

@@ -93,13 +93,7 @@ def _variance(base: Floats) -> Floats:
 
 
 def conclude(found: Looks, level: float | Floats = FALSE_ACCEPT, max_seeds: int = NUM_SEEDS) -> Concluded:
-    """Decide candidates: early that there is no gain, and after all seeds that there is one.
-
-    Args:
-        found: what the seeds show.
-        level: one-sided error rate of each candidate's test.
-        max_seeds: seeds after which it is decided.
-    """
+    """Decide candidates: early that there is no gain, and after `max_seeds` that there is one, at a one-sided level."""
     p, ratio = (each[..., : max_seeds + 1] for each in found)
     unlikely = ratio <= math.log(MISSED)
     is_last = p.shape[-1] > max_seeds
@@ -111,20 +105,17 @@ def conclude(found: Looks, level: float | Floats = FALSE_ACCEPT, max_seeds: int 
     return Concluded(outcome, num_seeds, np.exp(-np.where(until, ratio, 0.0).max(-1)))
 
 
-def is_worse(base: Floats, values: Floats, max_seeds: int = NUM_SEEDS) -> bool:
+def is_worse(base: Floats, values: Floats) -> bool:
     """Return whether a candidate is shown to be worse at some look, from two seeds on; arguments as of `looks`."""
-    p = looks(-base, -values[:max_seeds]).p[FIRST_LOOK:]
-    levels = nominal_levels(2 * FALSE_ACCEPT, FIRST_LOOK, max_seeds) / 2
+    p = looks(-base, -values[:NUM_SEEDS]).p[FIRST_LOOK:]
+    levels = nominal_levels(2 * FALSE_ACCEPT, FIRST_LOOK, NUM_SEEDS) / 2
     return bool((p <= levels[: len(p)]).any())
 
 
 def next_level(evidence: Sequence[float], accepted: Sequence[bool], error: float = FALSE_ACCEPT) -> float:
-    """Return the level of a stream's next candidate: ADDIS (Tian and Ramdas 2019), for the false discovery rate.
+    """Return the level of a stream's next candidate: ADDIS (Tian and Ramdas 2019), for a false discovery rate `error`.
 
-    Args:
-        evidence: p value of each candidate so far.
-        accepted: which of them were accepted.
-        error: false discovery rate of the stream.
+    Of each candidate so far: `evidence` is its p value, `accepted` whether it was accepted.
     """
     counted = np.array([CANDIDATE < p <= DISCARDED for p in evidence], int)
     since = [0, *(index + 1 for index, each in enumerate(accepted) if each)]
