@@ -66,9 +66,10 @@ class Comparison:
 
     def __post_init__(self) -> None:
         """Raise UserError if the two have other metrics, or the baseline lacks a guard."""
-        said = [f"{each.metric.test} ({each.metric.better} is better)" for each in (self.baseline, self.candidate)]
-        if said[0] != said[1] or self.baseline.metric.is_fraction != self.candidate.metric.is_fraction:
-            raise UserError(f"the baseline has {said[0]}, the candidate {said[1]}, or other units: give --columns")
+        metrics = [each.metric for each in (self.baseline, self.candidate) if each.values]
+        said = [f"{each.test} ({each.better} is better{', in percent' * each.is_fraction})" for each in metrics]
+        if len(set(said)) > 1:
+            raise UserError(f"the baseline has {said[0]}, the candidate {said[1]}: give --columns")
         if lacking := [each.name for each in self.guards if each.name not in self.baseline.guards]:
             raise UserError(f"--guard {lacking[0]}: the baseline has no values of it: store it with this --guard")
 

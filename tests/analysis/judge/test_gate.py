@@ -107,6 +107,8 @@ def test_a_candidate_that_diverges_more_often_is_rejected(tmp_path: Path) -> Non
     found = gate(base, cand)
     assert found.decision == "reject"
     assert found.why.startswith("1 of its runs failed, of the baseline 0")
+    found = gate(base, finals(tmp_path / "none.csv", ["nan"] * 2))
+    assert found.why == "2 of its runs failed, of the baseline 0: it has no value yet"
 
 
 def test_failed_runs_and_unequal_noise_are_named(tmp_path: Path) -> None:
