@@ -113,12 +113,13 @@ def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Sid
         QuestionError: there are readings that are equally good.
     """
     tables = read_sources([table])
+    side, found = _side(_read(tables, reading)), {}
     columns = {role: column for role, column in reading.columns.items() if role not in SPLITS}
-    found = {}
     for name, higher, _ in guards:
         given = {**columns, "validation": name, "test": "", "train": ""}
-        found[name] = _side(_read(tables, replace(reading, metric=name, higher_is_better=higher, columns=given)))
-    return replace(_side(_read(tables, reading)), guards=found)
+        read = _read(tables, replace(reading, metric=name, higher_is_better=higher, columns=given))
+        found[name] = _side(read, side.learning_rate)
+    return replace(side, guards=found)
 
 
 def _read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
@@ -134,13 +135,14 @@ def _read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     return read
 
 
-def _side(read: RunsRead) -> Side:
-    """Return the runs at one learning rate, but those of seeds at several, which chose it by validation."""
+def _side(read: RunsRead, rate: float | None = None) -> Side:
+    """Return the runs at a learning rate, but those of seeds at several; `rate` None: these chose it by validation."""
     metric, wanted = read.info.metric, read.runs.wanted
     num_rates = wanted.groupby("seed")["learning_rate"].nunique()
     tuning = num_rates.index[num_rates > 1] if read.has_seeds else num_rates.index[:0]
-    swept = _summary(read, wanted[wanted["seed"].isin(tuning)]) if len(tuning) else None
+    swept = _summary(read, wanted[wanted["seed"].isin(tuning)]) if len(tuning) and rate is None else None
     rates = wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
+    rates = rates if rate is None else rates[rates.eq(rate)]
     if len(rates) > 1 or rates.isna().any():
         raise UserError("several learning rates, and no seed with validation data at several: keep the rows of one")
     findings = [each for cell in swept_cells(swept) for each in grid_findings(cell)] if swept else []

@@ -10,7 +10,7 @@ import pytest
 
 from lr_sweep.analysis.judge.gate import Comparison, Gate
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.sides import read_side
+from lr_sweep.analysis.judge.sides import Guard, read_side
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 
@@ -99,6 +99,13 @@ def test_seeds_beyond_the_most_decide_nothing(tmp_path: Path) -> None:
 def test_fresh_seeds_at_another_rate_than_the_chosen_one_do_not_count(tmp_path: Path) -> None:
     side = read_side(str(sweep(tmp_path / "c.csv", 3, 4, at=1e-3)), Reading())
     assert (side.text("c"), side.next_seed) == ("c: 0 fresh seeds at learning rate 1e-2", 7)
+
+
+def test_a_guard_is_read_at_the_rate_that_the_metric_chose(tmp_path: Path) -> None:
+    rows = [f"{rate},{seed},{90 - 500 * rate},{10 - 50 * rate}" for rate in (0.01, 0.02, 0.1) for seed in range(2)]
+    (tmp_path / "t.csv").write_text("\n".join(["lr,seed,val_acc,memory_gb", *rows, "0.01,2,85,9.5", ""]))
+    side = read_side(f"{tmp_path}/t.csv", Reading(), [Guard.read("memory_gb<=1x")])
+    assert (side.values, side.guards["memory_gb"].values) == ([0.85], [9.5])
 
 
 def test_a_candidate_that_diverges_more_often_is_rejected(tmp_path: Path) -> None:
