@@ -19,7 +19,7 @@ from lr_sweep.analysis.statistics.comparisons.sequential import (
     next_level,
 )
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
-from lr_sweep.benchmarks.gating import Rows, percent, two_modes
+from lr_sweep.benchmarks.gating import SKEWED, Rows, percent, two_modes
 
 NUM_CANDIDATES = 200
 BETTER, WORSE = 0.1, 0.45
@@ -43,6 +43,8 @@ RUNS: dict[str, tuple[Run, float, float]] = {
     "unequal, candidates noisy": (lambda rng, shape: rng.standard_normal(shape), 0.1, 1.0),
     "unequal, candidates quiet": (lambda rng, shape: rng.standard_normal(shape), 1.0, 0.1),
     "skewed and unequal": (lambda rng, shape: 1 - rng.exponential(1, shape), 0.3, 1.0),
+    "lognormal": (SKEWED["lognormal"], 1.0, 1.0),
+    "lognormal and unequal": (SKEWED["lognormal"], 0.3, 1.0),
 }
 """Noise, and the standard deviation of a baseline and of a candidate; gains are in those of the noisier one."""
 

@@ -115,7 +115,7 @@ def is_worse(base: Floats, values: Floats) -> bool:
 def next_level(evidence: Sequence[float], accepted: Sequence[bool], error: float = FALSE_ACCEPT) -> float:
     """Return the level of a stream's next candidate: ADDIS (Tian and Ramdas 2019), for a false discovery rate `error`.
 
-    Of each candidate so far: `evidence` is its p value, `accepted` whether it was accepted.
+    `evidence` has the p value of each candidate so far, `accepted` whether it was accepted.
     """
     counted = np.array([CANDIDATE < p <= DISCARDED for p in evidence], int)
     since = [0, *(index + 1 for index, each in enumerate(accepted) if each)]
