@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-from lr_sweep.analysis.judge.baseline import accept
-from lr_sweep.analysis.judge.gate import gate
+from lr_sweep.analysis.judge.gate import Comparison, Gate
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.statistics.comparisons.sequential import BASELINE_SEEDS
+from lr_sweep.analysis.judge.sides import read_side, stored_side
+from lr_sweep.analysis.statistics.comparisons.sequential import NUM_SEEDS
 
 RECIPE = {"rate": 0.04, "decay": 1e-3, "momentum": 0.8, "width": 24, "epochs": 6, "shuffle": 1, "scale": 1.0}
 CHANGES: Mapping[str, Mapping[str, float]] = {
@@ -111,19 +111,23 @@ def gated(order: Sequence[str], first: int, folder: Path) -> tuple[list[float], 
             file.writelines(f"{each},{accuracy(of, each)}\n" for each in range(seed, seed + number))
         seed, runs = seed + number, runs + number
 
-    train(recipe, BASELINE_SEEDS, new=True)
-    accept(baseline, str(table), Reading(), (), log)
+    def answer() -> Gate:
+        candidate = read_side(str(table), Reading())
+        return Comparison(baseline=stored_side(baseline), candidate=candidate).streamed(log, table.name)
+
+    train(recipe, NUM_SEEDS, new=True)
+    read_side(str(table), Reading()).store(baseline)
     for change in order:
         table = folder / f"{change.replace(' ', '_')}.csv"
         train(changed(recipe, change), 2, new=True)
-        while (found := gate(baseline, table, Reading(), stream=log)).decision == "run":
-            train(changed(recipe, change), len(found.seeds["candidate"]), new=False)
+        while (found := answer()).decision == "run":
+            train(changed(recipe, change), len(found.seeds), new=False)
         if found.decision == "accept":
             gains.append(true_gain(recipe, change))
             recipe = changed(recipe, change)
-            train(recipe, BASELINE_SEEDS, new=True)
-            accept(baseline, str(table), Reading(), (), log)
-    stored = np.mean([accuracy(recipe, each) for each in range(seed - BASELINE_SEEDS, seed)])
+            train(recipe, NUM_SEEDS, new=True)
+            read_side(str(table), Reading()).store(baseline)
+    stored = np.mean([accuracy(recipe, each) for each in range(seed - NUM_SEEDS, seed)])
     return gains, runs, float(stored - truth(recipe))
 
 

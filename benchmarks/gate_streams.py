@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST
 from lr_sweep.analysis.statistics.comparisons.sequential import (
     ALARM,
-    BASELINE_SEEDS,
     FALSE_ACCEPT,
-    MAX_SEEDS,
     MISSED,
-    Stored,
+    NUM_SEEDS,
     conclude,
     drift,
-    levels_of,
     looks,
     next_level,
 )
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
-from lr_sweep.benchmarks.gating import Rows, percent, two_modes
+from lr_sweep.benchmarks.gating import SKEWED, Rows, percent, two_modes
 
 NUM_CANDIDATES = 200
 BETTER, WORSE = 0.1, 0.45
@@ -47,6 +43,8 @@ RUNS: dict[str, tuple[Run, float, float]] = {
     "unequal, candidates noisy": (lambda rng, shape: rng.standard_normal(shape), 0.1, 1.0),
     "unequal, candidates quiet": (lambda rng, shape: rng.standard_normal(shape), 1.0, 0.1),
     "skewed and unequal": (lambda rng, shape: 1 - rng.exponential(1, shape), 0.3, 1.0),
+    "lognormal": (SKEWED["lognormal"], 1.0, 1.0),
+    "lognormal and unequal": (SKEWED["lognormal"], 0.3, 1.0),
 }
 """Noise, and the standard deviation of a baseline and of a candidate; gains are in those of the noisier one."""
 
@@ -87,7 +85,7 @@ class Gated:
         """Compare a candidate of each stream; returns which are accepted, and after how many seeds."""
         evidence, accepted = (np.array(each).reshape(-1, self.number) for each in (self.evidence, self.accepted))
         level = np.array([next_level(evidence[:, i], accepted[:, i]) for i in range(self.number)])
-        found = conclude(looks(Stored.of(base), values), levels_at(level))
+        found = conclude(looks(base, values), level)
         passed = found.outcome == FIRST
         self.accepted.append(passed)
         self.evidence.append(np.where(passed, np.minimum(found.evidence, level), np.maximum(found.evidence, level)))
@@ -96,7 +94,7 @@ class Gated:
 
 def ratio_test(base: Floats, values: Floats) -> tuple[Bools, Ints]:
     """Compare candidates by a plain sequential ratio test: error 5%, and 10% of the least gains missed."""
-    ratio = looks(Stored.of(base), values).ratio
+    ratio = looks(base, values).ratio[:, 1:]
     up = ratio >= -np.log(FALSE_ACCEPT)
     ended = up | (ratio <= np.log(MISSED))
     ended[:, -1] = True
@@ -109,36 +107,22 @@ def one_run(base: Floats, values: Floats) -> tuple[Bools, Ints]:
     return values[:, 0] > base[:, 0], np.ones(len(values), int)
 
 
-GRID = np.geomspace(1e-6, 0.3, 40)
-
-
-@cache
-def _grid() -> Floats:
-    return np.array([levels_of(each, MAX_SEEDS) for each in GRID])
-
-
-def levels_at(errors: Floats) -> Floats:
-    """Return `levels_of` of many errors, interpolated."""
-    columns = [np.interp(np.log(errors), np.log(GRID), np.log(np.maximum(each, 1e-300))) for each in _grid().T]
-    return np.exp(np.array(columns).T)
-
-
 def streamed(rule: str, noise: str, number: int, better: float = BETTER) -> Kept:
     """Simulate streams; after each acceptance the new baseline gets fresh seeds (of `one run`: the run itself)."""
     rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
     unit, decide = max(of_base, of_candidate), {"ratio": ratio_test, "one run": one_run}.get(rule) or Gated(number)
-    base, found = draw(rng, (number, BASELINE_SEEDS)) * of_base, []
+    base, found = draw(rng, (number, NUM_SEEDS)) * of_base, []
     for _ in range(NUM_CANDIDATES):
         kind = rng.random(number)
         gains = unit * np.where(kind < better, GAIN, np.where(kind < better + WORSE, -LOSS, 0.0))
-        values = draw(rng, (number, MAX_SEEDS)) * of_candidate + gains[:, None]
-        fresh = draw(rng, (number, BASELINE_SEEDS)) * of_base
+        values = draw(rng, (number, NUM_SEEDS)) * of_candidate + gains[:, None]
+        fresh = draw(rng, (number, NUM_SEEDS)) * of_base
         accepted, seeds = decide(base, values)
         found.append((gains, accepted, seeds))
         after = values[:, :1] - gains[:, None] if rule == "one run" else fresh
         base = np.where(accepted[:, None], after, base)
     gains, accepted, seeds = (np.array(each).T for each in zip(*found, strict=True))
-    return Kept(gains, accepted, seeds, 0 if rule == "one run" else BASELINE_SEEDS)
+    return Kept(gains, accepted, seeds, 0 if rule == "one run" else NUM_SEEDS)
 
 
 def stream_table(number: int, _: np.random.Generator) -> Rows:
@@ -157,16 +141,16 @@ def nights_table(number: int, rng: np.random.Generator) -> Rows:
         draw = RUNS[noise][0]
         alarms, delays = [], []
         for _ in range(number):
-            stored = Stored.of(draw(rng, (BASELINE_SEEDS,)))
-            alarms.append(_num_alarms(stored, draw(rng, (1000,))))
-            sums = drift(stored, draw(rng, (200,)) - 2)
+            base = draw(rng, (NUM_SEEDS,))
+            alarms.append(_num_alarms(base, draw(rng, (1000,))))
+            sums = drift(base, draw(rng, (200,)) - 2)
             delays.append(int((sums >= ALARM).argmax()) + 1)
         yield [noise, f"{np.mean(alarms):.2f}", f"{np.mean(delays):.1f}", f"{np.median(delays):.0f}"]
 
 
-def _num_alarms(stored: Stored, nights: Floats) -> int:
+def _num_alarms(base: Floats, nights: Floats) -> int:
     """Count alarms, where the sum begins anew after each."""
     number, start = 0, 0
-    while (above := drift(stored, nights[start:]) >= ALARM).any():
+    while (above := drift(base, nights[start:]) >= ALARM).any():
         number, start = number + 1, start + int(above.argmax()) + 1
     return number

@@ -9,36 +9,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from lr_sweep.analysis.judge.gate import Gate
-    from lr_sweep.analysis.judge.sides import Side
+    from lr_sweep.analysis.judge.gate import Comparison, Gate
 
 
 class Checks:
     """Checks of values of seeds, or of nights."""
 
     def check(self, values: Sequence[float], baseline: str | Path, **limits: Any) -> Gate:
-        """Fail if the values, of seeds in their order, are shown to be worse; `limits`: of `gate.Limits`."""
-        from lr_sweep.analysis.judge.gate import Comparison, Limits
+        """Fail if the values, of seeds in their order, are shown to be worse; `limits`: of `gate.Comparison`."""
+        from lr_sweep.analysis.statistics.comparisons.sequential import is_worse
 
-        compared = Comparison(baseline=_stored(baseline), candidate=_side(values, baseline), limits=Limits(**limits))
-        found = compared.gate()
-        if compared.is_worse:
+        compared = _compared(values, baseline, **limits)
+        if is_worse(compared.baseline.better, compared.values):
             pytest.fail(f"worse than {baseline}: {compared.gain_text()}")
-        return found
-
-    def accept(self, values: Sequence[float], baseline: str | Path, **limits: Any) -> Gate:
-        """Fail unless the values are accepted as better."""
-        found = self.check(values, baseline, **limits)
-        if found.decision != "accept":
-            pytest.fail(found.text())
-        return found
+        return compared.gate()
 
     def drift(self, values: Sequence[float], baseline: str | Path) -> None:
         """Fail if the values, of nights in their order, became worse."""
-        from lr_sweep.analysis.judge.baseline import drift_of
-
-        is_worse, text = drift_of(_stored(baseline), _side(values, baseline).better)
-        if is_worse:
+        if text := _compared(values, baseline).drift_text():
             pytest.fail(text)
 
 
@@ -48,15 +36,10 @@ def gate() -> Checks:
     return Checks()
 
 
-def _stored(path: str | Path) -> Side:
-    from lr_sweep.analysis.judge.reading import Reading
-    from lr_sweep.analysis.judge.sides import side_reader
+def _compared(values: Sequence[float], baseline: str | Path, **limits: Any) -> Comparison:
+    from lr_sweep.analysis.judge.gate import Comparison  # imported late: pytest loads this plugin for every test
+    from lr_sweep.analysis.judge.sides import Side, stored_side
 
-    return side_reader(str(path), "baseline")(Reading())
-
-
-def _side(values: Sequence[float], baseline: str | Path) -> Side:
-    from lr_sweep.analysis.judge.sides import Side
-
-    seeds = range(len(values))
-    return Side(metric=_stored(baseline).metric, values=list(values), seeds=seeds, next_seed=len(values))
+    stored = stored_side(Path(baseline))
+    side = Side(metric=stored.metric, seeds=range(len(values)), values=list(values), next_seed=len(values))
+    return Comparison(baseline=stored, candidate=side, **limits)

@@ -3,80 +3,71 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from lr_sweep.analysis.statistics.comparisons.sequential import CANDIDATE, next_level
+from filelock import FileLock
+
+from lr_sweep.analysis.judge.sides import Side
+from lr_sweep.analysis.statistics.comparisons.sequential import CANDIDATE, NUM_SEEDS, next_level
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain
-from lr_sweep.common.text import counted
 
 MOST_BYTES = 100_000_000
-KEYS = ("number", "level", "candidate", "decision", "seeds", "values", "evidence", "baseline")
-"""Keys of a line."""
-OPEN = CANDIDATE + 0.01
-"""Evidence of a candidate that is not decided: it counts against the next ones, whatever becomes of it."""
 
 
-class Turn(NamedTuple):
-    """A candidate's place in the stream."""
+@dataclass(frozen=True)
+class Turn:
+    """A candidate of the stream, and the answer that it last got: a line of the log."""
 
     number: int
     """Number of the candidate, from 1."""
     level: float
     """One-sided error rate of its test, fixed when it first came."""
+    candidate: str
+    seeds: Sequence[int]
+    values: Sequence[float]
+    decision: str = "run"
+    evidence: float = CANDIDATE + 0.01
+    """p value; that of an open candidate counts against the next ones, whatever becomes of it."""
 
 
-class Stream:
-    """A log of JSON lines, one for each answer; the last line of a candidate counts."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.last: dict[int, Mapping[str, Any]] = {}
-        try:
-            lines = read_plain(path, MOST_BYTES).decode().splitlines() if path.exists() else []
-            for line in map(json.loads, filter(str.strip, lines)):
-                self.last[int(line["number"])] = {name: line[name] for name in KEYS}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--stream {path}: no log of the gate ({reason(error)}): name another file") from error
-
-    def turn(self, name: str, values: Sequence[float]) -> Turn:
-        """Return the place of a candidate: its earlier one, if the log has its name and its first values."""
-        for number, line in reversed(self.last.items()):
-            if line["candidate"] == name:
-                known = line["values"]
-                if list(values[: len(known)]) == known and (line["decision"] == "run" or len(values) == len(known)):
-                    return Turn(number, line["level"])
-                break
-        ended = [each["decision"] != "run" for each in self.last.values()]
-        evidence = [each["evidence"] if done else OPEN for each, done in zip(self.last.values(), ended, strict=True)]
-        accepted = [each["decision"] == "accept" for each in self.last.values()]
-        return Turn(len(self.last) + 1, next_level(evidence, accepted))
-
-    def add(self, turn: Turn, line: Mapping[str, Any]) -> None:
-        """Append an answer, unless the log ends with it for this candidate."""
-        content = {"number": turn.number, "level": turn.level, **line}
-        if self.last.get(turn.number) != content:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(content) + "\n")
-            self.last[turn.number] = content
-
-    @property
-    def accepted(self) -> Mapping[str, Any] | None:
-        """The line of the candidate that was accepted last."""
-        found = [line for line in self.last.values() if line["decision"] == "accept"]
-        return found[-1] if found else None
-
-    def text(self, baseline: Sequence[int]) -> str:
-        """Say how many candidates came, and what became of them; `baseline`: its seeds."""
-        decisions = [line["decision"] for line in self.last.values()]
-        here = sum(line["baseline"] == list(baseline) for line in self.last.values())
-        num_seeds = sum(len(line["values"]) for line in self.last.values())
-        counts = ", ".join(f"{decisions.count(each)} {word}" for each, word in WORDS.items())
-        candidates = counted(len(decisions), "candidate")
-        return f"stream: {candidates} ({counts}), {num_seeds} seeds; {here} against this baseline"
+def lock_of(log: Path) -> FileLock:
+    """Return the lock of a log, held while it is read and written: two gates at once must not get one number."""
+    return FileLock(log.with_name(f".{log.name}.lock"))
 
 
-WORDS = {"accept": "accepted", "reject": "rejected", "run": "open"}
-"""Ends of candidates, by the decision."""
+def read_turns(log: Path) -> Sequence[Turn]:
+    """Read the last turn of each candidate; raises UserError."""
+    try:
+        lines = read_plain(log, MOST_BYTES).decode().splitlines() if log.exists() else []
+        return list({turn.number: turn for turn in (Turn(**json.loads(line)) for line in lines)}.values())
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"--stream {log}: no log of the gate ({reason(error)}): name another file") from error
+
+
+def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
+    """Return a candidate with its runs: at its earlier turn, if that has its name and its first values."""
+    for turn in [turn for turn in turns if turn.candidate == name][-1:]:
+        number = len(turn.values) if turn.decision == "run" else len(side.values)
+        if list(turn.values) == list(side.values)[:number]:
+            return replace(turn, seeds=side.seeds, values=side.values)
+    level = next_level([turn.evidence for turn in turns], [turn.decision == "accept" for turn in turns])
+    return Turn(len(turns) + 1, level, name, side.seeds, side.values)
+
+
+def append_turn(log: Path, turn: Turn) -> None:
+    """Append a line."""
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(turn)) + "\n")
+
+
+def refuse_accepted(log: Path | None, side: Side) -> None:
+    """Raise UserError if a side has runs by which the last candidate was accepted: they look better than they are."""
+    for turn in [turn for turn in (read_turns(log) if log else ()) if turn.decision == "accept"][-1:]:
+        if set(zip(turn.seeds, turn.values, strict=True)) & set(zip(side.seeds, side.values, strict=True)):
+            raise UserError(
+                f"these runs made the gate accept {turn.candidate}, so they look better than they are: "
+                f"store {NUM_SEEDS} further seeds, from {max(turn.seeds) + 1} on"
+            )

@@ -105,12 +105,12 @@ def judge(
 def reading_of(
     columns: Sequence[str] | None,
     where: Sequence[str] | None,
-    metric: str | None,
-    lower: bool,
-    higher: bool,
-    select_on_test: bool,
+    metric: str | None = None,
+    lower: bool = False,
+    higher: bool = False,
+    select_on_test: bool = False,
 ) -> Reading:
-    """Return how the options that `judge` and `gate` share want a table read; raises UserError."""
+    """Return how the options want a table read; raises UserError."""
     from lr_sweep.analysis.judge.reading import Reading
 
     opt.not_together(lower_is_better=lower, higher_is_better=higher)

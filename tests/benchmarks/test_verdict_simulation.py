@@ -101,18 +101,16 @@ def test_decide_is_seldom_wrong_where_runs_of_one_variant_fail(
     assert deciding(np.zeros(num_variants), noise, Settings(), NUMBER, rng).wrong_difference < ERROR
 
 
-@pytest.mark.parametrize("noise", some_slow(each for each in GATED if "alone" not in each and "lognormal" not in each))
-@pytest.mark.parametrize("num_stored", [20, 30])
-def test_the_gate_seldom_accepts_without_a_gain(noise: str, num_stored: int, rng: np.random.Generator) -> None:
-    found = gating(noise, 0.0, num_stored, 30, NUMBER, rng)
+@pytest.mark.parametrize("noise", some_slow(GATED))
+@pytest.mark.parametrize("number", [20, 30])
+def test_the_gate_seldom_accepts_without_a_gain(noise: str, number: int, rng: np.random.Generator) -> None:
+    found = gating(noise, 0.0, number, number, NUMBER, rng)
     assert found.accepted <= ERROR
-    assert found.seeds < 6
+    assert found.seeds < 7.5
 
 
 def test_the_gate_accepts_a_gain_of_two_deviations(rng: np.random.Generator) -> None:
-    found = gating("normal", 2.0, 30, 30, NUMBER, rng)
-    assert found.accepted > 0.98
-    assert found.seeds < 17
+    assert gating("normal", 2.0, 20, 20, NUMBER, rng).accepted > 0.98
 
 
 def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None:

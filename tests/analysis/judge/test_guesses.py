@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.gate import gate
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import (
     QuestionError,
@@ -276,12 +275,3 @@ def test_an_answer_keeps_those_before(tmp_path: Path) -> None:
         study_of(tmp_path, text, reading)
     found = study_of(tmp_path, text, reading.but(raised.value.choices[0].reading))
     assert found.summary.cells["task"].tolist() == ["depth=1", "depth=2"]
-
-
-def test_a_gate_offers_what_both_tables_have(tmp_path: Path) -> None:
-    runs = "0.1,0,0.5,0.5 0.1,1,0.6,0.6"
-    for name, head in (("base", "lr,seed,val_acc,val_f1"), ("new", "lr,seed,val_acc,other")):
-        (tmp_path / f"{name}.csv").write_text(rows_of(head, runs))
-    with pytest.raises(QuestionError, match="2 columns may be validation: val_acc, val_f1") as raised:
-        gate(tmp_path / "base.csv", tmp_path / "new.csv", Reading())
-    assert [each.reading.columns for each in raised.value.choices] == [{"validation": "val_acc"}]

@@ -86,11 +86,12 @@ def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (round(pair["difference"], 6), pair["distinguishable"], pair["further_seeds"]) == (-0.2, True, None)
     assert found["checks"]["format"] == 1
     assert Path(found["report"]).is_file()
-    for name, gain in (("base", 0.0), ("better", 0.1), ("few", 0.1)):
-        lines = [f"{seed},{0.5 + gain + seed / 100}" for seed in range(2 if name == "few" else 16)]
+    for name, gain in (("base", 0.0), ("better", 0.1), ("few", 0.3)):
+        lines = [f"{seed},{0.5 + gain + seed / 100}" for seed in range(2 if name == "few" else 30)]
         Path(f"{name}.csv").write_text("seed,val_acc\n" + "\n".join(lines) + "\n")
-    gate = printed("gate", "base.csv", "better.csv")
+    assert said("gate", "base.json", "base.csv", "--accept")[0] == 0
+    gate = printed("gate", "base.json", "better.csv", "--min-sd", "0.5")
     assert gate.keys() == documented("gate")
-    assert (gate["decision"], gate["seeds"]) == ("accept", {})
-    more = printed("gate", "base.csv", "few.csv", code=3)
-    assert (more["decision"], more["seeds"]) == ("run", {"candidate": [2, 3]})
+    assert (gate["decision"], gate["seeds"]) == ("accept", [])
+    more = printed("gate", "base.json", "few.csv", code=3)
+    assert (more["decision"], more["seeds"]) == ("run", [2, 3])

@@ -11,64 +11,54 @@ from scipy import stats
 from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED
 from lr_sweep.analysis.statistics.comparisons.sequential import (
     ALARM,
-    Stored,
     conclude,
     drift,
     is_worse,
-    levels_of,
     looks,
     next_level,
 )
 from lr_sweep.benchmarks.gate_streams import streamed
 
-BASE = Stored.of(np.array([1.0, 2.0, 3.0, 2.0]))
+BASE = np.array([1.0, 2.0, 3.0, 2.0])
 """Mean 2, variance 2/3 with 3 degrees of freedom."""
 
 
 def test_a_look_is_a_t_test_with_pooled_noise() -> None:
     found = looks(BASE, np.array([3.0, 4.0, 3.5]))
-    assert found.gain == pytest.approx([1.0, 1.5, 1.5])
     # pooled: (0.5 + 2) / 5 = 0.5; Welch's degrees of freedom are those of two variances with 5 and 3
     sem, share = math.sqrt(0.5 / 3 + (2 / 3) / 4), 0.5
-    assert found.p[2] == pytest.approx(stats.t.sf(1.5 / sem, 1 / (share**2 / 5 + share**2 / 3)))
+    assert found.p[3] == pytest.approx(stats.t.sf(1.5 / sem, 1 / (share**2 / 5 + share**2 / 3)))
+    least = 1.5 * math.sqrt(2 / 3)  # of the noisier side; the densities of the gain about it, and about 0
+    assert found.ratio[3] == pytest.approx(stats.norm.logpdf(1.5, least, sem) - stats.norm.logpdf(1.5, 0, sem))
+    assert (found.p[0], found.ratio[0]) == (1, 0)
 
 
 def test_a_noisier_candidate_has_its_own_noise() -> None:
     found = looks(BASE, np.array([10.0, -6.0]))  # variance 128 with 1 degree of freedom
     share = 64 / (64 + 1 / 6)
-    assert found.p[1] == pytest.approx(0.5)
-    assert looks(BASE, np.array([12.0, -4.0])).p[1] == pytest.approx(
+    assert found.p[2] == pytest.approx(0.5)
+    assert looks(BASE, np.array([12.0, -4.0])).p[2] == pytest.approx(
         stats.t.sf(2 / math.sqrt(64 + 1 / 6), 1 / (share**2 + (1 - share) ** 2 / 3))
     )
 
 
-def test_levels_begin_at_the_first_look_and_never_exceed_the_error() -> None:
-    """gsdesign 0.1.5 gives the bounds of these levels a total error of 0.0500000."""
-    levels = levels_of(0.05, 30)
-    assert (levels[:15] == 0).all()
-    assert levels[15] == pytest.approx(0.05 * (16 / 30) ** 1.5)  # the first look spends what error spending gives it
-    assert levels.max() < 0.05
-    assert len(levels_of(0.05, 4)) == 4
-
-
-def test_a_gain_is_accepted_a_loss_rejected_early_and_few_seeds_leave_it_open() -> None:
-    stored, levels = Stored.of(np.arange(30.0) % 3), levels_of(0.05, 30)
-    better, worse, few = ([3.0, 4.0] * 10, [-2.0] * 20, [3.0, 4.0] * 7 + [math.nan] * 6)
-    found = conclude(looks(stored, np.array([better, worse, few])), levels)
-    assert found.outcome.tolist() == [FIRST, SECOND, UNDECIDED]
-    assert found.num_seeds.tolist() == [16, 1, 14]
-    assert found.evidence[1] == 1
-    assert found.evidence[0] < 1e-6
-    assert conclude(looks(stored, np.zeros((1, 0))), levels).outcome == UNDECIDED
+def test_a_gain_is_accepted_after_all_seeds_and_a_loss_rejected_early() -> None:
+    base = np.arange(30.0) % 3
+    found = conclude(looks(base, np.array([[3.0, 4.0] * 15, [-2.0] * 30, [1.4] * 30])))
+    assert found.outcome.tolist() == [FIRST, SECOND, SECOND]
+    assert found.num_seeds.tolist()[:2] == [30, 1]
+    assert (found.evidence[0] < 1e-6, found.evidence[1]) == (True, 1)
+    few = conclude(looks(base, np.array([3.0, 4.0] * 14)))
+    assert (few.outcome, few.num_seeds) == (UNDECIDED, 28)
+    assert conclude(looks(base, np.zeros(0))).outcome == UNDECIDED
 
 
 def test_a_loss_is_shown_and_without_noise_any_loss_is() -> None:
-    levels = levels_of(0.05, 30, first=2)
-    assert is_worse(looks(BASE, np.array([-3.0, -4.0])), levels)
-    assert not is_worse(looks(BASE, np.array([1.9, 2.0])), levels)
-    constant = Stored.of(np.full(8, 10.0))
-    assert is_worse(looks(constant, np.full(2, 9.9)), levels)
-    assert not is_worse(looks(constant, np.full(2, 10.0)), levels)
+    assert is_worse(BASE, np.array([-3.0, -4.0]))
+    assert not is_worse(BASE, np.array([1.9, 2.0]))
+    constant = np.full(8, 10.0)
+    assert is_worse(constant, np.full(2, 9.9))
+    assert not is_worse(constant, np.full(2, 10.0))
 
 
 def test_levels_of_a_stream_are_those_of_addis() -> None:
@@ -90,11 +80,13 @@ def test_levels_of_a_stream_are_those_of_addis() -> None:
 
 
 def test_drift_needs_several_bad_nights() -> None:
-    stored = Stored.of(np.array([0.0, 2.0] * 15))  # a deviation of 1.03, with the mean's own error
+    base = np.array([0.0, 2.0] * 15)  # a deviation of 1.03, with the mean's own error
     nights = np.array([1.0, -20.0, 1.0, 1.0, -2.0, -2.0, -2.0, -2.0])
-    found = drift(stored, nights)
-    assert found[1] == pytest.approx(1.5)  # however bad, a night counts 2.5 deviations
-    assert (found >= ALARM).tolist() == [False] * 6 + [True] * 2
+    found = drift(base, nights)
+    worst = 0.75 * 2.5 + 0.25 * stats.norm.ppf(0.5 + 30 / 62) - 0.7  # however bad, a night counts as much
+    assert found[1] == pytest.approx(worst)
+    assert found[7] == pytest.approx(4 * worst + found[3])
+    assert (found >= ALARM).tolist() == [False] * 7 + [True]
 
 
 @pytest.mark.parametrize("noise", ["normal", pytest.param("two modes, 30%", marks=pytest.mark.slow)])
