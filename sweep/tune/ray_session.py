@@ -192,8 +192,6 @@ def private_ray() -> Iterator[Path]:
         settings = {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None, "RAY_AUTH_TOKEN_PATH": str(token)}
         try:
             settings["RAY_idle_worker_killing_time_threshold_ms"] = "60000"  # else those started beforehand may go
-            # Workers then import it while the driver prepares their trials.
-            settings["RAY_preload_python_modules"] = "lr_sweep.trainables.worker.ray_trainable"
             settings["RAY_task_events_report_interval_ms"] = "0"  # its head would keep events of 100,000 tasks
             with loopback_alone() as loopback, _environment(settings | {loopback: "0"}), without_dashboard():
                 read_token_settings_again()
