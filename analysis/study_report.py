@@ -194,7 +194,8 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
     if (steps := compare_steps(summary, study.curves, study.per_step)) is not None:
-        reached, when = target_section(folder, summary, steps, study.unit, study.runs if of_study else None)
+        unit = "steps" if study.per_step is None else str(study.per_step.name)
+        reached, when = target_section(folder, summary, steps, unit, study.runs if of_study else None)
         optimal, moved = [reached, *optimal], [*when, *moved]
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     chart = SweepChart(say("measured", metric=metric), opening)

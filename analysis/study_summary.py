@@ -43,10 +43,8 @@ class Study:
     candidates: pd.DataFrame | None = None
     """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
-    unit: str = "steps"
-    """What is counted to a target."""
     per_step: pd.Series[float] | None = None
-    """By run id, what a step takes of another unit; None: steps are counted."""
+    """By run id, what a step takes of the unit that is its name, which is counted to a target; None: steps are."""
 
     def axes(self) -> pd.DataFrame:
         """Return what each cell is made of, as of `laws.laws`; the runs of a record have `content`."""

@@ -18,7 +18,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS, TIMES, listed, plain, words_of
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
@@ -31,7 +31,7 @@ from lr_sweep.analysis.judge.settings import (
     with_settings,
 )
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
-from lr_sweep.analysis.judge.values import measured_rows, refuse_means
+from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing
@@ -45,7 +45,7 @@ from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
-from lr_sweep.common.errors import UserError, reason, translated, unknown
+from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder, read_plain
 from lr_sweep.common.text import rate_text
 
@@ -83,8 +83,6 @@ PAIR = [
     *("further_seeds", "condition"),
 ]
 """Columns of `StudySummary.cells` and of `comparisons` in JSON."""
-DEVICES = {"device", "gpu", "gpu_name", "accelerator", "hardware"}
-"""Columns that say on what a run was trained."""
 MOST_LISTED = 10_000_000
 """Bytes of `LIST`."""
 
@@ -109,8 +107,6 @@ class RunsRead(NamedTuple):
     has_seeds: bool
     is_tuned: bool
     """Whether variants have settings that are tuned as the rate is, until `best_settings`."""
-    per_step: pd.Series[float] | None
-    """As of `Study.per_step`."""
 
 
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
@@ -119,11 +115,10 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     remarks = list(read.remarks)
     if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
         remarks.append(SHARED_SEEDS)
-    counted = partial(replace, unit=reading.by or "steps", per_step=read.per_step)
     if not read.is_tuned:
-        return Judged(counted(_study(read.info, read.runs, remarks)), read.reading)
+        return Judged(_study(read.info, read.runs, remarks), read.reading)
     runs, candidates, best = best_settings(read.runs, read.info.metric)
-    study = counted(_study(read.info, runs, remarks))
+    study = _study(read.info, runs, remarks)
     remarks.append(tuned_remark(study.summary.cells, candidates, best))
     return Judged(replace(study, candidates=candidates, about_table=tuple(remarks)), read.reading)
 
@@ -186,22 +181,8 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
     )
-    per_step = _per_step(table, runs.rows, reading.by) if reading.by else None
-    return RunsRead(info, runs, about, mapping, "seed" in columns.of, "nuisance" in rows, per_step)
-
-
-def _per_step(table: TableFile, rows: pd.DataFrame, by: str) -> pd.Series[float]:
-    """Return what a step of each run takes by a column that grows with the steps; raises UserError."""
-    found = [name for name in table.columns if by == name or by in words_of(name)]
-    if not found:
-        raise UserError(f"--by {by}: {unknown('column', by, list(table.columns))}")
-    devices = {text for name in table.columns if plain(name) in DEVICES for text in table.columns[name]}
-    if set(words_of(found[0])) & TIMES and len(devices) != 1:
-        known = listed(sorted(devices)) or "not in the table"
-        raise UserError(f"--by {by}: times compare variants on one kind of device, which is {known}: count steps")
-    values = pd.to_numeric(pd.Series(table.columns[found[0]], [str(line) for line in table.lines]), errors="coerce")
-    last = rows.assign(value=rows["where"].map(values[~values.index.duplicated()])).sort_values("step")
-    return (last["value"] / last["step"]).groupby(last["run_id"]).last()
+    runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
+    return RunsRead(info, runs, about, mapping, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
@@ -288,6 +269,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
         fresh=summary.runs.head(0),
         summary=summary,
         curves=runs.curves,
+        per_step=runs.per_step,
         findings=problems_first(fixed),
         about_table=tuple(remarks),
     )
