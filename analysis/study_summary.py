@@ -43,6 +43,9 @@ class Study:
     candidates: pd.DataFrame | None = None
     """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
+    per_step: pd.Series[float] | None = None
+    """By run id, what a step takes of the unit that is its name, which is counted to a target; None: steps are."""
+
     def axes(self) -> pd.DataFrame:
         """Return what each cell is made of, as of `laws.laws`; the runs of a record have `content`."""
         cells = self.summary.cells
@@ -52,9 +55,11 @@ class Study:
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     """Return the summary with what the study says of its learning rates, and how it wants its variants compared."""
     unit = 100 if info.metric.is_fraction else 1
-    within, target = (each if each is None else each / unit for each in (info.equal_within, info.target))
+    within = None if info.equal_within is None else info.equal_within / unit
+    goals = info.target if isinstance(info.target, dict) else dict.fromkeys(summary.cells["task"], info.target)
+    targets = {task: goal / unit for task, goal in goals.items() if goal is not None}
     tuned = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
-    return replace(tuned, paired=info.paired, equal_within=within, target=target)
+    return replace(tuned, paired=info.paired, equal_within=within, targets=targets)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> Study:
