@@ -195,16 +195,12 @@ def test_files_by_a_pattern(tmp_path: Path) -> None:
         judge([str(tmp_path / "*.tsv")], Reading())
 
 
-@pytest.mark.parametrize("library", ["optuna", "mlflow", "tensorboardX"])
+@pytest.mark.parametrize("library", ["optuna", "mlflow"])
 def test_a_library_that_is_not_there_is_named(tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source: Path | str = "http://127.0.0.1:1"
     if library == "optuna":
         source = tmp_path / "journal.log"
         source.write_text('{"op_code": 0, "worker_id": "x", "study_name": "s", "directions": [1]}\n')
-    if library == "tensorboardX":
-        source = tmp_path / "events.out.tfevents.1"
-        source.write_bytes(b"\0" * 20)
-        monkeypatch.setitem(sys.modules, "tensorboardX.proto.event_pb2", None)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(UserError, match=f"`pip install {library}`"):
         judge([source], Reading())
