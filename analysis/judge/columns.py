@@ -34,7 +34,7 @@ from lr_sweep.analysis.judge.names import (
     words_of,
 )
 from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, QuestionError, Reading, one_of
-from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
+from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 
 POWERS = ("10^", "e^")
@@ -71,10 +71,8 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
         raise QuestionError(f"{table.path}: {question.text}", question.choices) from question
     except UserError as error:
         raise UserError(f"{table.path}: {error}") from error
-    if len(name := reading.metric or found.metric) > MOST_NAME:
-        raise UserError(
-            f"got the name of a metric of {len(name):,} characters, want at most {MOST_NAME}: --metric NAME"
-        )
+    if (number := len(reading.metric or found.metric)) > MOST_NAME:
+        raise UserError(f"got a metric's name of {number:,} characters, want at most {MOST_NAME}: --metric NAME")
     return found
 
 
@@ -97,14 +95,14 @@ class _Search:
         """Columns that say which metric it is, and which way it is better."""
 
     def columns(self) -> Columns:
-        _raise_all(self.wrong_names())
+        raise_mistakes(list(self.wrong_names()))
         for role in [role for role in ROLES if role not in self.given and role != "learning_rate"]:
             self.find_named(role)
         if "learning_rate" not in self.given:
             self.find_rate()
         self.find_repeats()
         self.find_metric()
-        _raise_all(self.contradictions())
+        raise_mistakes(list(self.contradictions()))
         if "learning_rate" not in {**self.of, **self.given}:
             self.ask_for_rate()
         if not {"validation", "test"} & self.of.keys():
@@ -132,7 +130,7 @@ class _Search:
 
     def free(self) -> list[str]:
         """Return the columns without a meaning."""
-        taken = {part for name in self.of.values() for part in parts_of(name, self.table.columns)}
+        taken = set(self.labels(*self.of))
         return [name for name in self.table.columns if name not in taken]
 
     def named(self, role: str) -> list[str]:
@@ -141,12 +139,9 @@ class _Search:
         return sorted(names, key=lambda name: NAMES[role].index(plain(name)))
 
     def varied(self, names: Sequence[str]) -> list[str]:
-        """Return the columns with several values, or else the first one."""
-        return [name for name in names if len(self.content.values(name)) > 1] or list(names[:1])
-
-    def filled(self, names: Sequence[str]) -> list[str]:
-        """Return the columns with any value, or else all."""
-        return [name for name in names if self.content.values(name)] or list(names)
+        """Return the columns with several values, or else the first one with any."""
+        several = [name for name in names if len(self.content.values(name)) > 1]
+        return several or [name for name in names if self.content.values(name)][:1] or list(names[:1])
 
     def labels(self, *roles: str) -> list[str]:
         """Return the columns of some meanings."""
@@ -156,23 +151,22 @@ class _Search:
         names = [name for name in self.named(role) if self.content.values(name)]
         if role == "variant":
             names = [name for name in names if not self.content.names_runs(name)]
-        if role == "run" and "step" in self.of:
+        elif role == "run" and "step" in self.of:
             names = [name for name in names if not self.numbers_rows(name)]
         if names:
             self.of[role] = self.varied(names)[0]
 
     def numbers_rows(self, name: str) -> bool:
         """Return whether a column numbers evaluations, not runs; raises QuestionError where it may be either."""
-        num_rows = len(self.table.lines)
-        if not (len(self.content.values(name)) == num_rows > 1 < len(self.content.values(self.of["step"]))):
+        is_unique = len(self.content.values(name)) == len(self.table.lines)
+        if not (is_unique and self.content.is_whole(name) and len(self.content.values(self.of["step"])) > 1):
             return False
-        if self.content.is_whole(name) and "seed" not in self.of:
-            choices = [("each row is a run", name), ("rows are evaluations of runs", "")]
-            raise QuestionError(
-                f"{name} has another number in each row: are rows runs, or evaluations of runs?",
-                [Choice(says, Reading(columns={"run": column})) for says, column in choices],
-            )
-        return self.content.is_whole(name)
+        if "seed" not in self.of:
+            ways = [("each row is a run", name), ("rows are evaluations of runs", "")]
+            choices = [Choice(says, Reading(columns={"run": column})) for says, column in ways]
+            text = f"{name} has another number in each row: are rows runs, or evaluations of runs?"
+            raise QuestionError(text, choices)
+        return True
 
     def find_repeats(self) -> None:
         """Take a column `run` whose values have several rates each for seeds, if they are numbers, or for variants."""
@@ -200,9 +194,9 @@ class _Search:
         named = [name for name in self.named("learning_rate") if not has_unit(name)]
         known = dict.fromkeys([*named, *filter(is_rate, self.free())])
         candidates = [name for name in known if self.content.has_numbers(name) and not self.content.is_below_0(name)]
-        rates = self.varied(self.filled(candidates))
+        rates = self.varied(candidates)
         if "step" in self.of:
-            rates = [name for name in rates if not self.is_schedule(name, rates)] or rates
+            rates = [name for name in rates if not self.is_schedule(name, {*rates} - {name})] or rates
         if len(rates) > 1:  # of equal columns the first
             first = {tuple(map(as_number, self.table.columns[name])): name for name in reversed(rates)}
             rates = [name for name in rates if name in first.values()]
@@ -218,11 +212,10 @@ class _Search:
             elif rate not in named:
                 self.guessed["learning_rate"] = "by its name"
 
-    def is_schedule(self, name: str, rates: Sequence[str]) -> bool:
+    def is_schedule(self, name: str, others: Iterable[str]) -> bool:
         """Return whether a rate changes within runs that another one names."""
-        labels = self.labels("task", "model", "variant", "seed", "run")
-        others = [other for other in rates if other != name]
-        return any(self.content.is_scheduled(name, [*labels, other], self.of["step"]) for other in others)
+        labels, step = self.labels("task", "model", "variant", "seed", "run"), self.of["step"]
+        return any(self.content.is_scheduled(name, [*labels, other], step) for other in others)
 
     def ask_for_rate(self) -> None:
         """Ask where a column without such a name has values like rates; raise UserError where a named one has none."""
@@ -232,15 +225,14 @@ class _Search:
         alike = [name for name in alike if self.content.spans_a_decade(name) or not self.content.differs(name)]
         named = list(filter(is_rate, self.table.columns))
         if alike:
-            wide = [name for name in alike[: MOST_CHOICES - 1] if self.content.spans_a_decade(name)]
-            others = [name for name in alike[: MOST_CHOICES - 1] if name not in wide]
+            likely = sorted(alike[: MOST_CHOICES - 1], key=self.content.spans_a_decade, reverse=True)
+            choices = one_of("learning_rate", likely)
             none = Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""}))
-            choices = [*one_of("learning_rate", wide), none, *one_of("learning_rate", others)]
+            choices.insert(sum(map(self.content.spans_a_decade, likely)), none)
             raise QuestionError(f"no column of learning rates in {names}: which one is it?", choices)
         if named:
-            text = next((text for text in self.table.columns[named[0]] if text.strip()), "")
-            wanted = "want learning rates, such as 0.001 or 1e-3"
-            raise UserError(f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, {wanted}")
+            got = next((text for text in self.table.columns[named[0]] if text.strip()), "")[:MOST_NAME]
+            raise UserError(f"{named[0]} has no numbers: got {got!r}, want learning rates, such as 0.001 or 1e-3")
         if any(map(has_rate_word, self.table.columns)):
             advice = "give --columns learning_rate=NAME, or learning_rate= if none was tuned"
             raise UserError(f"no column of learning rates in {names}: {advice}")
@@ -278,7 +270,7 @@ class _Search:
         there = {measured(name) for name in held if split_of(name)} & {measured(self.metric_given)}
         wanted = self.metric or self.metric_of_columns() or next(iter(there), "")
         for split in [split for split in SPLITS if split not in {**self.given, **self.of}]:
-            if name := self.one_of(split, _values_of(self.filled(by_split[split]), wanted)):
+            if name := self.one_of(split, by_split[split], wanted):
                 self.of[split] = name
             wanted = wanted or self.metric_of_columns()
         self.metric = self.metric or self.metric_of_columns() or wanted
@@ -297,30 +289,26 @@ class _Search:
         """Find a metric whose name does not say on which data it was measured: it is taken for validation's."""
         if "validation" in self.given and "test" in self.given:
             return
-        split, says = "validation", "its name does not say on which data"
-        candidates = _values_of(self.filled(known), measured(self.metric_given))
-        values = [name for name in self.named("value") if self.content.has_numbers(name)]
-        if not (name := self.one_of(split, candidates)):
-            if not values:
-                return
+        split, why = "validation", "its name does not say on which data"
+        name = self.one_of(split, known, measured(self.metric_given))
+        values = [each for each in self.named("value") if self.content.has_numbers(each)]
+        if not name and values:
             name = values[0]
-            split, says = self.named_beside(name)
-        if split not in self.given:
-            self.of[split] = name
-            self.guessed[split] = "; ".join(filter(None, [says, self.guessed.get(split, "")]))
+            split, why = self.said_beside(name)
+        if name and split not in self.given:
+            self.take(split, name, "; ".join(filter(None, [why, self.guessed.get(split, "")])))
             self.metric = self.metric or measured(name)
 
-    def named_beside(self, value: str) -> tuple[str, str]:
+    def said_beside(self, value: str) -> tuple[str, str]:
         """Return the data of a column of values, as another column says, and why it is read."""
-        for name in self.named("metric"):
-            metrics = self.content.values(name)
-            if len(metrics) > 1:
-                several = f"{value} has the values of several metrics, by {name}: {listed(sorted(metrics))}"
+        named = [(name, metric) for name in self.named("metric") for metric in sorted(self.content.values(name))]
+        for name, metric in named[:1]:
+            if len(metrics := [each for other, each in named if other == name]) > 1:
+                several = f"{value} has the values of several metrics, by {name}: {listed(metrics)}"
                 raise UserError(f"{several}: keep the rows of one")
-            for said in metrics:
-                self.metric = measured(said)
-                self.said_by.append(name)
-                return split_of(said) or "validation", f"{name} says {said}"
+            self.metric = measured(metric)
+            self.said_by.append(name)
+            return split_of(metric) or "validation", f"{name} says {metric}"
         return "validation", "what was optimised"
 
     def contradictions(self) -> Iterator[str]:
@@ -333,41 +321,30 @@ class _Search:
                 advice = "give columns of one metric, or leave one out, as in --columns train="
                 yield f"{first} measures {says}, {text} {other}: {advice}"
 
-    def one_of(self, split: str, candidates: Sequence[str]) -> str:
-        """Return the column of a split: accuracy before loss, and the value itself before the best or last one so far.
+    def one_of(self, split: str, names: Sequence[str], metric: str) -> str:
+        """Return the column of a split and metric: accuracy before loss, and the value itself before the best so far.
 
         Empty: there is none.
         """
-        by_metric: dict[str, list[str]] = {}
-        for name in candidates:
-            by_metric.setdefault(measured(name), []).append(name)
-        up = [each for each in by_metric if is_higher_better(each)]
-        preferred = up if len(up) == 1 else [] if up else [each for each in by_metric if each == "loss"]
-        left = [name for each in preferred or by_metric for name in by_metric[each]]
+        names = [name for name in names if self.content.values(name)] or list(names)
+        if metric:
+            alike = [name for name in names if kinds(measured(name)) & kinds(metric) and agree(metric, name)]
+            candidates = [name for name in names if measured(name) == metric] or alike
+        else:
+            candidates = [name for name in names if is_higher_better(measured(name)) is not None] or names
+        up = {name for name in candidates if is_higher_better(measured(name))}
+        loss = {name for name in candidates if measured(name) == "loss"}
+        preferred = up if len(set(map(measured, up))) == 1 else set() if up else loss
+        left = [name for name in candidates if not preferred or name in preferred]
         if len(left) > 1 and "step" in self.of:
             left = [name for name in left if not {"best", "final", "last"} & set(words_of(name))] or left
         if len(left) > 1:
             if split == "train":
                 return ""
             numbered = len({re.sub(r"\d+", "", name) for name in left}) == 1
-            hint = "; if they are seeds, name them seed_0, seed_1, ..." if numbered else ""
+            hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
             text = f"{len(left)} columns may be {split}: {listed(left)}: say which{hint}"
             raise QuestionError(text, one_of(split, left))
-        others = [name for name in candidates if name not in left]
-        if others and not self.metric_given:
+        if (others := [name for name in candidates if name not in left]) and not self.metric_given:
             self.guessed[split] = f"rather than {listed(others)}"
         return next(iter(left), "")
-
-
-def _raise_all(mistakes: Iterable[str]) -> None:
-    if found := list(mistakes):
-        raise UserError("\n".join(found))
-
-
-def _values_of(names: list[str], metric: str) -> list[str]:
-    """Return the columns of a metric; without its name those of metrics that are known, if there are any."""
-    if metric:
-        alike = [name for name in names if measured(name) == metric]
-        return alike or [name for name in names if kinds(measured(name)) & kinds(metric) and agree(metric, name)]
-    known = [name for name in names if is_higher_better(measured(name)) is not None]
-    return known or names

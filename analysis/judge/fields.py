@@ -62,8 +62,10 @@ def with_point(text: str) -> str:
 
 def without_percent(texts: list[str]) -> list[str]:
     """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
+    if not any(text.endswith("%") for text in texts):
+        return texts
     held = {text for text in texts if not is_nothing(text)}
-    if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
+    if not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
         return texts
     return [_hundredth(text[:-1].rstrip()) if text in held else text for text in texts]
 
@@ -182,8 +184,8 @@ class Content:
     def values(self, name: str) -> set[str]:
         """Return the different fields of a column that hold something."""
         if name not in self._values:
-            found = {text.strip() for text in set(self.table.columns[name])}
-            self._values[name] = {text for text in found if not is_nothing(text)}
+            found = set(map(str.strip, set(self.table.columns[name])))
+            self._values[name] = {text for text in found if text.lower() not in NO_NUMBER}
         return self._values[name]
 
     def is_numbers(self, name: str) -> bool:

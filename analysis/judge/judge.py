@@ -210,7 +210,7 @@ def _meaning(role: str, columns: Columns, guessed: Mapping[str, str]) -> str:
 
 
 def _num_values(table: TableFile, name: str) -> str:
-    values = {text.strip() for text in table.columns[name]} - {""}
+    values = set(map(str.strip, set(table.columns[name]))) - {""}
     return f"{len(values):,} value{'' if len(values) == 1 else 's'}" if values else "empty"
 
 

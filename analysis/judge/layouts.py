@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from lr_sweep.analysis.judge.fields import Content, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
-    REPEATS,
     ROLES,
     SPLITS,
     SPREADS,
@@ -27,13 +27,10 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import SETTING, labels_of
-from lr_sweep.analysis.judge.table_file import TableFile, check_size
+from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_in
+from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile, check_size
 from lr_sweep.common.errors import UserError
 
-_REPEAT = re.compile(
-    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d{{1,18}})(?:_(.*)|$)"
-)
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 SEED, RATE, VARIANT, VALUE = "seed", "learning_rate", "variant", "value"
 """Names of the columns of rows made here; the last where the fields' own columns name no metric."""
@@ -64,31 +61,14 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
     """
     said: dict[str, str] = {}
     names = {part for name in given.values() for part in (name, *name.split("+"))}
-    if cells := _chart(table):
-        first, *others = table.columns
-        at = first if is_named(first, "step", SEED) else "step"
-        table = replace(table, columns={at: table.columns[first], **{name: table.columns[name] for name in others}})
-        table = replace(_melted(table, cells, drop_empty=True), reader="a chart of W&B")
-    has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
-    if RATE not in given and not has_rate:
-        table, name = _with_labels(table)
-        said |= {RATE: f"in {name}"} if name else {}
-        if cells := _rates(table):
-            table = _melted(table, cells)
-            said[RATE] = f"the names of {len(cells)} columns"
-    table = _with_powers(table)
-    if cells := _variants(table, names):
-        table = _melted(table, cells)
-        said[VARIANT] = f"the names of {len(cells)} columns"
-    table, splits = _with_metric_columns(table, names)
-    said |= splits
-    if cells := _seeds(table, names):
-        table = _melted(table, cells)
-        first, more = ", ".join([*cells][:2]), ", ..." if len(cells) > 2 else ""
-        said[SEED] = (
-            f"columns {first}{more} are {len({labels[SEED] for _, labels in cells.values()})} seeds of each row"
-        )
-    return table, said
+    if RATE not in given:
+        table, said = _with_labels(table)
+    for find in (_chart, *([_rates] if RATE not in given else []), _variants, _seeds):
+        if cells := find(table, names):
+            said |= {label: f"the names of {len(cells)} columns" for label in [*next(iter(cells.values()))[1]][:1]}
+            table = _melted(table, cells, is_chart=find is _chart)
+    table, splits = _with_metric_columns(_with_powers(table), names)
+    return table, said | splits
 
 
 def _with_powers(table: TableFile) -> TableFile:
@@ -106,51 +86,51 @@ def _with_powers(table: TableFile) -> TableFile:
     return replace(table, columns=table.columns | powers)
 
 
-def _with_labels(table: TableFile) -> tuple[TableFile, str]:
+def _has_rate(table: TableFile) -> bool:
+    """Return whether a column has learning rates, and is not one learning rate itself."""
+    return any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
+
+
+def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each name has a learning rate."""
-    for name in [each for each in table.columns if plain(each) in RUN_NAMES]:
-        labels = {text: labels_of(text) for text in dict.fromkeys(table.columns[name])}
-        if labels and all(any(map(is_rate, found)) for found in labels.values()):
-            keys = dict.fromkeys(key for found in labels.values() for key in found)
-            known = {plain(each) for each in table.columns}
-            new = {
-                SETTING + key: [labels[text].get(key, "") for text in table.columns[name]]
-                for key in keys
-                if plain(SETTING + key) not in known
-            }
-            return replace(table, columns=table.columns | new), name
-    return table, ""
+    known = {plain(name) for name in table.columns}
+    for name in [name for name in table.columns if plain(name) in RUN_NAMES and not _has_rate(table)]:
+        found = {text: settings_in(text) for text in dict.fromkeys(table.columns[name])}
+        if found and all(any(map(is_rate, labels)) for labels in found.values()):
+            keys = dict.fromkeys(key for each in found.values() for key in each if plain(key) not in known)
+            new = {key: [found[text].get(key, "") for text in table.columns[name]] for key in keys}
+            return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
+    return table, {}
 
 
-def _chart(table: TableFile) -> Cells:
+def _chart(table: TableFile, _: Collection[str]) -> Cells:
     """Return the columns of a chart of W&B: one of steps, and for each run one of values with its least and greatest.
 
     The names of runs give their settings; raises UserError if they have no rate.
     """
-    first, *others = table.columns
+    steps, *others = table.columns
     runs = [name for name in others if BETWEEN in name or any(map(is_rate, labels_of(name)))]
-    if len(runs) < max(len(others), 1) or not all(map(is_number, table.columns[first])):
+    if len(runs) < max(len(others), 1) or not all(map(is_number, table.columns[steps])):
         return {}
     cells = {}
     for name in [name for name in others if not name.endswith(ENDS)]:
         run, _, metric = name.rpartition(BETWEEN) if BETWEEN in name else (name, "", VALUE)
-        labels = {"run": run, **labels_of(run)}
-        if not any(map(is_rate, labels)):
+        cells[name] = (metric, {"run": run, **labels_of(run)})
+        if not any(map(is_rate, cells[name][1])):
             raise UserError(
                 f"{table.path}: a chart of W&B, in which the name of the run {run[:60]!r} has no learning rate: export "
                 "the table of runs instead, or group the runs by it"
             )
-        cells[name] = (metric, labels)
     return cells
 
 
-def _rates(table: TableFile) -> Cells:
+def _rates(table: TableFile, _: Collection[str]) -> Cells:
     """Return the columns that are one learning rate each."""
     content = Content(table)
     found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
     rates = {name: text for name, text in found.items() if content.is_numbers(name)}
     numbers = [float(text) for text in rates.values()]
-    if len(set(numbers)) < 2 or min(numbers) <= 0 or _has_metric(table, rates):
+    if _has_rate(table) or len(set(numbers)) < 2 or min(numbers) <= 0 or _metrics(table, rates):
         return {}
     if any(map(is_number, rates)) and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
         return {}
@@ -162,12 +142,9 @@ def _variants(table: TableFile, given: Collection[str]) -> Cells:
     content = Content(table)
     others = [name for name in table.columns if not is_named(name, SEED) and not is_rate(name)]
     known = [name for name in others if is_metric(name) or is_result(name) or is_named(name, *ROLES, "value")]
-    if (
-        known
-        or not 1 < len(others) < len(table.columns)
-        or given & {*others}
-        or not all(map(content.is_numbers, others))
-    ):
+    if known or given & {*others} or not 1 < len(others) < len(table.columns):
+        return {}
+    if not all(map(content.is_numbers, others)):
         return {}
     return {name: (VALUE, {VARIANT: name}) for name in others}
 
@@ -218,62 +195,55 @@ def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping
 
 def _seeds(table: TableFile, given: Collection[str]) -> Cells:
     """Return the columns of numbers whose names differ in the number of a seed alone."""
-    if any(is_named(name, SEED) for name in table.columns):
-        return {}
     content = Content(table)
-    named = {name: field for name in table.columns if (field := _field(name))}
-    fields = {name: field for name, field in named.items() if content.is_numbers(name)}
-    others = [name for name in table.columns if is_metric(name) and name not in fields]
-    nameless = VALUE in (metric for metric, _ in fields.values())
-    if nameless and others and all(SUMMARIES & set(words_of(name)) for name in others):  # their mean names the metric
-        metric = "_".join(word for word in words_of(others[0]) if word not in SUMMARIES)
-        fields = {name: (metric if each == VALUE else each, seed) for name, (each, seed) in fields.items()}
-        nameless = False
-    repeated = len(set(fields.values())) < len(fields)
-    seeds = sorted({seed for _, seed in fields.values()})
-    if len(seeds) < 2 or repeated or given & fields.keys() or (nameless and others):
+    named = sorted((found[1], name, found[0]) for name in table.columns if (found := repeat_in(name)))
+    fields = {name: (metric or VALUE, seed) for seed, name, metric in named if content.is_numbers(name)}
+    others = _metrics(table, fields)
+    if others and all(SUMMARIES & set(words_of(name)) for name in others):  # their mean names the metric
+        measures = "_".join(word for word in words_of(others[0]) if word not in SUMMARIES)
+        fields = {name: (measures if metric == VALUE else metric, seed) for name, (metric, seed) in fields.items()}
+        others = []
+    has_seeds = any(is_named(name, SEED) for name in table.columns)
+    repeated = len(set(fields.values())) < len(fields) or len({seed for _, seed in fields.values()}) < 2
+    nameless = bool(others) and VALUE in {metric for metric, _ in fields.values()}
+    if has_seeds or repeated or nameless or given & fields.keys():
         return {}
-    return {
-        name: (metric, {SEED: str(seed)}) for seed in seeds for name, (metric, each) in fields.items() if each == seed
-    }
+    return {name: (metric, {SEED: str(seed)}) for name, (metric, seed) in fields.items()}
 
 
-def _has_metric(table: TableFile, but: Collection[str]) -> bool:
-    """Return whether other columns are metrics: then nameless numbers are something else."""
-    return any(is_metric(name) and name not in but for name in table.columns)
+def _metrics(table: TableFile, but: Collection[str]) -> list[str]:
+    """Return the other columns that are metrics: nameless numbers beside them are something else."""
+    return [name for name in table.columns if is_metric(name) and name not in but]
 
 
-def _field(name: str) -> tuple[str, int] | None:
-    if not (match := _REPEAT.fullmatch(plain(name))):
-        return None
-    before, seed, after = match.groups()
-    words = "_".join(filter(None, [before.strip("_"), (after or "").strip("_")]))
-    return words or VALUE, int(seed)
-
-
-def _melted(table: TableFile, cells: Cells, *, drop_empty: bool = False) -> TableFile:
+def _melted(table: TableFile, cells: Cells, *, is_chart: bool) -> TableFile:
     """Repeat each row for each set of labels, with a column of each label and of each metric.
 
-    Summaries of the columns that become rows, such as their mean, are left out; `drop_empty`: rows without a value.
+    Summaries of the columns that become rows, such as their mean, are left out; of a chart rows without a value, too.
     """
     by_labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for name, (metric, labels) in cells.items():
         by_labels.setdefault(tuple(labels.items()), {})[metric] = name
-    check_size(table.path, len(table.lines) * len(by_labels), 1)
-    metrics = dict.fromkeys(metric for metric, _ in cells.values())
-    words = [set(metric.split("_")) for metric in metrics]
-    kept = [name for name in table.columns if name not in cells and not name.endswith(ENDS) and not _sums(name, words)]
-    places = [place for place in range(len(table.lines)) for _ in by_labels]
-    found = replace(table, columns={name: table.columns[name] for name in kept}).rows_at(places)
-    each = [(place, dict(labels), names) for place in range(len(table.lines)) for labels, names in by_labels.items()]
+    every = (
+        (place, dict(labels), names)
+        for place in range(len(table.lines))
+        for labels, names in by_labels.items()
+        if not is_chart or any(table.columns[name][place].strip() for name in names.values())
+    )
+    each = list(islice(every, MOST_ROWS + 1))
+    check_size(table.path, len(each), 1)
+    metrics = list(dict.fromkeys(metric for metric, _ in cells.values()))
+    kept = [name for name in table.columns if name not in cells and not _summarises(name, metrics)]
+    columns = {"step" if is_chart and not is_named(name, "step", SEED) else name: table.columns[name] for name in kept}
+    found = replace(table, columns=columns).rows_at([place for place, _, _ in each])
     for label in dict.fromkeys(label for labels in by_labels for label, _ in labels):
         found.columns[label] = [labels.get(label, "") for _, labels, _ in each]
     for metric in metrics:
         found.columns[metric] = [table.columns[names[metric]][at] if metric in names else "" for at, _, names in each]
-    filled = [place for place in range(len(each)) if any(found.columns[metric][place].strip() for metric in metrics)]
-    return found.rows_at(filled) if drop_empty else found
+    return found
 
 
-def _sums(name: str, measured: Sequence[set[str]]) -> bool:
+def _summarises(name: str, metrics: Sequence[str]) -> bool:
     words = set(words_of(name))
-    return bool(words & SUMMARIES) and words - SUMMARIES in measured
+    measures = any(words - SUMMARIES == set(metric.split("_")) for metric in metrics)
+    return name.endswith(ENDS) or (bool(words & SUMMARIES) and measures)

@@ -239,7 +239,7 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         return [places[label] for label in together]
     if role in SEVERAL and (name not in table.columns or _is_setting(role, name, table)):
         return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
-    texts = [text.strip() for text in table.columns[name]]
+    texts = list(map(str.strip, table.columns[name]))
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
     if role in SPLITS:

@@ -90,7 +90,8 @@ def _parquet(path: Path, content: bytes) -> TableFile:
 def _text(path: Path, content: bytes) -> TableFile:
     text = _decoded(path, content)
     start, end = _start(text), len(text)
-    if found := max(_MARKDOWN.finditer(text), key=lambda match: len(match[0]), default=None):
+    tables = _MARKDOWN.finditer(text) if "|" in text else ()
+    if found := max(tables, key=lambda match: len(match[0]), default=None):
         start, end = found.span()
     body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:end]))
     delimiter = _delimiter(text, body)
@@ -155,7 +156,7 @@ def _rows(text: str, delimiter: str, skipped: int) -> Iterator[tuple[int, list[s
     blanks = delimiter == " "
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=blanks)
     for row in reader:
-        if any(field.strip() for field in row):
+        if any(map(str.strip, row)):
             yield reader.line_num + skipped, row[:-1] if blanks and not row[-1] else row
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lr_sweep.analysis.judge.names import is_named
+from lr_sweep.analysis.judge.names import REPEATS, is_named, plain
 from lr_sweep.common.files import Fields
 
 MOST_DEPTH = 20
@@ -20,6 +20,9 @@ _NUMBERED = re.compile(
     r"(?<![A-Za-z])(?<!vit[-_])(?<!mixer[-_])"  # ViT-S/16 has no seed
     r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
     re.IGNORECASE,
+)
+_REPEAT = re.compile(
+    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d{{1,18}})(?:_(.*)|$)"
 )
 _FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
 _SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
@@ -41,6 +44,14 @@ def labels_of(name: str) -> dict[str, str]:
     rest = " ".join(re.sub(r"[\s,;/()_-]+", " ", _NUMBERED.sub(" ", rest)).split())
     named = any(is_named(key, "variant") for key in found)
     return {**found, "variant": rest} if found and rest and not named else found
+
+
+def repeat_in(name: str) -> tuple[str, int] | None:
+    """Return the number of a repeat in a name, as in `seed_0` or `val_acc fold 1`, behind the rest of the name."""
+    if not (match := _REPEAT.fullmatch(plain(name))):
+        return None
+    before, number, after = match.groups()
+    return "_".join(filter(None, [before.strip("_"), (after or "").strip("_")])), int(number)
 
 
 def settings_in(name: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, split_of
-from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, flattened, labels_of
+from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, flattened, labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import Fields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
-_REPEAT = re.compile(r"(?:seed|fold|run|rep|repeat|split)[_ -]?\d+", re.IGNORECASE)
 CELLS = (str, int, float, bool, type(None))
 
 
@@ -172,7 +170,7 @@ def _labelled(content: Mapping[Any, Any], parent: str, depth: int) -> list[Field
     names = {name for rows in parts for row in rows for name in row}
     keys = [*map(str, content)]
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", "seed") for name in names)
-    named = has_settings and not all(map(_REPEAT.fullmatch, keys))  # each key is the name of a run
+    named = has_settings and not _are_repeats(keys)  # each key is the name of a run
     labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
     return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
 
@@ -187,12 +185,16 @@ def _seeds(values: Sequence[Any], _: str) -> list[Fields]:
     return [{SEED: number, VALUE: value} for number, value in enumerate(values)]
 
 
+def _are_repeats(keys: Sequence[str]) -> bool:
+    return all((found := repeat_in(key)) and not found[0] for key in keys)
+
+
 def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
     """Yield what each of some keys says: the settings in it, or a number or name of what the level above names."""
     name = next((each for each in (parent, parent.removesuffix("s")) if is_named(each) or is_rate(each)), "")
     if not name and all(each.replace(".", "", 1).replace("e-", "", 1).isdigit() for each in keys):
         name = SEED if all(map(str.isdigit, keys)) else "learning_rate"
-    if not name and all(map(_REPEAT.fullmatch, keys)):
+    if not name and _are_repeats(keys):
         name = SEED
     for key in keys:
         found = {} if name else labels_of(key)
