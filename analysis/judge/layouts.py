@@ -103,7 +103,7 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     return table, {}
 
 
-def _chart(table: TableFile, _: Collection[str]) -> Cells:
+def _chart(table: TableFile, _: set[str]) -> Cells:
     """Return the columns of a chart of W&B: one of steps, and for each run one of values with its least and greatest.
 
     The names of runs give their settings; raises UserError if they have no rate.
@@ -124,7 +124,7 @@ def _chart(table: TableFile, _: Collection[str]) -> Cells:
     return cells
 
 
-def _rates(table: TableFile, _: Collection[str]) -> Cells:
+def _rates(table: TableFile, _: set[str]) -> Cells:
     """Return the columns that are one learning rate each."""
     content = Content(table)
     found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
@@ -137,7 +137,7 @@ def _rates(table: TableFile, _: Collection[str]) -> Cells:
     return {name: (VALUE, {RATE: text}) for name, text in rates.items()}
 
 
-def _variants(table: TableFile, given: Collection[str]) -> Cells:
+def _variants(table: TableFile, given: set[str]) -> Cells:
     """Return columns of numbers beside a column of seeds or rates, one variant each, where no name says more."""
     content = Content(table)
     others = [name for name in table.columns if not is_named(name, SEED) and not is_rate(name)]
@@ -193,7 +193,7 @@ def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping
     return replace(table, columns=columns, lines=[table.lines[index] for index in firsts])
 
 
-def _seeds(table: TableFile, given: Collection[str]) -> Cells:
+def _seeds(table: TableFile, given: set[str]) -> Cells:
     """Return the columns of numbers whose names differ in the number of a seed alone."""
     content = Content(table)
     named = sorted((found[1], name, found[0]) for name in table.columns if (found := repeat_in(name)))
