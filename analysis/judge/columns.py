@@ -141,14 +141,14 @@ class _Search:
     def varied(self, names: Sequence[str]) -> list[str]:
         """Return the columns with several values, or else the first one with any."""
         several = [name for name in names if len(self.content.values(name)) > 1]
-        return several or [name for name in names if self.content.values(name)][:1] or list(names[:1])
+        return several or list(filter(self.content.has_values, names))[:1] or list(names[:1])
 
     def labels(self, *roles: str) -> list[str]:
         """Return the columns of some meanings."""
         return [part for role in roles if role in self.of for part in parts_of(self.of[role], self.table.columns)]
 
     def find_named(self, role: str) -> None:
-        names = [name for name in self.named(role) if self.content.values(name)]
+        names = list(filter(self.content.has_values, self.named(role)))
         if role == "variant":
             names = [name for name in names if not self.content.names_runs(name)]
         elif role == "run" and "step" in self.of:
@@ -326,7 +326,7 @@ class _Search:
 
         Empty: there is none.
         """
-        names = [name for name in names if self.content.values(name)] or list(names)
+        names = list(filter(self.content.has_values, names)) or list(names)
         if metric:
             alike = [name for name in names if kinds(measured(name)) & kinds(metric) and agree(metric, name)]
             candidates = [name for name in names if measured(name) == metric] or alike

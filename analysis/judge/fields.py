@@ -194,8 +194,14 @@ class Content:
 
     def has_numbers(self, name: str) -> bool:
         """Return whether a column has numbers, well written or not, or nothing at all."""
-        values = self.values(name)
-        return not values or any(is_number(self._point(text)) or not _LETTERS.search(text) for text in values)
+        texts = set(self.table.columns[name])
+        filled = (text.strip() for text in texts if not is_nothing(text))
+        is_found = any(is_number(self._point(text)) or not _LETTERS.search(text) for text in filled)
+        return is_found or all(map(is_nothing, texts))
+
+    def has_values(self, name: str) -> bool:
+        """Return whether a column holds something."""
+        return not all(map(is_nothing, set(self.table.columns[name])))
 
     def numbers(self, name: str) -> set[float]:
         """Return the different numbers of a column of numbers."""

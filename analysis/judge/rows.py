@@ -140,7 +140,8 @@ def _spelled(name: str) -> str:
 def _without_blank(table: TableFile, columns: Columns) -> Noted:
     """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
     texts = [table.columns[columns.of[role]] for role in ("learning_rate", *SPLITS) if role in columns.of]
-    kept = [not all(map(is_empty, fields)) for fields in zip(*texts, strict=True)]
+    blank = {text for column in texts for text in set(column) if is_empty(text)}
+    kept = [not blank.issuperset(fields) for fields in zip(*texts, strict=True)]
     return _kept(table, kept, "{name}: left out: {rows} with neither a learning rate nor a value")
 
 
@@ -172,7 +173,9 @@ def _without_training(table: TableFile, columns: Columns) -> Noted:
 
 def _without_rate(table: TableFile, columns: Columns) -> Noted:
     """Leave out rows without a rate, as of a reference, where most rows have one."""
-    kept = [not is_nothing(text) for text in table.columns[columns.of["learning_rate"]]]
+    texts = table.columns[columns.of["learning_rate"]]
+    lacking = set(filter(is_nothing, set(texts)))
+    kept = [text not in lacking for text in texts]
     few = kept.count(False) <= MOST_LACKING * len(kept)
     return _kept(table, kept, "{name}: left out: {rows} without a learning rate") if few else (table, [])
 

@@ -8,7 +8,6 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -96,19 +95,20 @@ def _text(path: Path, content: bytes) -> TableFile:
     body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:end]))
     delimiter = _delimiter(text, body)
     with translated((csv.Error,), lambda error: UserError(f"{path}: {error}: {FORMAT}")):
-        numbered = list(_rows(body, delimiter, text.count("\n", 0, start)))
-    if not numbered:
+        numbers, rows = _rows(body, delimiter, text.count("\n", 0, start))
+    if not rows:
         raise UserError(f"{path} has no columns: {FORMAT}")
-    (first, names), *rows = numbered
-    names = [name.strip() or f"#{place}" for place, name in enumerate(names, 1)]
-    _check_names(path, names, first)
-    rows = [(line, row) for line, row in rows if len(row) == len(names) or not row[0].lstrip().startswith("#")]
-    wrong = [(line, len(row)) for line, row in rows if len(row) != len(names)]
-    if len(wrong) > len(rows) / 2 and len(wrong) > MOST_MISTAKES:
+    names = [name.strip() or f"#{place}" for place, name in enumerate(rows[0], 1)]
+    _check_names(path, names, numbers[0])
+    odd = [place for place, row in enumerate(rows) if len(row) != len(names)]
+    wrong = [place for place in odd if not rows[place][0].lstrip().startswith("#")]  # no comment
+    if len(wrong) > max(len(rows) - len(odd), MOST_MISTAKES):
         raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
-    raise_mistakes([f"{path}:{line}: got {number} fields, want {len(names)}" for line, number in wrong])
-    columns = dict(zip(names, map(list, zip(*(row for _, row in rows), strict=True)), strict=False))
-    lines = [Line(path, line) for line, _ in rows]
+    raise_mistakes([f"{path}:{numbers[at]}: got {len(rows[at])} fields, want {len(names)}" for at in wrong])
+    for place in reversed(odd):
+        del numbers[place], rows[place]
+    columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=False))
+    lines = [Line(path, number) for number in numbers[1:]]
     cut = not found and not text.endswith(("\n", "\r"))
     return TableFile(path=path, sha256="", columns=columns, lines=lines, decimal_comma=delimiter != ",", unfinished=cut)
 
@@ -150,14 +150,17 @@ def _check_names(path: Path, names: list[str], line: int = 1) -> None:
     raise_mistakes([f"{path}:{line}: two columns are named {name[:MOST_NAME]!r}" for name in twice])
 
 
-def _rows(text: str, delimiter: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that have a field, each with its line, behind lines that are skipped."""
+def _rows(text: str, delimiter: str, skipped: int) -> tuple[list[int], list[list[str]]]:
+    """Return the rows that have a field, with the line of each behind lines that are skipped."""
     csv.field_size_limit(MAX_FIELD)
     blanks = delimiter == " "
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=blanks)
+    numbers, rows = [], []
     for row in reader:
         if any(map(str.strip, row)):
-            yield reader.line_num + skipped, row[:-1] if blanks and not row[-1] else row
+            numbers.append(reader.line_num + skipped)
+            rows.append(row[:-1] if blanks and not row[-1] else row)
+    return numbers, rows
 
 
 def _decoded(path: Path, content: bytes) -> str:
