@@ -103,7 +103,7 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     return table, {}
 
 
-def _chart(table: TableFile, _: set[str]) -> Cells:
+def _chart(table: TableFile, _given: set[str]) -> Cells:
     """Return the columns of a chart of W&B: one of steps, and for each run one of values with its least and greatest.
 
     The names of runs give their settings; raises UserError if they have no rate.
@@ -124,7 +124,7 @@ def _chart(table: TableFile, _: set[str]) -> Cells:
     return cells
 
 
-def _rates(table: TableFile, _: set[str]) -> Cells:
+def _rates(table: TableFile, _given: set[str]) -> Cells:
     """Return the columns that are one learning rate each."""
     content = Content(table)
     found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
