@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES, is_rate
+from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
@@ -19,6 +19,8 @@ from lr_sweep.common.text import RATES, rates_text
 
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}
 """Fields without a value, in small letters."""
+NO_NUMBER = NOTHING | {"nan"}
+"""Fields without a number where it is not a metric's, in which NaN is one."""
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
     **dict.fromkeys(("±", "+-", "("), "the value of a single run, not a mean: "),
@@ -60,8 +62,10 @@ def with_point(text: str) -> str:
 
 def without_percent(texts: list[str]) -> list[str]:
     """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
+    if not any(text.endswith("%") for text in texts):
+        return texts
     held = {text for text in texts if not is_nothing(text)}
-    if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
+    if not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
         return texts
     return [_hundredth(text[:-1].rstrip()) if text in held else text for text in texts]
 
@@ -89,7 +93,7 @@ def is_empty(text: str) -> bool:
 
 def is_nothing(text: str) -> bool:
     """Return whether a field has no number; NaN is none where it is not a metric's."""
-    return is_empty(text) or text.strip().lower() == "nan"
+    return text.strip().lower() in NO_NUMBER
 
 
 def is_number(text: str) -> bool:
@@ -106,10 +110,12 @@ def as_number(text: str) -> str:
 
 def number(text: str) -> float:
     """Return a value; infinite: the run diverged; NaN: nothing was measured."""
-    if text.lower() in NOTHING:
-        return math.nan
-    why = next((said for mark, said in NO_NUMBERS.items() if mark in text), "")
-    found = _float(text, f"{why}a number, `nan` where the run diverged, or nothing")
+    if not is_number(text):
+        if text.lower() in NOTHING:
+            return math.nan
+        why = next((said for mark, said in NO_NUMBERS.items() if mark in text), "")
+        raise ValueError(f"got {text[:60]!r}, want {why}a number, `nan` where the run diverged, or nothing")
+    found = float(text)
     return found if abs(found) <= MOST_VALUE else math.inf
 
 
@@ -178,8 +184,8 @@ class Content:
     def values(self, name: str) -> set[str]:
         """Return the different fields of a column that hold something."""
         if name not in self._values:
-            found = {text.strip() for text in set(self.table.columns[name])}
-            self._values[name] = {text for text in found if not is_nothing(text)}
+            found = set(map(str.strip, set(self.table.columns[name])))
+            self._values[name] = {text for text in found if text.lower() not in NO_NUMBER}
         return self._values[name]
 
     def is_numbers(self, name: str) -> bool:
@@ -188,8 +194,14 @@ class Content:
 
     def has_numbers(self, name: str) -> bool:
         """Return whether a column has numbers, well written or not, or nothing at all."""
-        values = self.values(name)
-        return not values or any(is_number(self._point(text)) or not _LETTERS.search(text) for text in values)
+        texts = set(self.table.columns[name])
+        filled = (text.strip() for text in texts if not is_nothing(text))
+        is_found = any(is_number(self._point(text)) or not _LETTERS.search(text) for text in filled)
+        return is_found or all(map(is_nothing, texts))
+
+    def has_values(self, name: str) -> bool:
+        """Return whether a column holds something."""
+        return not all(map(is_nothing, set(self.table.columns[name])))
 
     def numbers(self, name: str) -> set[float]:
         """Return the different numbers of a column of numbers."""
@@ -198,6 +210,10 @@ class Content:
     def differs(self, name: str) -> bool:
         """Return whether a column of numbers has another one in more than half of the rows, as of results."""
         return self.is_numbers(name) and len(self.values(name)) > len(self.table.lines) / 2
+
+    def is_whole(self, name: str) -> bool:
+        """Return whether all values of a column are whole numbers from 0 on."""
+        return all(text.isascii() and text.isdigit() for text in self.values(name))
 
     def is_below_0(self, name: str) -> bool:
         """Return whether all numbers of a column are below 0, as the logarithms of rates are."""
@@ -213,28 +229,13 @@ class Content:
         """Return whether the largest number of a column is about ten times the smallest, or more."""
         return max(self.numbers(name)) >= LEAST_SPAN * min(self.numbers(name))
 
-    def has_several_rates(self, name: str) -> bool:
-        """Return whether a value of a column is that of rows with different learning rates."""
-        rates = [each for each in self.table.columns if is_rate(each) and self.has_numbers(each)]
-        columns = [self.table.columns[each] for each in (name, *rates[:1])]
-        pairs = {(pair[0], pair[-1]) for pair in zip(*columns, strict=True)}
-        return len({value for value, _ in pairs}) < len(pairs)
-
     def names_runs(self, name: str) -> bool:
         """Return whether a column differs in every row, and its texts have the settings of a run."""
         texts = self.values(name)
         return len(texts) == len(self.table.lines) > 1 and all(map(labels_of, texts))
-
-    def same(self, one: str, other: str) -> bool:
-        """Return whether two columns of numbers are equal in each row."""
-        return bool((self._floats(one) == self._floats(other)).all())
 
     def is_scheduled(self, name: str, labels: Sequence[str], step: str) -> bool:
         """Return whether a column changes with the step, where `labels` name a run, and is decided by both."""
         rows = pd.DataFrame({each: self.table.columns[each] for each in (name, *labels, step)}, dtype=object)
         of_run, at_step = (rows.groupby(keys, sort=False)[name].nunique() for keys in ([*labels], [*labels, step]))
         return bool(of_run.max() > 1 >= at_step.max())
-
-    def _floats(self, name: str) -> pd.Series[float]:
-        texts = [self._point(text.strip()) for text in self.table.columns[name]]
-        return pd.to_numeric(pd.Series(texts), errors="coerce")

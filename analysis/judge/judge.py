@@ -152,38 +152,29 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     guessed = {**columns.guessed, **{role: why for role, why in said[0].items() if role in columns.of}}
     guessed |= {"variant": compared} if compared else {}
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
-    if (
-        metric.untuned
-        and reading.target is None
-        and "learning_rate" not in reading.columns
-        and len(rows) > 1
-        and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None)
-    ):
+    if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
+        _ask_if_nothing_is_compared(table, rows)
+    runs = runs_of(rows, decisive)
+    about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
+    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
+    info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
+    info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
+    read = ({"learning_rate": ""} if metric.untuned else {}) | ({"variant": compared} if compared else {})
+    filled = replace(
+        reading, columns={**read, **columns.of}, metric=metric.name, higher_is_better=metric.higher_is_better
+    )
+    runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
+    return RunsRead(info, runs, about, filled, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
+
+
+def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
+    if len(rows) > 1 and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None):
         alone = Choice(
             "no rate was tuned, and runs differ in nothing but chance", Reading(columns={"learning_rate": ""})
         )
         there = "no column of learning rates, and nothing to compare"
-        raise QuestionError(
-            f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns", [alone]
-        )
-    runs = runs_of(rows, decisive)
-    about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
-    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
-    name = tables[0].stem
-    info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
-    info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
-    mapping = replace(
-        reading,
-        columns={
-            **({"learning_rate": ""} if metric.untuned else {}),
-            **{role: name for role, name in guessed.items() if role not in columns.of},
-            **columns.of,
-        },
-        metric=metric.name,
-        higher_is_better=metric.higher_is_better,
-    )
-    runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
-    return RunsRead(info, runs, about, mapping, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
+        text = f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns"
+        raise QuestionError(text, [alone])
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
@@ -223,7 +214,7 @@ def _meaning(role: str, columns: Columns, guessed: Mapping[str, str]) -> str:
 
 
 def _num_values(table: TableFile, name: str) -> str:
-    values = {text.strip() for text in table.columns[name]} - {""}
+    values = set(map(str.strip, set(table.columns[name]))) - {""}
     return f"{len(values):,} value{'' if len(values) == 1 else 's'}" if values else "empty"
 
 

@@ -1,69 +1,53 @@
 """Layouts other than a row a run with a column for each meaning: rearranged into that, and said.
 
-Columns that are one seed each, or one learning rate each, become rows; rows that are one split or one metric each
-become columns; settings in the names of runs become columns.
+Columns that are one seed each, one learning rate, one variant or one run each, become rows; rows that are one split or
+one metric each become columns; settings in the names of runs become columns.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from itertools import islice
 
 from lr_sweep.analysis.judge.fields import Content, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
-    METRIC_NAMES,
-    RATE_WORDS,
-    REPEATS,
     ROLES,
-    SPLIT_NAMES,
     SPLITS,
     SPREADS,
-    VALUES,
+    has_rate_word,
     is_metric,
+    is_named,
     is_rate,
     is_result,
     plain,
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import labels_of
-from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_in
+from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile, check_size
 from lr_sweep.common.errors import UserError
-
-_REPEAT = re.compile(
-    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d{{1,18}})(?:_(.*)|$)"
-)
-SEED, VALUE = "seed", "value"
-"""Names of the columns of rows made here; the second where the fields' own columns name no metric."""
-
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 _STEP = re.compile(r"(?:step|epoch|iteration)s?[\s_=@:]*(\d+)", re.IGNORECASE)
-RATE = "learning_rate"
-Key = TypeVar("Key")
+SEED, RATE, VARIANT, VALUE = "seed", "learning_rate", "variant", "value"
+"""Names of the columns of rows made here; the last where the fields' own columns name no metric."""
 MOST_RATE = 1.0
 """Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
-RUN_NAMES = {
-    "#1",
-    "_1",
-    "1",
-    "run",
-    "name",
-    "run_name",
-    "experiment",
-    "exp_name",
-    "trial",
-    "trial_name",
-    "config",
-    "run_id",
-    "id",
-}
+RUN_NAMES = {*("#1", "_1", "1", "run", "name", "run_name", "experiment", "exp_name", "trial", "trial_name", "config")}
+RUN_NAMES |= {"run_id", "id"}
 """Columns whose fields may have settings in them."""
+BETWEEN = " - "
+"""Separator that W&B writes between the names of a run and of a metric."""
+ENDS = ("__MIN", "__MAX")
+"""Endings of the columns that W&B writes beside a run's."""
+SUMMARIES = MEANS | SPREADS | {"rank"}
+"""Words of columns that say of others what their values are together."""
+Cells = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Metric of the columns that become rows, and the labels of their rows."""
 
 
 def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
@@ -78,26 +62,26 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
     """
     said: dict[str, str] = {}
     names = {part for name in given.values() for part in (name, *name.split("+"))}
-    if RATE not in given and not any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns):
-        for arrange in (_with_labels, _with_rate_rows):
-            table, why = arrange(table)
-            said |= {RATE: why} if why else {}
-    table, said = _with_variant_rows(_with_powers(table), names, said)
-    table, splits = _with_metric_columns(table, names)
-    said |= splits
-    table, text = _with_seed_rows(table, names)
-    return table, said | ({SEED: text} if text else {})
+    if RATE not in given:
+        table, said = _with_labels(table)
+    for find in (_chart, *([_rates] if RATE not in given else []), _variants, _seeds):
+        if cells := find(table, names):
+            said |= {label: f"the names of {len(cells)} columns" for label in [*next(iter(cells.values()))[1]][:1]}
+            table = _melted(table, cells, is_chart=find is _chart)
+    table, splits = _with_metric_columns(_with_powers(table), names)
+    return table, said | splits
 
 
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
     content = Content(table)
-    rates = [name for name in table.columns if any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS)]
+    rates = [name for name in table.columns if has_rate_word(name)]
     logs = [name for name in rates if content.is_below_0(name)]
     if not logs or any(is_rate(name) and name not in logs and content.has_numbers(name) for name in rates):
         return table
+    texts = table.columns[logs[0]]
     powers = {
-        f"{base}^{logs[0]}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in table.columns[logs[0]]]
+        f"{base}^{logs[0]}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in texts]
         for base, number in (("10", 10.0), ("e", math.e))
     }
     return replace(table, columns=table.columns | powers)
@@ -108,66 +92,87 @@ def with_step_rows(table: TableFile) -> TableFile:
     steps = {name: match[1] for name in table.columns if (match := _STEP.fullmatch(name.strip()))}
     if len(steps) < 2 or not all(map(Content(table).is_numbers, steps)):
         return table
-    return _melted(table, "step", steps, {VALUE: {name: name for name in steps}})
+    return _melted(table, {name: (VALUE, {"step": step}) for name, step in steps.items()}, is_chart=False)
 
 
-def _with_variant_rows(
-    table: TableFile, given: Collection[str], said: dict[str, str]
-) -> tuple[TableFile, dict[str, str]]:
-    """Make a row a seed and variant of columns of numbers beside a column of seeds, where no name says more."""
-    content = Content(table)
-    seeds = [name for name in table.columns if plain(name) in ROLES[SEED] or is_rate(name)]
-    others = {name: name for name in table.columns if name not in seeds}
-    known = [name for name in others if is_rate(name) or is_metric(name) or is_result(name) or name in given]
-    known += [
-        name for name in others if plain(name) in {*VALUES, *(each for names in ROLES.values() for each in names)}
-    ]
-    if not seeds or len(others) < 2 or known or not all(map(content.is_numbers, others)):
-        return table, said
-    return _melted(table, "variant", others, {VALUE: others}), said | {"variant": f"the names of {len(others)} columns"}
+def _has_rate(table: TableFile) -> bool:
+    """Return whether a column has learning rates, and is not one learning rate itself."""
+    return any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
 
 
-def _with_labels(table: TableFile) -> tuple[TableFile, str]:
+def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each name has a learning rate."""
-    for name in [each for each in table.columns if plain(each) in RUN_NAMES]:
-        labels = {text: labels_of(text) for text in dict.fromkeys(table.columns[name])}
-        keys = list(dict.fromkeys(key for found in labels.values() for key in found))
-        if labels and all(any(map(is_rate, found)) for found in labels.values()):
-            new = {f"config.{key}": [labels[text].get(key, "") for text in table.columns[name]] for key in keys}
-            known = {plain(each) for each in table.columns}
-            kept = {key: values for key, values in new.items() if plain(key) not in known}
-            return replace(table, columns=table.columns | kept), f"in {name}"
-    return table, ""
+    known = {plain(name) for name in table.columns}
+    for name in [name for name in table.columns if plain(name) in RUN_NAMES and not _has_rate(table)]:
+        found = {text: settings_in(text) for text in dict.fromkeys(table.columns[name])}
+        if found and all(any(map(is_rate, labels)) for labels in found.values()):
+            keys = dict.fromkeys(key for each in found.values() for key in each if plain(key) not in known)
+            new = {key: [found[text].get(key, "") for text in table.columns[name]] for key in keys}
+            return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
+    return table, {}
 
 
-def _with_rate_rows(table: TableFile) -> tuple[TableFile, str]:
+def _chart(table: TableFile, _given: set[str]) -> Cells:
+    """Return the columns of a chart of W&B: one of steps, and for each run one of values with its least and greatest.
+
+    The names of runs give their settings; raises UserError if they have no rate.
+    """
+    steps, *others = table.columns
+    runs = [name for name in others if BETWEEN in name or any(map(is_rate, labels_of(name)))]
+    if len(runs) < max(len(others), 1) or not all(map(is_number, table.columns[steps])):
+        return {}
+    cells = {}
+    for name in [name for name in others if not name.endswith(ENDS)]:
+        run, _, metric = name.rpartition(BETWEEN) if BETWEEN in name else (name, "", VALUE)
+        cells[name] = (metric, {"run": run, **labels_of(run)})
+        if not any(map(is_rate, cells[name][1])):
+            raise UserError(
+                f"{table.path}: a chart of W&B, in which the name of the run {run[:60]!r} has no learning rate: export "
+                "the table of runs instead, or group the runs by it"
+            )
+    return cells
+
+
+def _rates(table: TableFile, _given: set[str]) -> Cells:
+    """Return the columns that are one learning rate each."""
     content = Content(table)
     found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
     rates = {name: text for name, text in found.items() if content.is_numbers(name)}
     numbers = [float(text) for text in rates.values()]
-    bare = any(is_number(name.strip()) for name in rates)
-    if len(set(numbers)) < 2 or min(numbers) <= 0 or _has_metric(table, rates):
-        return table, ""
-    if bare and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
-        return table, ""
-    return _melted(table, RATE, rates, {VALUE: {name: name for name in rates}}), f"the names of {len(rates)} columns"
+    if _has_rate(table) or len(set(numbers)) < 2 or min(numbers) <= 0 or _metrics(table, rates):
+        return {}
+    if any(map(is_number, rates)) and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
+        return {}
+    return {name: (VALUE, {RATE: text}) for name, text in rates.items()}
+
+
+def _variants(table: TableFile, given: set[str]) -> Cells:
+    """Return columns of numbers beside a column of seeds or rates, one variant each, where no name says more."""
+    content = Content(table)
+    others = [name for name in table.columns if not is_named(name, SEED) and not is_rate(name)]
+    known = [name for name in others if is_metric(name) or is_result(name) or is_named(name, *ROLES, "value")]
+    if known or given & {*others} or not 1 < len(others) < len(table.columns):
+        return {}
+    if not all(map(content.is_numbers, others)):
+        return {}
+    return {name: (VALUE, {VARIANT: name}) for name in others}
 
 
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
     """Make a column a split, or a metric, where a column says of which one each row is."""
     content = Content(table)
-    values = [name for name in table.columns if plain(name) in VALUES and content.has_numbers(name)]
-    labels = [n for n in table.columns if plain(n) in {*SPLIT_NAMES, *METRIC_NAMES} and n not in given]
+    values = [name for name in table.columns if is_named(name, "value") and content.has_numbers(name)]
+    labels = [n for n in table.columns if is_named(n, "split", "metric") and n not in given]
     for label in [name for name in labels if len(content.values(name)) > 1]:
         kinds = {text: _split(text) for text in content.values(label)}
-        if plain(label) in SPLIT_NAMES and all(kinds.values()):
+        if is_named(label, "split") and all(kinds.values()):
             metrics = [
                 n for n in table.columns if is_metric(n) and not split_of(n) and content.has_numbers(n)
             ] or values
             if metrics and not set(metrics) & set(given):
                 why = {split: f"rows with {label} = {text}" for text, split in kinds.items()}
                 return _spread(table, label, metrics, kinds), {k: v for k, v in why.items() if k != "train"}
-        if plain(label) in METRIC_NAMES and len(values) == 1 and values[0] not in given:
+        if is_named(label, "metric") and len(values) == 1 and values[0] not in given:
             return _spread(table, label, values, None), {}
     return table, {}
 
@@ -197,63 +202,57 @@ def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping
     return replace(table, columns=columns, lines=[table.lines[index] for index in firsts])
 
 
-def _with_seed_rows(table: TableFile, given: set[str]) -> tuple[TableFile, str]:
-    """Make a row a seed of columns of numbers whose names differ in the number of a seed alone.
-
-    Returns the table, and what was read so; empty: there are none, or the user gives one of them a meaning.
-    """
-    if any(plain(name) in ROLES[SEED] for name in table.columns):
-        return table, ""
+def _seeds(table: TableFile, given: set[str]) -> Cells:
+    """Return the columns of numbers whose names differ in the number of a seed alone."""
     content = Content(table)
-    named = {name: field for name in table.columns if (field := _field(name))}
-    fields = {name: field for name, field in named.items() if content.is_numbers(name)}
-    by_metric: dict[str, dict[int, str]] = defaultdict(dict)
-    for name, (metric, seed) in fields.items():
-        by_metric[metric][seed] = name
-    others = [name for name in table.columns if is_metric(name) and name not in fields]
-    if VALUE in by_metric and others and all(set(words_of(name)) & (MEANS | SPREADS) for name in others):
-        by_metric["_".join(word for word in words_of(others[0]) if word not in MEANS | SPREADS)] = by_metric.pop(VALUE)
-    seeds = sorted({seed for _, seed in fields.values()})
-    repeated = sum(map(len, by_metric.values())) < len(fields)  # two columns of one seed and metric
-    if len(seeds) < 2 or repeated or fields.keys() & given or (VALUE in by_metric and _has_metric(table, fields)):
-        return table, ""
-    first = ", ".join(list(fields)[:2])
-    said = f"columns {first}{', ...' if len(fields) > 2 else ''} are {len(seeds)} seeds of each row"
-    return _melted(table, SEED, {seed: str(seed) for seed in seeds}, by_metric), said
+    named = sorted((found[1], name, found[0]) for name in table.columns if (found := repeat_in(name)))
+    fields = {name: (metric or VALUE, seed) for seed, name, metric in named if content.is_numbers(name)}
+    others = _metrics(table, fields)
+    if others and all(SUMMARIES & set(words_of(name)) for name in others):  # their mean names the metric
+        measures = "_".join(word for word in words_of(others[0]) if word not in SUMMARIES)
+        fields = {name: (measures if metric == VALUE else metric, seed) for name, (metric, seed) in fields.items()}
+        others = []
+    has_seeds = any(is_named(name, SEED) for name in table.columns)
+    repeated = len(set(fields.values())) < len(fields) or len({seed for _, seed in fields.values()}) < 2
+    nameless = bool(others) and VALUE in {metric for metric, _ in fields.values()}
+    if has_seeds or repeated or nameless or given & fields.keys():
+        return {}
+    return {name: (metric, {SEED: str(seed)}) for name, (metric, seed) in fields.items()}
 
 
-def _has_metric(table: TableFile, but: Collection[str]) -> bool:
-    """Return whether other columns are metrics: then nameless numbers are something else."""
-    return any(is_metric(name) and name not in but for name in table.columns)
+def _metrics(table: TableFile, but: Collection[str]) -> list[str]:
+    """Return the other columns that are metrics: nameless numbers beside them are something else."""
+    return [name for name in table.columns if is_metric(name) and name not in but]
 
 
-def _field(name: str) -> tuple[str, int] | None:
-    if not (match := _REPEAT.fullmatch(plain(name))):
-        return None
-    before, seed, after = match.groups()
-    words = "_".join(filter(None, [before.strip("_"), (after or "").strip("_")]))
-    return words or VALUE, int(seed)
+def _melted(table: TableFile, cells: Cells, *, is_chart: bool) -> TableFile:
+    """Repeat each row for each set of labels, with a column of each label and of each metric.
 
-
-def _melted(
-    table: TableFile, label: str, labels: Mapping[Key, str], by_metric: Mapping[str, Mapping[Key, str]]
-) -> TableFile:
-    """Repeat each row for each label, with a column of labels and one of each metric.
-
-    `by_metric`: the column of a metric and label. Summaries of these columns, such as their mean, are left out.
+    Summaries of the columns that become rows, such as their mean, are left out; of a chart rows without a value, too.
     """
-    melted = {name for names in by_metric.values() for name in names.values()}
-    measured = [set(metric.split("_")) for metric in by_metric]
-    kept = [name for name in table.columns if name not in melted and not _summarises(name, measured)]
-    empty = [""] * len(table.lines)
-    columns = {name: [text for text in table.columns[name] for _ in labels] for name in kept}
-    columns[label] = [text for _ in table.lines for text in labels.values()]
-    for metric, names in by_metric.items():
-        parts = [table.columns[names[key]] if key in names else empty for key in labels]
-        columns[metric] = [text for row in zip(*parts, strict=True) for text in row]
-    return replace(table, columns=columns, lines=[line for line in table.lines for _ in labels])
+    by_labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for name, (metric, labels) in cells.items():
+        by_labels.setdefault(tuple(labels.items()), {})[metric] = name
+    every = (
+        (place, dict(labels), names)
+        for place in range(len(table.lines))
+        for labels, names in by_labels.items()
+        if not is_chart or any(table.columns[name][place].strip() for name in names.values())
+    )
+    each = list(islice(every, MOST_ROWS + 1))
+    check_size(table.path, len(each), 1)
+    metrics = list(dict.fromkeys(metric for metric, _ in cells.values()))
+    kept = [name for name in table.columns if name not in cells and not _summarises(name, metrics)]
+    columns = {"step" if is_chart and not is_named(name, "step", SEED) else name: table.columns[name] for name in kept}
+    found = replace(table, columns=columns).rows_at([place for place, _, _ in each])
+    for label in dict.fromkeys(label for labels in by_labels for label, _ in labels):
+        found.columns[label] = [labels.get(label, "") for _, labels, _ in each]
+    for metric in metrics:
+        found.columns[metric] = [table.columns[names[metric]][at] if metric in names else "" for at, _, names in each]
+    return found
 
 
-def _summarises(name: str, measured: Sequence[set[str]]) -> bool:
+def _summarises(name: str, metrics: Sequence[str]) -> bool:
     words = set(words_of(name))
-    return bool(words & (MEANS | SPREADS | {"rank"})) and words - MEANS - SPREADS - {"rank"} in measured
+    measures = any(words - SUMMARIES == set(metric.split("_")) for metric in metrics)
+    return name.endswith(ENDS) or (bool(words & SUMMARIES) and measures)

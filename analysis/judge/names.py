@@ -34,6 +34,15 @@ ROLES = {
     "status": words("status state trial_state run_status st_status"),
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
+NAMES = ROLES | {
+    "split": words("split data_split phase mode subset partition eval_split stage"),
+    "diverged": words("diverged is_diverged has_diverged did_diverge exploded is_nan has_nan"),
+    "value": words("value metric_value objective score result values_0"),
+    "metric": words("metric metric_name metric_key metric_key_used objective_name monitor"),
+    "direction": words("direction mode goal metric_mode objective_direction"),
+}
+"""Also those of columns that say of each row on which data it was measured, whether the run had diverged, a value of a
+metric that it does not name, which metric that is, and which way it is better."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
 """Meanings that the user may give, too: `nuisance`: settings that are tuned as the rate is; `ignored`: no settings."""
 SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
@@ -46,10 +55,6 @@ SPLITS = {
     "train": {"train", "training"},
 }
 """What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
-SPLIT_NAMES = words("split data_split phase mode subset partition eval_split stage")
-"""Columns that say on which data a row was measured."""
-DIVERGED = words("diverged is_diverged has_diverged did_diverge exploded is_nan has_nan")
-"""Columns that say of each row whether the run had diverged."""
 RATE_WORDS = ("lr", "learning_rate", "learningrate")
 """A column of numbers with one of these in its name may be the learning rate, if none of `NO_RATE` is."""
 NO_RATE = {
@@ -87,12 +92,6 @@ PERCENTS = {"accuracy", "error"}
 """Metrics whose values are percents if they reach up to 100."""
 LOSSES = {"loss", "nll", "perplexity"}
 """Metrics that show, beside the one that is judged, that a run diverged."""
-VALUES = words("value metric_value objective score result values_0")
-"""Names of a column that was optimised, and that says not what it is."""
-METRIC_NAMES = words("metric metric_name metric_key metric_key_used objective_name monitor")
-"""Columns that say of which metric `VALUES` are."""
-DIRECTIONS = words("direction mode goal metric_mode objective_direction")
-"""Columns that say which way a metric is better, in `UP` or `DOWN`."""
 UP, DOWN = {*words("maximize maximise max higher")}, {*words("minimize minimise min lower")}
 ABOUT_RUNS = {
     *words("host hostname node gpu device user note notes comment tags path logdir url pid ip commit version sweep"),
@@ -138,6 +137,12 @@ def plain(name: str) -> str:
     return re.sub(r"\W+", "_", text).rstrip("_") or text
 
 
+def is_named(name: str, *roles: str) -> bool:
+    """Return whether a name is one of those that have some meanings; of none: of any that the user may give."""
+    text = plain(name)
+    return any(text in NAMES[role] for role in roles or ROLES)
+
+
 def words_of(name: str) -> list[str]:
     """Return the words of a name."""
     return [word for word in plain(name).split("_") if word]
@@ -150,9 +155,12 @@ def is_setting(name: str) -> bool:
 
 def is_rate(name: str) -> bool:
     """Return whether a learning rate is in a name, and nothing that makes it another number."""
-    text = f"_{plain(name)}_"
-    known = any(f"_{word}_" in text for word in RATE_WORDS) and not NO_RATE & set(words_of(name))
-    return known and not has_unit(name)
+    return has_rate_word(name) and not NO_RATE & set(words_of(name)) and not has_unit(name)
+
+
+def has_rate_word(name: str) -> bool:
+    """Return whether a word of learning rates is in a name, whatever else is."""
+    return any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS)
 
 
 def has_unit(name: str) -> bool:

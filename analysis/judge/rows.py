@@ -6,9 +6,8 @@ import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,12 @@ from lr_sweep.analysis.judge.fields import (
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import (
-    DIVERGED,
     LOSSES,
     ROLES,
     SEVERAL,
     SPLITS,
     has_word,
+    is_named,
     is_result,
     is_setting,
     listed,
@@ -43,7 +42,7 @@ from lr_sweep.analysis.judge.names import (
     plain,
     split_of,
 )
-from lr_sweep.analysis.judge.table_file import Line, TableFile, raise_mistakes, stem_of
+from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
@@ -94,13 +93,12 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
 
 def rows_of(table: TableFile, columns: Columns) -> Noted:
     """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
-    table, remarks = _without_blank(table, columns)
-    if "learning_rate" in columns.of:
-        for step in (_with_run_rates, _without_training, _without_rate):
-            table, said = step(table, columns)
-            remarks += said
-    rows, mistakes = _read_rows(table, columns)
-    raise_mistakes(mistakes)
+    steps = [_without_blank, *([_with_run_rates, _without_training, _without_rate] * ("learning_rate" in columns.of))]
+    remarks: list[str] = []
+    for step in steps:
+        table, said = step(table, columns)
+        remarks += said
+    rows = _read_rows(table, columns)
     if "task" not in rows:
         rows["task"], how = _tasks(table, columns)
         remarks.append(how)
@@ -141,9 +139,9 @@ def _spelled(name: str) -> str:
 
 def _without_blank(table: TableFile, columns: Columns) -> Noted:
     """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
-    names = [columns.of[role] for role in ("learning_rate", *SPLITS) if role in columns.of]
-    texts = [table.columns[name] for name in names]
-    kept = [any(not is_empty(text) for text in fields) for fields in zip(*texts, strict=True)]
+    texts = [table.columns[columns.of[role]] for role in ("learning_rate", *SPLITS) if role in columns.of]
+    blank = {text for column in texts for text in set(column) if is_empty(text)}
+    kept = [not blank.issuperset(fields) for fields in zip(*texts, strict=True)]
     return _kept(table, kept, "{name}: left out: {rows} with neither a learning rate nor a value")
 
 
@@ -152,68 +150,70 @@ def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     name, run = columns.of["learning_rate"], columns.of.get("run", "")
     if run not in table.columns or "step" not in columns.of or is_setting(name):
         return table, []
-    highest: dict[str, tuple[float, str]] = {}
     texts, runs = table.columns[name], table.columns[run]
-    for label, text in zip(runs, texts, strict=True):
-        value = float(text) if is_number(text.strip()) and not is_nothing(text) else 0.0
-        highest[label] = max(highest.get(label, (0.0, "")), (value, text))
-    if not all(0 < value < math.inf for value, _ in highest.values()):
-        return table, []
-    filled = [highest[label][1] for label in runs]
-    if filled == texts:
+    values = {text: float(text) if is_number(text.strip()) and not is_nothing(text) else 0.0 for text in set(texts)}
+    highest: dict[str, str] = {}
+    for label, text in dict.fromkeys(zip(runs, texts, strict=True)):
+        highest[label] = max(highest.get(label, text), text, key=values.__getitem__)
+    filled = [highest[label] for label in runs]
+    if filled == texts or not all(0 < values[text] < math.inf for text in highest.values()):
         return table, []
     remark = f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
     return replace(table, columns=table.columns | {name: filled}), [remark]
 
 
-def _without_rate(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows without a rate, as of a reference, where most rows have one."""
-    kept = [not is_nothing(text) for text in table.columns[columns.of["learning_rate"]]]
-    if kept.count(False) > MOST_LACKING * len(kept):
-        return table, []
-    return _kept(table, kept, "{name}: left out: {rows} without a learning rate")
-
-
 def _without_training(table: TableFile, columns: Columns) -> Noted:
     """Leave out rows whose learning rate is 0, as of an untrained model, unless a schedule may end there."""
-    rates = _texts(table, "learning_rate", columns.of["learning_rate"])
-    kept = [text not in ZEROS for text in rates]
-    if "step" in columns.of:
-        steps = table.columns[columns.of["step"]]
-        if {step for step, of_trained in zip(steps, kept, strict=True) if not of_trained} != set(steps):
-            return table, []
+    kept = [text not in ZEROS for text in _texts(table, "learning_rate", columns.of["learning_rate"])]
+    steps = table.columns[columns.of["step"]] if "step" in columns.of else []
+    if set(steps) != {step for step, trained in zip(steps, kept, strict=False) if not trained}:
+        return table, []
     return _kept(table, kept, "NO TRAINING at a learning rate of 0: {rows} of {name} left out")
+
+
+def _without_rate(table: TableFile, columns: Columns) -> Noted:
+    """Leave out rows without a rate, as of a reference, where most rows have one."""
+    texts = table.columns[columns.of["learning_rate"]]
+    lacking = set(filter(is_nothing, set(texts)))
+    kept = [text not in lacking for text in texts]
+    few = kept.count(False) <= MOST_LACKING * len(kept)
+    return _kept(table, kept, "{name}: left out: {rows} without a learning rate") if few else (table, [])
 
 
 def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> Noted:
     if all(kept) or not any(kept):
         return table, []
-    held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
     left_out = remark.format(name=table.name, rows=counted(kept.count(False), "row"))
-    return replace(table, columns=held, lines=list(compress(table.lines, kept))), [left_out]
+    return table.rows_at([place for place, held in enumerate(kept) if held]), [left_out]
 
 
-def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
-    """Read the columns of a table that mean something.
+def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
+    """Read the columns of a table that mean something; raises UserError with every mistake.
 
-    Returns:
-        A frame with a column for each meaning, `where` (`FILE:LINE`), `diverged` (whether validation, or test where
-        there is no validation, is NaN or infinite), and those of `UNREAD` and `LOSS`; and mistakes. Values of metrics
-        are NaN where there is none.
+    Returns a frame with a column for each meaning, `where` (`FILE:LINE`), `diverged` (whether validation, or test where
+    there is no validation, is NaN or infinite), and those of `UNREAD` and `LOSS`. Values of metrics are NaN where there
+    is none.
     """
     read: Fields = {"where": list(map(str, table.lines))}
     mistakes = _ambiguous(table, columns)
     for role, name in columns.of.items():
         texts = _texts(table, role, name)
         values = {text: parsed(parser_of(role), text) for text in dict.fromkeys(texts)}
-        mistakes += [
-            (line, f"{line}: {name}: {values[text]}")
-            for line, text in zip(table.lines, texts, strict=True)
-            if isinstance(values[text], ValueError)
-        ]
-        read[role] = [None if isinstance(values[text], ValueError) else values[text] for text in texts]
+        wrong = {text: value for text, value in values.items() if isinstance(value, ValueError)}
+        places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
+        mistakes += [(place, f"{name}: {wrong[texts[place]]}") for place in places]
+        read[role] = [values[text] for text in texts] if not wrong else [None] * len(texts)
     decisive = next(split for split in ("validation", "test") if split in read)
-    frame = pd.DataFrame(read)
+    if "step" in read and not mistakes:
+        texts, has_value = table.columns[columns.of["step"]], ~np.isnan(np.array(read[decisive], float))
+        lacking = [place for place in np.flatnonzero(has_value) if is_nothing(texts[place])]
+        wanted = f"{columns.of['step']}: got no step for an evaluation, want a number from 0"
+        mistakes += [(int(place), wanted) for place in lacking]
+    raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake in sorted(mistakes)])
+    return _measured(pd.DataFrame(read), table, columns, decisive)
+
+
+def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive: str) -> pd.DataFrame:
     if "status" in frame:  # the 0 that a log has beside a crash
         failed = frame["status"].eq("failed") & frame[decisive].eq(0)
         frame[decisive] = frame[decisive].mask(failed)
@@ -222,13 +222,12 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
     frame["diverged"] = np.isinf(frame[decisive].astype(float)) | _said_diverged(table, columns)
     splits = [split for split in SPLITS if split in frame]
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))
-    mistakes += _without_step(table, columns, frame, decisive)
-    return frame.assign(**_beside(table, columns, decisive)), [text for _, text in sorted(mistakes)]
+    return frame.assign(**_beside(table, columns, decisive))
 
 
 def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
     found = np.zeros(len(table.lines), bool)
-    for name in [name for name in columns.unread if plain(name) in DIVERGED]:
+    for name in [name for name in columns.unread if is_named(name, "diverged")]:
         words = [text.strip().lower() for text in table.columns[name]]
         if set(words) <= TRUE | FALSE:
             found |= np.isin(words, list(TRUE))
@@ -243,7 +242,7 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         return [places[label] for label in together]
     if role in SEVERAL and (name not in table.columns or _is_setting(role, name, table)):
         return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
-    texts = [text.strip() for text in table.columns[name]]
+    texts = list(map(str.strip, table.columns[name]))
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
     if role in SPLITS:
@@ -302,39 +301,24 @@ def refuse_cut(table: TableFile) -> None:
         raise UserError(f"{table.lines[-1]}: the file ends within a number, {text!r}: write the whole file")
 
 
-def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[Line, str]]:
+def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
     """Find numbers in which a comma, or a point, may be that of decimals or of thousands."""
     if not table.decimal_comma:
         return []
-    fields = [
-        (line, name, text.strip())
-        for role, joint in columns.of.items()
-        for name in (parts_of(joint, table.columns) if role in NUMBERS else ())
-        for line, text in zip(table.lines, table.columns[name], strict=True)
-        if "," in text or "." in text
-    ]
-    comma = next((field for field in fields if "," in field[2]), None)
-    point = next((field for field in fields if "." in field[2]), None)
+    names = [part for role in columns.of for part in parts_of(columns.of[role], table.columns) if role in NUMBERS]
+    fields = [(place, name, text.strip()) for name in names for place, text in enumerate(table.columns[name])]
+    with_comma = [field for field in fields if "," in field[2]]
     advice = "write numbers with a decimal point, and without marks of thousands"
-    if comma and point:
-        (line, name, text), (other_line, other_name, other) = sorted((comma, point))
-        also = f"and {other[:60]!r} in {other_name} at {other_line}"
-        mistake = f"got {text[:60]!r}, {also}: which mark is that of decimals, and which that of thousands? {advice}"
-    elif comma and all(_THOUSANDS.fullmatch(text) for _, _, text in fields):
-        line, name, text = comma
-        mistake = f"got {text!r}, one number with a decimal comma, another with a comma of thousands: {advice}"
-    else:
-        return []
-    return [(line, f"{line}: {name}: {mistake}")]
-
-
-def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decisive: str) -> Iterator[tuple[Line, str]]:
-    if "step" not in columns.of:
-        return
-    name, values = columns.of["step"], frame[decisive].notna()
-    for line, text, has in zip(table.lines, table.columns[name], values, strict=True):
-        if has and is_nothing(text):
-            yield line, f"{line}: {name}: got no step for an evaluation, want a number from 0"
+    if with_comma and (point := next((field for field in fields if "." in field[2]), None)):
+        (place, name, text), (other_place, other_name, other) = sorted((with_comma[0], point))
+        also = f"and {other[:60]!r} in {other_name} at {table.lines[other_place]}"
+        which = f"got {text[:60]!r}, {also}: which mark is that of decimals, and which that of thousands? {advice}"
+        return [(place, f"{name}: {which}")]
+    if with_comma and all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma):
+        place, name, text = with_comma[0]
+        either = "one number with a decimal comma, another with a comma of thousands"
+        return [(place, f"{name}: got {text!r}, {either}: {advice}")]
+    return []
 
 
 def whole_steps(rows: pd.DataFrame) -> Noted:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +59,7 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     rows, seeds = _with_seeds(rows)
     _check_runs(rows)
     rows = _merged(_with_defaults(rows), "step" in rows)
-    _check_repeated(rows)
+    _refuse_repeats(rows, [*RUN, "step"])
     rows["run_id"] = _run_ids(rows)
     rows, lost = _with_losses(rows, decisive)
     rows, tests = _spread_single_tests(_without_later(rows), decisive)
@@ -226,6 +224,7 @@ def _with_seeds(rows: pd.DataFrame) -> Noted:
 
 
 def _check_runs(rows: pd.DataFrame) -> None:
+    """Raise UserError for a run of two rates or seeds, and for two runs of one."""
     if "run" not in rows:
         return
     mistakes = []
@@ -238,38 +237,27 @@ def _check_runs(rows: pd.DataFrame) -> None:
             "a run has one; give the column of the value it was started with, or, where runs share a name, the columns "
             "that tell them apart, as --columns run=A+B"
         )
-    for _, found in firsts[firsts.duplicated(RUN, keep=False)].groupby(RUN, sort=False):
-        one, other = found.to_dict("records")[:2]
-        mistakes.append(f"{other['where']}: run {other['run']} {_repeats(one)}: {_apart(rows, one, other)}")
     raise_mistakes(mistakes)
+    _refuse_repeats(firsts, RUN)
 
 
-def _check_repeated(rows: pd.DataFrame) -> None:
-    key = [*RUN, "step"]
-    several = rows[rows.duplicated(key, keep=False)]
-    raise_mistakes(
-        [
-            f"{other['where']}: {_repeats(one)}: {_apart(rows, one, other)}"
-            for _, found in several.groupby(key, sort=False)
-            for one, other in product(found.head(1).to_dict("records"), found.iloc[1:].to_dict("records"))
-        ]
-    )
-
-
-def _apart(rows: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any]) -> str:
-    """Say how to tell two runs apart: by the columns that are not read and differ."""
+def _refuse_repeats(rows: pd.DataFrame, key: list[str]) -> None:
+    """Raise UserError for rows with the labels of an earlier one: how to tell them apart, by columns that differ."""
+    mistakes = []
     unread = [str(name) for name in rows if str(name).startswith(UNREAD)]
-    differ = [name.removeprefix(UNREAD) for name in unread if one[name] != other[name]]
-    which = "which is not read" if len(differ) == 1 else "which are not read"
-    return (
-        f"{f'they differ in {listed(differ)}, {which}; ' if differ else ''}remove one of them, or name the column that "
-        "tells them apart: --columns variant=..., step=..., run=... or seed=...; give each run a seed of its own"
-    )
-
-
-def _repeats(row: dict[Any, Any]) -> str:
-    labels = ", ".join(f"{name} {row[name]}" for name in (*RUN, "step") if name in row)
-    return f"has the {labels} of {row['where']}"
+    for _, found in rows[rows.duplicated(key, keep=False)].groupby(key, sort=False):
+        one, *others = found.to_dict("records")
+        labels = ", ".join(f"{name} {one[name]}" for name in key)
+        for other in others:
+            run = f"run {other['run']} " if "run" in other else ""
+            differ = listed([name.removeprefix(UNREAD) for name in unread if one[name] != other[name]])
+            mistakes.append(
+                f"{other['where']}: {run}has the {labels} of {one['where']}"
+                f"{f': they differ in {differ}, not read' if differ else ''}; remove one of them, or name the column "
+                "that tells them apart: --columns variant=..., step=..., run=... or seed=...; give each run a seed of "
+                "its own"
+            )
+    raise_mistakes(mistakes)
 
 
 def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -87,30 +87,28 @@ def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ."""
     key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
+    shared = _names_shared(rows)
     if "run" in rows:
-        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in _names_shared(rows))])
+        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in shared)])
     else:
         key += ["step"] if "step" in rows else []
         runs = rows[rows[decisive].notna() | rows["diverged"]] if "step" in rows else rows
     several = runs[runs.duplicated(key, keep=False)]
-    if several.empty:
-        return []
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
     if "run" in rows:  # what changes within runs is no setting, unless several runs share a name
-        shared, within = _names_shared(rows), rows.groupby("run", sort=False)
+        within = rows.groupby("run", sort=False)
         names = [name for name in names if name in shared or within[UNREAD + name].nunique().le(1).all()]
-    with_seeds = "seed" in rows
-    crossed = [name for name in names if _is_crossed(name, runs) and (with_seeds or _names_variants(name, runs))]
+    crossed = [name for name in names if _is_crossed(name, runs) and ("seed" in rows or _names_variants(name, runs))]
     names = [name for name in names if not _is_about_run(name) or name in crossed]
     places = {
         name: ("/" in name, -_num_decided(name, names, runs), not has_word(name, SCALES), runs[UNREAD + name].nunique())
         for name in names
     }
     names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), places[name]))
-    if "seed" not in rows and ("run" in rows or "step" not in rows):
-        return _needed(names, several, key)
     found = _needed(names, several, key)
-    return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+    if "seed" in rows or ("step" in rows and "run" not in rows):  # then they have to tell all apart
+        return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+    return found
 
 
 def _num_decided(name: str, names: Sequence[str], runs: pd.DataFrame) -> int:
@@ -190,58 +188,56 @@ def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisi
     values = {name: {text.strip() for text in rows[UNREAD + name].unique()} - {""} for name in names}
     differ = listed([f"{name} ({len(values[name])} values)" for name in names])
     text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
-    choices: Iterable[Choice] = _choices(names, columns.of, rows, decisive)
+    choices = _choices(names, columns.of, rows, decisive)
     if shared := _names_shared(rows):
         text = f"runs of one name differ in {listed(shared)}; {text}"
         apart = Reading(columns={"run": JOIN.join([columns.of["run"], *shared])})
         choices = [
             Choice(says, reading if "ignored" in reading.columns else reading.but(apart)) for says, reading in choices
         ]
-    return QuestionError(text, list(choices))
+    return QuestionError(text, choices)
 
 
-def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
-    every, named = JOIN.join(names), of.get("variant") or of.get("model") or ""
+def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> list[Choice]:
+    """Offer what some settings may mean, the likeliest first."""
+    named = of.get("variant") or of.get("model") or ""
 
-    def joined(names: Sequence[str]) -> str:
+    def join(*names: str) -> str:
         return JOIN.join(filter(None, names))
 
-    def also(role: str, names: Sequence[str]) -> str:
+    def also(role: str, *names: str) -> dict[str, str]:
         """Return columns beside those that have the meaning already: a setting may hide another one."""
-        return JOIN.join([*([of[role]] if role in of else []), *names])
+        return {role: join(of.get(role, ""), *names)}
 
-    counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
-    counting = [name for name in counting if not has_word(name, SCALES | TUNED)]
-    if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
-        yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": also("seed", repeats[:1])}))
-    for name in [name for name in names if "step" not in rows and _grows(name, rows)]:
-        yield Choice(f"{name} numbers the evaluations of a run", Reading(columns={"step": name}))
+    counting = [name for name in names if _counts(name, rows) and not has_word(name, SCALES | TUNED)]
+    repeats = [name for name in names if REPEATS & set(words_of(name))] or counting * ("seed" not in rows)
     tuned = [name for name in names if TUNED & set(words_of(name))]
     scales = [name for name in names if SCALES & set(words_of(name)) and name not in tuned]
     texts = [name for name in names if not named and not _has_numbers(name, rows) and name not in (*tuned, *repeats)]
     others = [name for name in names if name in scales or name in texts]
-    tuned = [name for name in names if name not in (*others, *repeats)]
-    together = joined([named, *names])
+    rest = [name for name in names if name not in (*others, *repeats)]
+    every, together, chosen = join(*names), join(named, *names), decisive == "validation"
+    compared = (f"{together} compared, each value", {"variant": together})
+    split = (f"a table for each value of {every}", {"task": every})
     # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
-    if at_first := rows["learning_rate"].nunique() == 1 or (not named and len(others) == len(names)):
-        yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
-    if decisive == "validation" and tuned and others:
-        reading = Reading(columns={"variant": joined([named, *others]), "nuisance": also("nuisance", tuned)})
-        yield Choice(f"{joined([named, *others])} compared, {joined(tuned)} tuned", reading)
-    if named and "task" not in of and len(names) == 1 and scales:
-        yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
-    if decisive == "validation":
-        yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": also("nuisance", names)}))
-        for name in names if len(names) > 1 and not named else ():
-            rest = [other for other in names if other != name]
-            reading = Reading(columns={"variant": name, "nuisance": also("nuisance", rest)})
-            yield Choice(f"{name} compared, {joined(rest)} tuned", reading)
-    if not at_first:
-        yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
-    if named and "task" not in of and len(names) == 1 and not scales:
-        yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
-    if "seed" not in rows:
-        yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": also("ignored", names)}))
+    at_first = rows["learning_rate"].nunique() == 1 or (not named and len(others) == len(names))
+    is_split = bool(named) and "task" not in of and len(names) == 1
+    offers = [(True, f"{name} numbers repeats", also("seed", name)) for name in repeats[:1]]
+    offers += [
+        ("step" not in rows and _grows(name, rows), f"{name} numbers the evaluations of a run", {"step": name})
+        for name in names
+    ]
+    offers += [(at_first, *compared)]
+    both = {"variant": join(named, *others), **also("nuisance", *rest)}
+    offers += [(chosen and bool(rest and others), f"{both['variant']} compared, {join(*rest)} tuned", both)]
+    offers += [(is_split and bool(scales), *split)]
+    offers += [(chosen, f"{every} tuned as the learning rate is", also("nuisance", *names))]
+    for name in names if chosen and len(names) > 1 and not named else ():
+        left = [other for other in names if other != name]
+        offers += [(True, f"{name} compared, {join(*left)} tuned", {"variant": name, **also("nuisance", *left)})]
+    offers += [(not at_first, *compared), (is_split and not scales, *split)]
+    offers += [("seed" not in rows, f"{every} no setting, as a result is", also("ignored", *names))]
+    return [Choice(says, Reading(columns=columns)) for is_offered, says, columns in offers if is_offered]
 
 
 def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:

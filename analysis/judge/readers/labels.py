@@ -6,18 +6,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lr_sweep.analysis.judge.names import ROLES, plain
+from lr_sweep.analysis.judge.names import REPEATS, is_named, plain
 from lr_sweep.common.files import Fields
 
 MOST_DEPTH = 20
 MOST_LABEL = 2000
 """Characters of a name that is searched for settings: file systems take 255 of a folder."""
+SETTING = "config."
+"""Prefix of the columns of settings that are found beside a table."""
 _PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
 _SPLIT = re.compile(r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])")
 _NUMBERED = re.compile(
     r"(?<![A-Za-z])(?<!vit[-_])(?<!mixer[-_])"  # ViT-S/16 has no seed
     r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
     re.IGNORECASE,
+)
+_REPEAT = re.compile(
+    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d{{1,18}})(?:_(.*)|$)"
 )
 _FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
 _SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
@@ -37,22 +42,35 @@ def labels_of(name: str) -> dict[str, str]:
     for key, value in _NUMBERED.findall(rest):
         found.setdefault("seed" if key.lower() == "s" else key, value.rstrip("."))
     rest = " ".join(re.sub(r"[\s,;/()_-]+", " ", _NUMBERED.sub(" ", rest)).split())
-    named = any(plain(key) in ROLES["variant"] for key in found)
+    named = any(is_named(key, "variant") for key in found)
     return {**found, "variant": rest} if found and rest and not named else found
 
 
-def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth: int = MOST_DEPTH) -> Fields:
-    """Return nested mappings as one, with the names of levels joined by a mark."""
+def repeat_in(name: str) -> tuple[str, int] | None:
+    """Return the number of a repeat in a name, as in `seed_0` or `val_acc fold 1`, behind the rest of the name."""
+    if not (match := _REPEAT.fullmatch(plain(name))):
+        return None
+    before, number, after = match.groups()
+    return "_".join(filter(None, [before.strip("_"), (after or "").strip("_")])), int(number)
+
+
+def settings_in(name: str) -> dict[str, str]:
+    """Return the settings in a name by the names of their columns."""
+    return {SETTING + key: value for key, value in labels_of(name).items()}
+
+
+def flattened(values: Mapping[Any, Any], start: str = "", depth: int = MOST_DEPTH) -> Fields:
+    """Return nested mappings as one, with the names of levels joined by points."""
     found: Fields = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and depth:
-            found |= flattened(value, f"{start}{name}{mark}", mark, depth - 1)
+            found |= flattened(value, f"{start}{name}.", depth - 1)
         else:
             found[f"{start}{name}"] = value
     return found
 
 
-def labels_by_place(names: Sequence[str]) -> list[dict[str, str]]:
+def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:
     """Return the settings in names that differ in words of the same places, as `adam/0.1/0` and `sgd/0.01/1`.
 
     One place has to have fractions, as learning rates are; whole numbers elsewhere are seeds, and texts variants.
@@ -69,4 +87,6 @@ def labels_by_place(names: Sequence[str]) -> list[dict[str, str]]:
     texts = [column for column in places if column not in seeds and not any(word[:1].isdigit() for word in column)]
     variants = [" ".join(words) for words in zip(*texts, strict=True)] if texts else []
     columns = {"lr": rates[0], **({"seed": seeds[0]} if seeds else {}), **({"variant": variants} if variants else {})}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [
+        dict(zip([SETTING + key for key in columns], row, strict=True)) for row in zip(*columns.values(), strict=True)
+    ]

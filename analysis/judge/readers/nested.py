@@ -6,22 +6,68 @@ object are labels, not names, where its values are alike and no key names a colu
 
 from __future__ import annotations
 
-import re
+import io
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.judge.names import ROLES, VALUES, is_metric, is_rate, plain, split_of
-from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, labels_of
-from lr_sweep.common.files import Fields
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
-NAMED = {name for names in ROLES.values() for name in names}
-STEP, SEED = "step", "seed"
-_REPEAT = re.compile(r"(?:seed|fold|run|rep|repeat|split)[_ -]?\d+", re.IGNORECASE)
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, split_of
+from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, flattened, labels_of, repeat_in
+from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
+from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import Fields, as_version_1_2
+
+STEP, SEED, VALUE = "step", "seed", "value"
 CELLS = (str, int, float, bool, type(None))
 
 
+def read_json(path: Path, content: bytes) -> TableFile:
+    """Read JSON; raises UserError with the lines that are none."""
+    try:
+        text = content.decode("utf-8-sig")
+        return table_of_rows(path, rows_in(json.loads(text)), "JSON")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text in UTF-8 (byte {error.start})") from error
+    except ValueError:
+        return _read_lines(path, text)
+    except RecursionError as error:
+        raise UserError(f"{path} is nested too deeply: write a row a run") from error
+
+
+def _read_lines(path: Path, text: str) -> TableFile:
+    rows: list[Fields] = []
+    numbers: list[int] = []
+    mistakes = []
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
+        try:
+            rows += rows_in([json.loads(line)]) if line.strip() else []
+            numbers += [number] * (len(rows) - len(numbers))
+        except (ValueError, RecursionError) as error:
+            mistakes.append(f"{path}:{number}: no JSON ({reason(error)}): want an object a line, or one list of them")
+    raise_mistakes(mistakes)
+    head = next((number for number, row in enumerate(rows) if any(map(is_metric, row))), 0)  # lines of settings
+    settings = {name: value for row in rows[:head] for name, value in row.items()}
+    return table_of_rows(path, [settings | row for row in rows[head:]], "JSON lines", numbers[head:])
+
+
+def yaml_content(path: Path, content: bytes) -> Any:
+    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises UserError."""
+    try:
+        return json.loads(json.dumps(YAML().load(as_version_1_2(content.decode())), default=str))
+    except (ValueError, TypeError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
+        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+
+
 def rows_in(content: Any) -> list[Fields]:
-    """Return the rows of a list, or of an object; raises ValueError if there are none."""
+    """Return the rows of a list, or of an object, with flat settings; raises ValueError if there are none."""
+    return [flattened(row) for row in _rows(content)]
+
+
+def _rows(content: Any) -> list[Fields]:
     if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
         return [row for number, item in enumerate(content) for row in _of_run(str(number), _unfolded(item))]
     if not isinstance(content, Mapping):
@@ -29,12 +75,12 @@ def rows_in(content: Any) -> list[Fields]:
     if rows := _columns(content):
         return rows
     rows = _unfolded(content)
-    return _of_run("0", rows) if any(plain(name) in ROLES["step"] for name in rows[0]) else rows
+    return _of_run("0", rows) if any(is_named(name, "step") for name in rows[0]) else rows
 
 
 def _of_run(number: str, rows: list[Fields]) -> list[Fields]:
     """Number a run whose rows are evaluations, unless it has a name."""
-    named = len(rows) < 2 or any(plain(name) in (*ROLES["run"], *ROLES["seed"]) for name in rows[0])
+    named = len(rows) < 2 or any(is_named(name, "run", "seed") for name in rows[0])
     return rows if named else [{"run": number, **row} for row in rows]
 
 
@@ -53,7 +99,7 @@ def _columns(content: Mapping[str, Any]) -> list[Fields]:
 
 def _is_name(key: str) -> bool:
     """Return whether a key names a column, and is no label."""
-    return not labels_of(key) and bool(plain(key) in NAMED or is_rate(key) or is_metric(key) or split_of(key))
+    return not labels_of(key) and bool(is_named(key) or is_rate(key) or is_metric(key) or split_of(key))
 
 
 def _unfolded(content: Mapping[Any, Any], parent: str = "", depth: int = MOST_DEPTH) -> list[Fields]:
@@ -89,7 +135,7 @@ def _of_split(key: str, row: Fields) -> Fields:
 
 
 def _measures(name: str) -> bool:
-    return is_metric(name) or plain(name) in VALUES
+    return is_metric(name) or is_named(name, "value")
 
 
 def _curves(content: Mapping[Any, Any]) -> list[Fields]:
@@ -117,14 +163,14 @@ def _labelled(content: Mapping[Any, Any], parent: str, depth: int) -> list[Field
     elif all(isinstance(value, Mapping) and value and value.keys() == values[0].keys() for value in values):
         within = lambda value, name: _unfolded(value, name, depth - 1)  # noqa: E731 - with the depth
     elif any(map(labels_of, map(str, content))) and all(isinstance(value, CELLS) for value in values):
-        within = lambda value, _: [{VALUES[0]: value}]  # noqa: E731
+        within = lambda value, _: [{VALUE: value}]  # noqa: E731
     else:
         return []
     parts = [within(value, "") for value in values]
-    names = {plain(name) for rows in parts for row in rows for name in row}
+    names = {name for rows in parts for row in rows for name in row}
     keys = [*map(str, content)]
-    has_settings = any(map(is_rate, names)) and names & {*ROLES["variant"], *ROLES["seed"]}
-    named = has_settings and not all(map(_REPEAT.fullmatch, keys))  # each key is the name of a run
+    has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", "seed") for name in names)
+    named = has_settings and not _are_repeats(keys)  # each key is the name of a run
     labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
     return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
 
@@ -136,15 +182,19 @@ def _joined(label: Fields, row: Fields) -> Fields:
 
 
 def _seeds(values: Sequence[Any], _: str) -> list[Fields]:
-    return [{SEED: number, VALUES[0]: value} for number, value in enumerate(values)]
+    return [{SEED: number, VALUE: value} for number, value in enumerate(values)]
+
+
+def _are_repeats(keys: Sequence[str]) -> bool:
+    return all((found := repeat_in(key)) and not found[0] for key in keys)
 
 
 def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
     """Yield what each of some keys says: the settings in it, or a number or name of what the level above names."""
-    name = next((each for each in (parent, parent.removesuffix("s")) if plain(each) in NAMED or is_rate(each)), "")
+    name = next((each for each in (parent, parent.removesuffix("s")) if is_named(each) or is_rate(each)), "")
     if not name and all(each.replace(".", "", 1).replace("e-", "", 1).isdigit() for each in keys):
         name = SEED if all(map(str.isdigit, keys)) else "learning_rate"
-    if not name and all(map(_REPEAT.fullmatch, keys)):
+    if not name and _are_repeats(keys):
         name = SEED
     for key in keys:
         found = {} if name else labels_of(key)

@@ -12,20 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_rate
-from lr_sweep.analysis.judge.readers.databases import (
-    SQLITE,
-    is_journal,
-    read_database,
-    read_journal,
-    read_mlflow_server,
-)
-from lr_sweep.analysis.judge.readers.events import EVENTS, event_rows
-from lr_sweep.analysis.judge.readers.folders import read_folder, yaml_content
-from lr_sweep.analysis.judge.readers.labels import labels_of
+from lr_sweep.analysis.judge.readers.databases import SQLITE, is_journal, read_database, read_mlflow_server
+from lr_sweep.analysis.judge.readers.delimited import read_content, read_delimited
+from lr_sweep.analysis.judge.readers.folders import read_folder
+from lr_sweep.analysis.judge.readers.labels import settings_in
 from lr_sweep.analysis.judge.readers.logs import log_rows
-from lr_sweep.analysis.judge.readers.tables import read_json, table_of_rows, without_chart
-from lr_sweep.analysis.judge.readers.wandb import MAGIC, wandb_rows
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, ZIP, TableFile, read_content, table_of
+from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
+from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, table_of_rows
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import open_plain
 from lr_sweep.common.network import shown_uri
@@ -33,27 +27,33 @@ from lr_sweep.common.network import shown_uri
 STDIN = "-"
 LOGS = {".log", ".out", ".err", ".txt"}
 """Endings of files that may be logs."""
+ZIP = b"PK\x03\x04"
 SHEET = "[Content_Types].xml"
 """File within the archive that a spreadsheet is."""
 
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
-    """Read every source; raises UserError with what is wrong with the first that cannot be read."""
+    """Read every source; raises UserError with what is wrong with the first that cannot be read.
+
+    Of several files, those without learning rates have the settings that are in their names, as `lr=0.1,seed=1.csv`.
+    """
     tables = [_read(each) for source in sources for each in expanded(str(source))]
-    return tables if len(tables) == 1 else [_with_name(table) for table in tables]
+    if len(tables) == 1:
+        return tables
+    labels = [settings_in(table.path.stem) for table in tables]
+    return [
+        table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
+        for table, found in zip(map(_with_folder, tables), labels, strict=True)
+    ]
 
 
-def _with_name(table: TableFile) -> TableFile:
-    """Add the settings in a file's name, as `lr=0.1,seed=1.csv`, to a table without learning rates; or a folder's."""
-    if table.path.is_dir() and "folder" not in table.columns:
-        above = {"folder": [table.path.name] * len(table.lines)}
-        runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", [])]}
-        table = replace(table, columns=above | table.columns | (runs if "run" in table.columns else {}))
-    labels = labels_of(table.path.stem)
-    if any(map(is_rate, table.columns)) or not any(map(is_rate, labels)):
+def _with_folder(table: TableFile) -> TableFile:
+    """Add a column of the folder that a table was read from, which runs of one name in several folders differ in."""
+    if not table.path.is_dir() or "folder" in table.columns:
         return table
-    columns = {f"config.{name}": [value] * len(table.lines) for name, value in labels.items()}
-    return replace(table, columns=columns | table.columns)
+    runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", [])]}
+    columns = {"folder": [table.path.name] * len(table.lines)} | table.columns
+    return replace(table, columns=columns | (runs if "run" in table.columns else {}))
 
 
 def expanded(source: str) -> list[str]:
@@ -78,23 +78,13 @@ def read_file(path: Path) -> TableFile:
     """Read a file of any kind; raises UserError."""
     head = _head(path)
     if EVENTS in path.name:
-        labels = {f"config.{name}": value for name, value in labels_of(path.parent.name).items()}
-        rows = [{"run": path.parent.name, **labels, **row} for row in event_rows([path])]
-        return table_of_rows(path, rows, "events of TensorBoard")
-    if head == SQLITE:
-        return read_database(path)
-    if head.startswith(MAGIC):
-        return _read_wandb(path)
-    if head[:1] == b"{" and is_journal(path):
-        return read_journal(path)
-    return _of_content(path, read_content(path))
-
-
-def _read_wandb(path: Path) -> TableFile:
-    try:
+        run = path.parent.name
+        return table_of_rows(path, event_rows([path]), "events of TensorBoard").beside({"run": run, **settings_in(run)})
+    if head.startswith(WANDB):
         return table_of_rows(path, wandb_rows(path), "a run of W&B")
-    except (OSError, ValueError, IndexError) as error:
-        raise UserError(f"{path} cannot be read as a run of W&B ({reason(error)})") from error
+    if head == SQLITE or (head[:1] == b"{" and is_journal(path)):
+        return read_database(path)
+    return _of_content(path, read_content(path))
 
 
 def _of_content(path: Path, content: bytes) -> TableFile:
@@ -103,12 +93,12 @@ def _of_content(path: Path, content: bytes) -> TableFile:
         return _unzipped(path, content)
     if path.suffix in LOGS and (found := log_rows(content.decode("utf-8", "replace"))):
         numbers, rows = zip(*found, strict=True)
-        return table_of_rows(path, rows, "a log", numbers, is_text=True)
+        return table_of_rows(path, rows, "a log", numbers)
     if content.lstrip()[:1] in (b"{", b"["):
         return read_json(path, content)
     if path.suffix in (".yaml", ".yml"):
-        return read_json(path, json.dumps(yaml_content(path), default=str).encode())
-    return without_chart(table_of(path, content))
+        return read_json(path, json.dumps(yaml_content(path, content)).encode())
+    return read_delimited(path, content)
 
 
 def _unzipped(path: Path, content: bytes) -> TableFile:

@@ -138,7 +138,7 @@ def test_columns_of_seeds_are_runs(tmp_path: Path, named: str) -> None:
     assert rates["validation_mean"].to_numpy() == pytest.approx(long.sort_index()["mean"].to_numpy())
     assert rates["validation_sem"].to_numpy() == pytest.approx(long.sort_index()["sem"].to_numpy())
     assert chosen(found.study) == {"adam": (0.01, 0.71), "sgd": (0.1, 0.81)}
-    assert "are 3 seeds of each row" in found.study.about_table[0]
+    assert "seed = seed (guessed: the names of 3 columns)" in found.study.about_table[0]
     assert chosen(judge([tmp_path / "wide.csv"], found.reading)) == chosen(found.study)  # as --save keeps it
 
 
