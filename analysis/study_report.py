@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +44,7 @@ from lr_sweep.analysis.report.findings import (
 from lr_sweep.analysis.report.folder import new_report
 from lr_sweep.analysis.report.latex import latex_text
 from lr_sweep.analysis.report.laws import optima_section
+from lr_sweep.analysis.report.made import made_sections
 from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.targets import target_section
 from lr_sweep.analysis.report.texts import laid_out, say
@@ -58,18 +57,15 @@ from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary, ledger
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.files import Fields
-from lr_sweep.common.text import failure_line
 
 FURTHER_COLUMNS = (
     *("git_commit", "git_dirty", "versions", "device", "device_s"),
     *("started_at", "finished_at", "lost_steps", "code", "content"),
 )
 """What the report reads of runs beside what the summary does."""
-MAX_FAILURES = 20
-"""Failed runs listed in the report; the rest are counted."""
 INTERVAL_SEED = 0
 """The seed of the generator that draws resamples for the intervals of cells with many seeds."""
 DIVERGED = {
@@ -210,7 +206,11 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
         *optimal,
         *(_conclusive(folder, study, further) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets([rests_on, *_limits(study)])]),
-        *(_made(folder, study) if of_study else [Section("How the table was read", [Bullets(study.about_table)])]),
+        *(
+            made_sections(folder, pd.concat([summary.runs, study.fresh]), study.runs)
+            if of_study
+            else [Section("How the table was read", [Bullets(study.about_table)])]
+        ),
     ]
     sections.sort(key=lambda section: section.folded)
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
@@ -298,15 +298,6 @@ def _options(folder: Path, summary: StudySummary) -> list[Block]:
     return [tables.options_table(found).write(folder, "options", found)]
 
 
-def _made(folder: Path, study: Study) -> list[Section]:
-    """Say how the runs of a record ended, what they cost and how they were made, fresh ones among them."""
-    runs = pd.concat([study.summary.runs, study.fresh])
-    device_s = ledger(runs, study.runs)
-    cost = tables.ledger_table(device_s).write(folder, "ledger", device_s)
-    made = Section("How it was made", [_provenance(study.runs)])
-    return [*_failures(runs), Section("What it cost", [cost]), made]
-
-
 def _uncertainty(folder: Path, study: Study) -> list[Block]:
     summary = study.summary
     compared = with_conditions(comparisons(summary), summary.metric, conditions_of(study.findings))
@@ -330,31 +321,3 @@ def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:
     cells.insert(0, info.kind.lower(), info.study)
     cells = cells.drop(columns=_unknown(cells))
     return cells.assign(best_steps=cells["best_steps"].map(tables.steps_text))
-
-
-def _failures(runs: pd.DataFrame) -> list[Section]:
-    failed = runs[runs["status"] == "failed"]
-    shown = failed.head(MAX_FAILURES).assign(failure=failed["failure"].map(failure_line))
-    table = laid_out("failed", shown, shown=len(shown), failed=len(failed))
-    return [Section("Failed runs", [table])] if len(failed) else []
-
-
-def _provenance(runs: pd.DataFrame) -> Block:
-    if runs.empty:
-        return Paragraph("No run has ended yet.")
-    dirty = " (some with uncommitted changes)" if runs["git_dirty"].fillna(False).any() else ""
-    commits = ", ".join(sorted(runs["git_commit"].dropna().unique())) or "unknown"
-    versions = sorted({pair for recorded in runs["versions"].unique() for pair in json.loads(recorded).items()})
-    listed = [
-        f"{name} {' and '.join(version for _, version in found)}"
-        for name, found in groupby(versions, key=lambda pair: pair[0])
-    ]
-    began, ended = runs["started_at"].min(), runs["finished_at"].max()
-    return Bullets(
-        [
-            f"Code: commit {commits}{dirty}.",
-            f"Devices: {', '.join(sorted(runs['device'].unique()))}; {runs['device_s'].sum() / 3600:.2f} device hours.",
-            f"Trained from {began:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC.",
-            f"Versions: {', '.join(listed)}.",
-        ]
-    )
