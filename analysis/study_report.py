@@ -45,14 +45,16 @@ from lr_sweep.analysis.report.findings import (
 )
 from lr_sweep.analysis.report.folder import new_report
 from lr_sweep.analysis.report.latex import latex_text
-from lr_sweep.analysis.report.laws import optima_section, target_section
+from lr_sweep.analysis.report.laws import optima_section
 from lr_sweep.analysis.report.page import chart_data, page_html
+from lr_sweep.analysis.report.targets import target_section
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import decided_section, decided_texts, verdict_block
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
@@ -191,8 +193,10 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     opening = _opening(study, found_best)
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
-    timed = study.runs if of_study else None
-    optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
+    if (steps := compare_steps(summary, study.curves, study.per_step)) is not None:
+        unit = "steps" if study.per_step is None else str(study.per_step.name)
+        reached, when = target_section(folder, summary, steps, unit, study.runs if of_study else None)
+        optimal, moved = [reached, *optimal], [*when, *moved]
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     chart = SweepChart(say("measured", metric=metric), opening)
     top: list[Block] = [opening, chart, *sweeps, *map(Paragraph, [*moved, about])]

@@ -43,6 +43,9 @@ class Study:
     candidates: pd.DataFrame | None = None
     """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
+    per_step: pd.Series[float] | None = None
+    """By run id, what a step takes of the unit that is its name, which is counted to a target; None: steps are."""
+
     def axes(self) -> pd.DataFrame:
         """Return what each cell is made of, as of `laws.laws`; the runs of a record have `content`."""
         cells = self.summary.cells

@@ -17,6 +17,7 @@ from lr_sweep.analysis.paper.paper import sweep_figure
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_curves, read_wanted
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps
 from lr_sweep.analysis.statistics.rates.laws import laws
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL
@@ -126,6 +127,11 @@ class Sweep:
         read = read_summary(self.results.root, self.study.study, ("content",))
         return laws(optima(read.summary), read.axes())
 
+    def steps_to_target(self) -> StepsCompared | None:
+        """Compare the steps to the study's `target`: `.cells`, `.pairs`, `.means`; None: the study has none."""
+        read = read_summary(self.results.root, self.study.study)
+        return compare_steps(read.summary, read.curves)
+
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""
         return read_curves(self.results.root, read_wanted(self.results.root, self.study.study)["run_id"])
@@ -158,6 +164,10 @@ class Judged:
         """Return a row a pair of variants: `difference` (`low` to `high`), `corrected_p`, `distinguishable`."""
         return comparisons(self.summary)
 
+    def steps_to_target(self) -> StepsCompared | None:
+        """Compare the steps to the `target` that was given, as `Sweep.steps_to_target`; None: none was."""
+        return compare_steps(self.summary, self._study.curves, self._study.per_step)
+
     def figure(self, model: str | None = None) -> list[Axes]:
         """Draw the figure, as of `Sweep.figure`."""
         return _figure(self._study, model)
@@ -173,7 +183,7 @@ def judge(*tables: str | Path, columns: Mapping[str, str] = MappingProxyType({})
     Args:
         tables: files, folders, databases.
         columns: the column of a meaning, as `{"learning_rate": "lr"}`; others are guessed.
-        how: `metric`, `higher_is_better`, `select_on_test`, `paired`, `equal_within`, as the command's options.
+        how: `metric`, `higher_is_better`, `select_on_test`, `paired`, `equal_within`, `target`, `by`, as its options.
     """
     return Judged(judged(tables, Reading(columns=columns, **how)).study)
 

@@ -31,7 +31,7 @@ from lr_sweep.analysis.judge.settings import (
     with_settings,
 )
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
-from lr_sweep.analysis.judge.values import measured_rows, refuse_means
+from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing
@@ -39,6 +39,7 @@ from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
@@ -152,6 +153,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
     if (
         metric.untuned
+        and reading.target is None
         and "learning_rate" not in reading.columns
         and len(rows) > 1
         and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None)
@@ -168,7 +170,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
-    info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
+    info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
     mapping = replace(
         reading,
         columns={
@@ -179,6 +181,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
     )
+    runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
     return RunsRead(info, runs, about, mapping, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
 
 
@@ -266,6 +269,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
         fresh=summary.runs.head(0),
         summary=summary,
         curves=runs.curves,
+        per_step=runs.per_step,
         findings=problems_first(fixed),
         about_table=tuple(remarks),
     )
@@ -316,6 +320,8 @@ def judged_json(study: Study, report: Report) -> dict[str, Any]:
     if metric.chosen_on:
         pairs = with_conditions(comparisons(study.summary), metric, conditions_of(study.findings))
     frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
+    if (steps := compare_steps(study.summary, study.curves, study.per_step)) is not None:
+        frames |= {"target_cells": steps.cells, "target_pairs": steps.pairs}
     return {
         "table": study.info.study,
         "read_as": list(study.about_table),

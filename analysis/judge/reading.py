@@ -24,10 +24,11 @@ KEPT = (".yaml", ".yml")
 MOST_BYTES = 1_000_000
 FIELDS: dict[str, type] = {
     **{"columns": dict, "metric": str, "higher_is_better": bool},
-    **{"select_on_test": bool, "paired": bool, "equal_within": float, "where": list},
+    **{"select_on_test": bool, "paired": bool, "equal_within": float, "where": list, "target": float, "by": str},
 }
 """Settings that such a file may have."""
-_LOWER_IS_BETTER = ("higher_is_better", False)
+_SAID = (("higher_is_better", False), ("target", 0.0))
+"""Values that say something, though they are false."""
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
@@ -56,6 +57,10 @@ class Reading:
     """The rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`; empty: all."""
     equal_within: float | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
+    target: float | None = None
+    """Value of the metric, in percent or its unit, to which steps are counted; None: to none."""
+    by: str = ""
+    """What is counted in place of steps: a column, or a word of its name, that grows with them."""
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
@@ -72,7 +77,7 @@ class Reading:
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
-        return {name: value for name, value in asdict(self).items() if value or (name, value) == _LOWER_IS_BETTER}
+        return {name: value for name, value in asdict(self).items() if value or (name, value) in _SAID}
 
 
 class Choice(NamedTuple):
@@ -109,8 +114,10 @@ def options_text(reading: Reading) -> str:
     metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
     within = "" if reading.equal_within is None else f"--equal-within {reading.equal_within:g}"
+    target = "" if reading.target is None else f"--target {reading.target:g}"
+    by = f"--by {shlex.quote(reading.by)}" if reading.by else ""
     where = [f"--where {shlex.quote(text)}" for text in reading.where]
-    return " ".join(filter(None, [columns, metric, higher, *flags, within, *where]))
+    return " ".join(filter(None, [columns, metric, higher, *flags, within, target, by, *where]))
 
 
 def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:

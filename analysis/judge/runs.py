@@ -43,6 +43,8 @@ class Runs:
     """The table's rows with their run ids and settings, for `settings_findings`."""
     remarks: list[str]
     """What was assumed, a sentence each."""
+    per_step: pd.Series[float] | None = None
+    """As of `Study.per_step`."""
 
 
 def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:

@@ -16,15 +16,18 @@ from lr_sweep.analysis.judge.names import (
     OF_MEANS,
     PERCENTS,
     SPLITS,
+    TIMES,
     has_word,
     is_higher_better,
+    listed,
+    plain,
     words_of,
 )
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.runs import RATE
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, unknown
 
 NUMBERED = {"seeds", "runs", "repeats", "replicates", "reps", "folds"}
 """Words of columns that say how many runs a mean is of; or `n` alone."""
@@ -36,6 +39,8 @@ MIXED = 0.2
 """If more than this share of accuracies is up to 1, and others are above, some are fractions and some percent."""
 ALIKE = 0.05
 """An accuracy is in fractions if a hundred times it is so near the median at its rate."""
+DEVICES = {"device", "gpu", "gpu_name", "accelerator", "hardware"}
+"""Columns that say on what a run was trained."""
 WANTED = "`judge` needs the values of single runs, which say how far seeds differ: write a row for each run"
 
 
@@ -136,3 +141,17 @@ def _is_mixed(rows: pd.DataFrame) -> bool:
     hundredths = (100 * values / usual - 1).abs().lt(ALIKE) & values.le(1)
     known = values.to_numpy(float)
     return bool((known[known > 0] <= 1).mean() > MIXED or hundredths.any(axis=None))
+
+
+def per_step(table: TableFile, rows: pd.DataFrame, by: str) -> pd.Series[float]:
+    """Return what a step of each run takes by a column that grows with the steps, with its name; raises UserError."""
+    found = [name for name in table.columns if by == name or by in words_of(name)]
+    if not found:
+        raise UserError(f"--by {by}: {unknown('column', by, list(table.columns))}")
+    devices = {text for name in table.columns if plain(name) in DEVICES for text in table.columns[name]}
+    if set(words_of(found[0])) & TIMES and len(devices) != 1:
+        known = listed(sorted(devices)) or "not in the table"
+        raise UserError(f"--by {by}: times compare variants on one kind of device, which is {known}: count steps")
+    values = pd.to_numeric(pd.Series(table.columns[found[0]], [str(line) for line in table.lines]), errors="coerce")
+    last = rows.assign(value=rows["where"].map(values[~values.index.duplicated()])).sort_values("step")
+    return (last["value"] / last["step"]).groupby(last["run_id"]).last().rename(by)

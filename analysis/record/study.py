@@ -94,7 +94,7 @@ class StudyInfo:
     equal_within: float | None = None
     """In points of percent, or in the metric's unit; None: no variants are called equal."""
     target: float | None = None
-    """In percent or in the metric's unit; None: the worst variant's best."""
+    """In percent or in the metric's unit; None: steps are not counted."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 

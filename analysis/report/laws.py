@@ -32,7 +32,7 @@ from lr_sweep.analysis.report.figure_frame import (
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.rates.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.rates.tuning import expected_bests, steps_to_target
+from lr_sweep.analysis.statistics.rates.tuning import expected_bests
 from lr_sweep.analysis.statistics.selection.best import CELL, labels_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
@@ -43,20 +43,6 @@ MOST_BANDS = 6
 LEAST_TRIED = 3
 """Learning rates of a tuning curve that is drawn."""
 CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the next size."
-
-
-def target_section(
-    folder: Path, summary: StudySummary, curves: pd.DataFrame, timed: pd.DataFrame | None
-) -> list[Section]:
-    """Write when variants reach a target, if runs have curves; `timed`: columns of `RUNS`; None: of a table."""
-    per_step = pd.Series(dtype=float)
-    if timed is not None:
-        per_step = pd.Series((timed["device_s"] / timed["num_steps"]).to_numpy(float), timed["run_id"])
-    found = steps_to_target(summary, curves, per_step)
-    if found.empty:
-        return []
-    table = laid_out("targets", found, metric=summary.metric, given=summary.target is not None)
-    return [Section("Steps to a target", [table.write(folder, "targets", found)])]
 
 
 def _law_texts(found: pd.DataFrame) -> Sequence[str]:

@@ -55,8 +55,9 @@ def _templates() -> Environment:
         "further": _further,
         "about": _known(lambda rate: rate_text(float(f"{rate:.2g}"))),
         "slope": _known("{:.2f}".format),
+        "ends": _ends,
         "share": lambda share: percent_text(share if math.isnan(share) else max(share, 0.0), digits=0),
-        "seconds": lambda seconds: f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}",
+        "seconds": _known(lambda seconds: f"{seconds:,.0f}" if abs(seconds) >= 100 else f"{seconds:.3g}"),
     }
     templates.tests["nan"] = math.isnan
     return templates
@@ -93,6 +94,15 @@ def _steps(best_steps: object) -> str:
 
 def _interval(ends: Sequence[str]) -> str:
     return NO_VALUE if NO_VALUE in ends else f"[{', '.join(ends)}]"
+
+
+def _ends(ends: Sequence[float]) -> str:
+    """Write the ends of an interval, which may be open to one side or to both."""
+    low, high = (_templates().filters["seconds"](end) for end in ends)
+    is_low, is_high = (math.isfinite(end) and end != 0 for end in ends)
+    if is_low and is_high:
+        return f"{low} to {high}"
+    return f"at least {low}" if is_low else f"at most {high}" if is_high else NO_VALUE
 
 
 def _more(seeds: float) -> str:

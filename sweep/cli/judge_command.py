@@ -46,6 +46,13 @@ def judge(
         float | None,
         opt.option("SIZE", "Count smaller differences as equal; SIZE is in percentage points, or as the metric is."),
     ] = None,
+    target: Annotated[
+        float | None,
+        opt.option("VALUE", "Compare the steps to this value, in percent for an accuracy (docs/laws.md)."),
+    ] = None,
+    by: Annotated[
+        str | None, opt.option("COLUMN", "Count another column than the steps to the target, as `tokens` or `seconds`.")
+    ] = None,
     decide: Annotated[
         str | None,
         opt.option(
@@ -75,7 +82,10 @@ def judge(
     if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
     reading = reading_of(columns, where, metric, lower_is_better, higher_is_better, select_on_test)
-    reading = reading.but(Reading(paired=paired, equal_within=equal_within))
+    if target is not None and not math.isfinite(target):
+        raise UserError(f"--target: got {target:g}, want a number")
+    by = "" if by in (None, "steps") else by
+    reading = reading.but(Reading(paired=paired, equal_within=equal_within, target=target, by=by))
     found = answered(partial(judged, tables), reading, ["judge", *tables])
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)

@@ -130,7 +130,7 @@ class Study(Strict):
     equal_within: Positive | None = None
     """Differences below it are none, in points or the metric's unit; null: none are."""
     target: Annotated[float, AllowInfNan(False)] | None = None
-    """Validation value to which steps are counted, in percent or the metric's unit; null: the worst variant's best."""
+    """Validation value to which steps are counted, in percent or the metric's unit; null: to none."""
     resources: Resources = Resources()
     """What each trial holds."""
 

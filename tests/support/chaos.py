@@ -236,18 +236,13 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def whole_content(results: Path, study: str) -> dict[str, Any]:
-    """All that a sweep leaves, by what it is, without durations: `ledger.csv`, and a column of `targets.csv`."""
+    """All that a sweep leaves, by what it is, without the durations of `ledger.csv`."""
     folder = results / "studies" / study
     found = record_content(results) | {"weights": final_weights(results), "MLflow": mlflow_content(results)}
     tables = (folder / f"{name}.parquet" for name in ("wanted", "proposals", "rungs"))
     found |= {path.name: _records(pd.read_parquet(path)) for path in tables if path.exists()}
     reported = (path for path in folder.glob("report/*.csv") if path.name != "ledger.csv")
-    return found | {path.name: _without_durations(path.read_text()) for path in reported}
-
-
-def _without_durations(table: str) -> str:
-    head, *rows = table.splitlines()
-    return "\n".join([head, *(row.rpartition(",")[0] for row in rows)] if head.endswith("_s") else [head, *rows])
+    return found | {path.name: path.read_text() for path in reported}
 
 
 def final_weights(results: Path) -> dict[str, dict[str, bytes]]:

@@ -44,7 +44,11 @@ def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
 
 
 def _with_name(table: TableFile) -> TableFile:
-    """Add the settings in a file's name, as `lr=0.1,seed=1.csv`, to a table without learning rates."""
+    """Add the settings in a file's name, as `lr=0.1,seed=1.csv`, to a table without learning rates; or a folder's."""
+    if table.path.is_dir() and "folder" not in table.columns:
+        above = {"folder": [table.path.name] * len(table.lines)}
+        runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", [])]}
+        table = replace(table, columns=above | table.columns | (runs if "run" in table.columns else {}))
     labels = labels_of(table.path.stem)
     if any(map(is_rate, table.columns)) or not any(map(is_rate, labels)):
         return table

@@ -3,14 +3,9 @@
 Which k rates are tried is drawn at random from the grid, which is all there is: the expectation over that is exact.
 What is not known is each rate's mean over seeds. The expected best rises with each of these means, so limits that hold
 for all means of a cell at once are limits of its whole curve.
-
-Steps to a target, after AlgoPerf (Dahl et al. 2023), say how soon each variant is good enough.
 """
 
 from __future__ import annotations
-
-import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,15 +17,9 @@ from lr_sweep.analysis.statistics.selection.best import (
     CONFIDENCE,
     Floats,
     arrays_by_cell,
-    each_cell,
-    labels_of,
-    places_of,
     rounded,
 )
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, points_within_budget
-
-LEAST_POINTS = 2
-"""Evaluations of a run; with one there is nothing to see of when it got there."""
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 
 def best_weights(number: int, num_tried: int) -> Floats:
@@ -88,39 +77,3 @@ def half_widths(values: CellValues) -> Floats:
     dof = np.where(at_each.noise.dof > 0, at_each.noise.dof, np.nan)
     factor = stdtrit(dof, 1 - (1 - CONFIDENCE) / 2 / number)
     return np.asarray(factor * np.sqrt(at_each.noise.variance / at_each.counts))
-
-
-def steps_to_target(summary: StudySummary, curves: pd.DataFrame, device_s: pd.Series[float]) -> pd.DataFrame:
-    """Return when each variant's runs at its chosen rate first reach the summary's target.
-
-    By default that is the worst variant's best mean, of each task and model.
-
-    Args:
-        summary: of runs with validation data.
-        curves: `run_id`, `step` and `validation_accuracy`.
-        device_s: device seconds a step, by run id; none: not known.
-
-    Returns:
-        One row a cell with a value, where curves have more than one evaluation: the cell's columns, `learning_rate`,
-        `target`, `num_runs`, `num_reached`, `steps` and `device_s` (medians over runs; a run that never gets there
-        counts as infinite), and `num_steps`, the budget.
-    """
-    sign, chosen = summary.metric.sign, summary.chosen_runs
-    points = points_within_budget(chosen, curves, ["validation_accuracy"])
-    if points.empty or points.groupby("run_id").size().max() < LEAST_POINTS:
-        return pd.DataFrame()
-    worst = summary.cells.groupby(GROUP)["validation_mean"].agg("min" if sign > 0 else "max")
-    rows = []
-    for cell, runs in each_cell(chosen):
-        goal = float(worst[cell[:2]]) if summary.target is None else summary.target
-        short = sign * (goal - points["validation_accuracy"])
-        rounding = 0.5 * 10.0 ** -float(places_of(np.array(abs(goal))))
-        first = points[short <= rounding].groupby("run_id")["step"].min()
-        steps = first.reindex(runs["run_id"]).to_numpy(float, na_value=math.inf)
-        seconds = steps * device_s.reindex(runs["run_id"]).to_numpy(float)
-        found: dict[str, Any] = {"learning_rate": runs["learning_rate"].iloc[0], "target": goal}
-        found |= {"num_steps": runs["num_steps"].max(), "num_runs": len(steps)}
-        found |= {"num_reached": int(np.isfinite(steps).sum())}
-        found |= {"steps": float(np.median(steps)), "device_s": float(np.median(seconds))}
-        rows.append(labels_of(cell) | found)
-    return pd.DataFrame(rows)

@@ -49,7 +49,7 @@ class StudySummary:
     equal_within: float | None = None
     """Two variants are equal if their means certainly differ by less (fraction); None: none are called equal."""
     target: float | None = None
-    """The validation value (fraction) that steps are counted to; None: the worst variant's best."""
+    """The validation value (fraction) that steps are counted to; None: there is none."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:

@@ -1,0 +1,197 @@
+"""Steps to a target, by hand: accuracies rise as straight lines over log steps, seeds are 0.01 apart."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.report.texts import laid_out
+from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps, crossings
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.analysis.study_summary import read_summary
+from lr_sweep.tests.support.records import SyntheticRecord
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+OFF = (-0.01, 0.0, 0.01)
+HALF = 2.776 * 0.1 * math.sqrt(2 / 3)
+"""Half the width of an interval of log ratios: a run deviates by 0.01 over a slope of 0.1, Welch with f = 4."""
+
+
+def add(made: SyntheticRecord, variant: str, at: float, rate: float = 1e-3, budget: int = 300) -> None:
+    """Add three runs whose mean is 0.5 at a step."""
+    for seed, off in enumerate(OFF):
+        values = [(step, 0.5 + 0.1 * math.log(step / at) + off) for step in range(20, budget + 1, 20)]
+        made.add(rate, seed, [(step, value, 0.1) for step, value in values], variant=variant, budget=budget)
+
+
+def compared(made: SyntheticRecord, target: float = 50.0) -> StepsCompared:
+    read = read_summary(made.write(target=target), made.study)
+    found = compare_steps(read.summary, read.curves)
+    assert found is not None, "no run has two evaluations"
+    return found
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> SyntheticRecord:
+    return SyntheticRecord(tmp_path)
+
+
+def test_steps_saved_and_their_ratio(made: SyntheticRecord) -> None:
+    add(made, "slow", 200)
+    add(made, "fast", 100)
+    found = compared(made)
+    assert list(found.cells["variant"]) == ["fast", "slow"]
+    assert list(found.cells["steps"]) == pytest.approx([100, 200])
+    assert list(found.cells["num_reached"]) == [3, 3]
+    assert found.cells["high"][0] / 100 == pytest.approx(math.exp(4.303 * 0.1 / math.sqrt(3)), rel=1e-3)
+    (pair,) = found.pairs.to_dict("records")
+    assert (pair["variant"], pair["distinguishable"]) == ("fast", True)
+    ends = [pair["ratio"], pair["ratio_low"], pair["ratio_high"]]
+    assert ends == pytest.approx([2, 2 * math.exp(-HALF), 2 * math.exp(HALF)], rel=1e-3)
+    half = HALF * math.sqrt((100**2 + 200**2) / 2)
+    assert [pair["saved"], pair["saved_low"], pair["saved_high"]] == pytest.approx(
+        [100, 100 - half, 100 + half], rel=1e-3
+    )
+
+
+def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord) -> None:
+    """It is at 0.471 at the end, and would be there at 400; the other one's own noise is all that there is."""
+    add(made, "fast", 100)
+    add(made, "late", 400)
+    found = compared(made)
+    assert list(found.cells["short"]) == [False, True]
+    assert list(found.cells["num_reached"]) == [3, 0]
+    (pair,) = found.pairs.to_dict("records")
+    assert pair["distinguishable"]
+    assert pair["ratio"] == pytest.approx(3)
+    assert pair["ratio_low"] == pytest.approx(3 * math.exp(-2.776 * 0.1 / math.sqrt(3)), rel=1e-3)
+    assert pair["ratio_high"] == pair["saved_high"] == math.inf
+    table = laid_out("target_pairs", found.pairs, unit="steps", shared=False, of=1)
+    assert table.rows[0][4] == f"at least {200 - 2.776 * 0.1 / math.sqrt(3) * math.sqrt((100**2 + 300**2) / 2):.0f}"
+
+
+def test_what_does_not_reach_the_target_is_never_faster(made: SyntheticRecord) -> None:
+    add(made, "short", 320)
+    add(made, "late", 600, budget=1200)
+    (pair,) = compared(made).pairs.to_dict("records")
+    assert not pair["distinguishable"]
+    assert math.isnan(pair["corrected_p"])
+    assert "does not reach" in pair["note"]
+
+
+def test_a_diverged_run_is_no_run_less(made: SyntheticRecord) -> None:
+    add(made, "fast", 100)
+    made.add(1e-3, 3, [], "diverged", 10, 10, variant="fast")
+    add(made, "slow", 200)
+    found = compared(made)
+    cells = found.cells.set_index("variant")
+    assert cells.loc["fast", "short"]
+    assert cells.loc["fast", ["num_reached", "num_runs"]].tolist() == [3, 4]
+    assert not found.pairs["distinguishable"].any()
+
+
+def test_a_run_that_has_not_ended_is_left_out(made: SyntheticRecord) -> None:
+    add(made, "a", 100)
+    made.write_curve(made.want(1e-3, 3, variant="a"), [(20, 0.3, 0.1), (40, 0.4, 0.1)])
+    made.write_curve(made.want(1e-3, 0, variant="b"), [(20, 0.3, 0.1), (40, 0.4, 0.1)])
+    (cell,) = compared(made).cells.to_dict("records")
+    assert (cell["variant"], cell["num_runs"], cell["short"]) == ("a", 3, False)
+
+
+def test_each_at_its_own_rate_and_both_at_one(made: SyntheticRecord) -> None:
+    """Own rates: 100 and 120 steps. Tried by both are 1e-3 (100 and 200) and 1e-2 (150 and 120), which is better."""
+    for variant, steps in (("a", {1e-3: 100, 1e-2: 150}), ("b", {1e-4: 250, 1e-3: 200, 1e-2: 120})):
+        for rate, at in steps.items():
+            add(made, variant, at, rate)
+    found = compared(made)
+    assert list(found.cells["learning_rate"]) == [1e-3, 1e-2]
+    assert list(found.cells["shared_learning_rate"]) == [1e-2, 1e-2]
+    assert list(found.cells["shared_steps"]) == pytest.approx([150, 120])
+    assert found.pairs["ratio"][0] == pytest.approx(1.2)
+    assert found.pairs["shared_ratio"][0] == pytest.approx(0.8)
+
+
+def test_no_rate_is_shared(made: SyntheticRecord) -> None:
+    for variant, rates in (("a", (1e-4, 1e-3)), ("b", (1e-2, 1e-1))):
+        for rate in rates:
+            add(made, variant, 100, rate)
+    assert "shared_steps" not in compared(made).cells
+
+
+def test_other_units_than_steps(made: SyntheticRecord) -> None:
+    """A step of the slow one takes half a second, one of the fast one two: the slow one is twice as fast."""
+    add(made, "slow", 200)
+    add(made, "fast", 100)
+    read = read_summary(made.write(target=50.0), made.study)
+    ids = read.summary.runs.set_index("run_id")["variant"]
+    found = compare_steps(read.summary, read.curves, ids.map({"slow": 0.5, "fast": 2.0}))
+    assert found is not None
+    assert list(found.cells["variant"]) == ["slow", "fast"]
+    assert list(found.cells["steps"]) == pytest.approx([100, 200])
+
+
+LINE, ONE = np.arange(8.0), np.array([True])
+
+
+def test_noise_moves_a_crossing_to_neither_side() -> None:
+    """The first evaluation there is that at 2, by luck; that at 5 is as unlucky."""
+    gaps = LINE - 3.5 + np.array([0, 0, 1.6, 0, 0, -1.6, 0, 0])
+    assert crossings(LINE, gaps[:, None], ONE, 7.0)[0] == pytest.approx([3.5])
+
+
+def test_a_parabola_is_followed() -> None:
+    assert crossings(LINE, (LINE**2 / 10 - 2.0)[:, None], ONE, 7.0)[0] == pytest.approx([math.sqrt(20)])
+
+
+@pytest.mark.parametrize(
+    ("gaps", "reached", "short"), [(LINE - 7.5, 7.5, True), (0 * LINE - 1.0, 1e6, True), (LINE + 1.0, 0.0, False)]
+)
+def test_ends_of_curves(gaps: np.ndarray, reached: float, short: bool) -> None:
+    """Just before the target, where it would be at 7.5; flat; and there from the first evaluation on."""
+    found, is_short = crossings(LINE, gaps[:, None], ONE, 7.0)
+    assert (found.tolist(), is_short) == (pytest.approx([reached], rel=1e-5), short)
+
+
+def test_a_curve_that_worsens_again_has_reached_the_target() -> None:
+    gaps = np.array([-3.0, -2, -1, 0, 1, 2, 1, -1])
+    assert crossings(LINE, gaps[:, None], ONE, 7.0)[0] == pytest.approx([3.0], abs=0.4)
+
+
+def test_the_first_step_with_a_mean_beyond_the_target(made: SyntheticRecord) -> None:
+    """A published table of three seeds and four steps, as accuracies 1 - (loss - 3) / 1: t tests give .14, .036, ..."""
+    losses = [(0.27930, 0.27891, 0.27847, 0.27700), (0.28004, 0.27961, 0.27924, 0.27775)]
+    losses.append((0.27972, 0.27934, 0.27890, 0.27736))
+    for seed, values in enumerate(losses):
+        curve = [(step, 1 - value, 0.5) for step, value in zip((245, 250, 255, 275), values, strict=True)]
+        made.add(1e-3, seed, curve, budget=275)
+    found = compared(made, 72.0)
+    assert list(found.means["p"]) == pytest.approx([0.1402, 0.0363, 0.0187, 0.0033], abs=2e-3)
+    assert list(found.means["certain"]) == [False, True, True, True]
+    assert found.cells["certain_step"].tolist() == [250]
+
+
+def test_an_uncertain_later_step_ends_the_search(made: SyntheticRecord) -> None:
+    add(made, "a", 100)
+    read = read_summary(made.write(target=50.0), made.study)
+    later = read.curves["step"].eq(280)
+    found = compare_steps(
+        read.summary, read.curves.assign(validation_accuracy=read.curves["validation_accuracy"].mask(later, 0.4))
+    )
+    assert found is not None
+    assert found.means.query("certain")["step"].tolist() == [300]
+
+
+def test_the_report_has_it_where_there_is_a_target(made: SyntheticRecord) -> None:
+    add(made, "slow", 200)
+    add(made, "fast", 100)
+    report = write_report(made.write(target=50.0), made.study)
+    table = pd.read_csv(report.folder / "targets.csv").set_index("variant")
+    assert table.loc["fast", "device_s"] == pytest.approx(100 * 30 / 300)
+    assert "fast reaches validation accuracy 50.0 first, in 100 steps" in " ".join(report.text.split())
+    assert "Steps to a target" in report.page.read_text()
+    without = write_report(made.write(), made.study)
+    assert "targets.csv" not in {path.name for path in without.files}

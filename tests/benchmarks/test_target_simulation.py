@@ -1,0 +1,22 @@
+"""Claims of speed are seldom wrong: the short form of the simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lr_sweep.benchmarks import target_simulation
+from lr_sweep.benchmarks.target_simulation import BUDGET, Setting, drawn, judged
+
+NUMBER = 200
+OFF = 3 * 0.0154
+"""Three standard errors of a share of 5%."""
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(reached=0.97, seeds=10)])
+def test_intervals_are_right_and_equal_variants_stay_equal(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_simulation, "NUMBER", NUMBER)
+    values, short = drawn(setting, 1.0, np.random.default_rng(0))
+    ratio, saved, *faster = judged(values, short, {"ratio": 1.0, "saved": 0.0}, np.full(2, float(BUDGET)))
+    assert min(ratio, saved) > 0.95 - OFF
+    assert sum(faster) < 0.05 + OFF
