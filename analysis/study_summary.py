@@ -55,9 +55,11 @@ class Study:
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     """Return the summary with what the study says of its learning rates, and how it wants its variants compared."""
     unit = 100 if info.metric.is_fraction else 1
-    within, target = (each if each is None else each / unit for each in (info.equal_within, info.target))
+    within = None if info.equal_within is None else info.equal_within / unit
+    goals = info.target if isinstance(info.target, dict) else dict.fromkeys(summary.cells["task"], info.target)
+    targets = {task: goal / unit for task, goal in goals.items() if goal is not None}
     tuned = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
-    return replace(tuned, paired=info.paired, equal_within=within, target=target)
+    return replace(tuned, paired=info.paired, equal_within=within, targets=targets)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> Study:

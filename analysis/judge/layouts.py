@@ -82,7 +82,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         for arrange in (_with_labels, _with_rate_rows):
             table, why = arrange(table)
             said |= {RATE: why} if why else {}
-    table, said = _with_variant_rows(_with_step_rows(_with_powers(table)), names, said)
+    table, said = _with_variant_rows(_with_powers(table), names, said)
     table, splits = _with_metric_columns(table, names)
     said |= splits
     table, text = _with_seed_rows(table, names)
@@ -103,7 +103,7 @@ def _with_powers(table: TableFile) -> TableFile:
     return replace(table, columns=table.columns | powers)
 
 
-def _with_step_rows(table: TableFile) -> TableFile:
+def with_step_rows(table: TableFile) -> TableFile:
     """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
     steps = {name: match[1] for name in table.columns if (match := _STEP.fullmatch(name.strip()))}
     if len(steps) < 2 or not all(map(Content(table).is_numbers, steps)):

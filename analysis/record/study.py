@@ -93,8 +93,8 @@ class StudyInfo:
     paired: bool = False
     equal_within: float | None = None
     """In points of percent, or in the metric's unit; None: no variants are called equal."""
-    target: float | None = None
-    """In percent or in the metric's unit; None: steps are not counted."""
+    target: float | dict[str, float] | None = None
+    """In percent or in the metric's unit, or by task; None: steps are not counted."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 

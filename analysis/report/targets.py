@@ -32,7 +32,7 @@ def target_section(
     cells = cells.assign(device_s=math.nan if timed is None else _device_s(summary, timed, cells))
     best = set(tuples_in(cells.drop_duplicates(GROUP)[CELL]))
     shown = [(*of, one) in best or (*of, other) in best for *of, one, other in tuples_in(pairs[PAIR])]
-    known: dict[str, Any] = {"metric": summary.metric, "target": summary.target, "unit": unit}
+    known: dict[str, Any] = {"metric": summary.metric, "unit": unit}
     known |= {"shared": "shared_steps" in cells, "timed": cells["device_s"].notna().any(), "of": len(pairs)}
     known["several"] = len(cells[GROUP].drop_duplicates()) > 1
     tables = [laid_out("targets", cells, **known).write(folder, "targets", cells)]
@@ -65,7 +65,7 @@ def _figure(folder: Path, summary: StudySummary, found: StepsCompared, title: st
         means = found.means[found.means["step"] >= cells["steps"].min() / 2]
         for cell in cells.to_dict("records"):
             _draw(panel, summary, cell, means.merge(pd.DataFrame([cell])[CELL]), styles[cell["variant"]])
-        panel.axhline(summary.metric.scale * (summary.target or 0.0), color="0.4", linestyle="--", linewidth=1)
+        panel.axhline(summary.metric.scale * cells["target"].iloc[0], color="0.4", linestyle="--", linewidth=1)
         panel.set_xlabel("step")
         dress(panel, "both", summary.metric)
         panel.set_ylabel(plain(summary.metric.validation))
@@ -79,5 +79,5 @@ def _draw(panel: Axes, summary: StudySummary, cell: Row, means: pd.DataFrame, st
     panel.fill_between(means["step"], values["low"], values["high"], color=style.colour, alpha=0.2)
     if not cell["short"]:
         ends = np.nan_to_num([[cell["steps"] - cell["low"]], [cell["high"] - cell["steps"]]])
-        at = summary.metric.scale * (summary.target or 0.0)
+        at = summary.metric.scale * cell["target"]
         panel.errorbar([cell["steps"]], [at], xerr=ends, color=style.colour, capsize=4, linewidth=2)

@@ -16,6 +16,7 @@ from annotated_types import Interval, Len
 from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.common.errors import unknown
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
@@ -61,6 +62,9 @@ Seeds = Annotated[
     | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(list)")],
     or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
 ]
+
+
+Target = Annotated[float, AllowInfNan(False)]
 
 
 class StudyTask(Strict):
@@ -129,8 +133,8 @@ class Study(Strict):
     """Whether variants are compared by seed, where seeds move them alike."""
     equal_within: Positive | None = None
     """Differences below it are none, in points or the metric's unit; null: none are."""
-    target: Annotated[float, AllowInfNan(False)] | None = None
-    """Validation value to which steps are counted, in percent or the metric's unit; null: to none."""
+    target: Target | dict[str, Target] | None = None
+    """Validation value to which steps are counted, in percent or the metric's unit, or one for each of some tasks."""
     resources: Resources = Resources()
     """What each trial holds."""
 
@@ -261,6 +265,9 @@ class Study(Strict):
             raise mistake("the study has a `search`, which is not refined: raise its `rates`, leave this out", "refine")
         if self.refine and least < LEAST_GRID:
             raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
+        for task in self.target if isinstance(self.target, dict) else ():
+            if task not in self.tasks:
+                raise mistake(unknown("task", task, self.tasks), "target")
         if self.winners and seeds == 1:
             raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
         if self.winners and self.winners >= num_rates:

@@ -8,6 +8,7 @@ luck of the choice, corrected over all pairs. How often this is right: `benchmar
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -65,20 +66,21 @@ class StepsCompared(NamedTuple):
 def compare_steps(
     summary: StudySummary, curves: pd.DataFrame, per_step: pd.Series[float] | None = None
 ) -> StepsCompared | None:
-    """Compare the steps to the summary's target; None: there is none, or no run has ended with two evaluations.
+    """Compare the steps to the summary's targets; None: there are none, or no run has ended with two evaluations.
 
     Args:
         summary: of runs with validation data.
         curves: `run_id`, `step` and `validation_accuracy`.
         per_step: by run id, what a step takes of the unit that is counted, as seconds; None: steps are counted.
     """
-    has_values = summary.metric.chosen_on and summary.cells["num_values"].any()
-    if summary.target is None or not has_values or not curves["run_id"].duplicated().any():
+    ended = summary.runs["status"].isin(["complete", "diverged"]) & summary.runs["task"].isin(summary.targets)
+    if not summary.metric.chosen_on or not ended.any() or not curves["run_id"].duplicated().any():
         return None
-    steps = steps_summary(summary, curves, summary.target, per_step)
-    means = means_at_steps(steps, curves, summary.target, summary.metric.sign)
+    steps = steps_summary(summary, summary.runs[ended], curves, per_step)
+    means = means_at_steps(steps, curves, summary.targets, summary.metric.sign)
     certain = means[means["certain"]].groupby(CELL)["step"].min().rename("certain_step")
     cells = _cells(steps).join(certain, on=CELL)
+    cells.insert(4, "target", cells["task"].map(summary.targets))
     pairs = _pairs(steps, cells)
     several = steps.runs.groupby(CELL)["learning_rate"].nunique().max() > 1
     if several and (shared := _at_shared_rate(steps)) is not None:
@@ -89,15 +91,15 @@ def compare_steps(
 
 
 def steps_summary(
-    summary: StudySummary, curves: pd.DataFrame, target: float, per_step: pd.Series[float] | None = None
+    summary: StudySummary, runs: pd.DataFrame, curves: pd.DataFrame, per_step: pd.Series[float] | None = None
 ) -> StudySummary:
     """Return the ended runs of a study, with the logarithms of their steps to the target as what chooses and compares.
 
     They also have `budget` (a logarithm), `reached` and `short`. Arguments as of `compare_steps`.
     """
-    runs, rounding = summary.runs, 0.5 * 10.0 ** -float(places_of(np.array(abs(target))))
-    runs = runs[runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(runs, curves, ["validation_accuracy"]).merge(runs[["run_id", "status"]])
+    target = points["task"].map(summary.targets)
+    rounding = 0.5 * 10.0 ** -places_of(np.abs(target.to_numpy(float))).astype(float)
     points["gap"] = summary.metric.sign * (points["validation_accuracy"] - target) + rounding
     found = [_of_rate(rows) for _, rows in points[points["step"] > 0].groupby(RATE, sort=False)]
     none = [pd.DataFrame(columns=["run_id", "log_steps", "short"])]
@@ -243,7 +245,7 @@ def speedups(means: Floats, short: Bools, squares: Floats, half: Floats, pairs: 
     }
 
 
-def means_at_steps(steps: StudySummary, curves: pd.DataFrame, target: float, sign: int) -> pd.DataFrame:
+def means_at_steps(steps: StudySummary, curves: pd.DataFrame, targets: Mapping[str, float], sign: int) -> pd.DataFrame:
     """Return the mean of each cell at every evaluation, and whether it has certainly reached the target by then.
 
     The steps are tested from the last one down, each at the level `LEVEL`, until one fails. In this fixed order the
@@ -258,6 +260,6 @@ def means_at_steps(steps: StudySummary, curves: pd.DataFrame, target: float, sig
     found = found[found["count"] == found.groupby(CELL)["count"].transform("max")].rename(columns={"count": "num_runs"})
     dof, half = found["num_runs"] - 1, stdtrit(found["num_runs"] - 1, UPPER) * found["sem"]
     found = found.assign(low=found["mean"] - half, high=found["mean"] + half)
-    found["p"] = stdtr(dof, sign * (target - found["mean"]) / found["sem"])
+    found["p"] = stdtr(dof, sign * (found["task"].map(targets) - found["mean"]) / found["sem"])
     found["certain"] = (found["p"] < LEVEL)[::-1].groupby([found[name] for name in CELL]).cummin()
     return found.drop(columns="sem")

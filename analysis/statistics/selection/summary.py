@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ class StudySummary:
     """Whether variants are to be compared by seed, as their runs share what a seed decides."""
     equal_within: float | None = None
     """Two variants are equal if their means certainly differ by less (fraction); None: none are called equal."""
-    target: float | None = None
-    """The validation value (fraction) that steps are counted to; None: there is none."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """The validation values (fractions) that steps are counted to, by task; no others are counted."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:

@@ -78,6 +78,7 @@ DECIDE = "decide: {min_difference: 1"
         (GRID, f"winners: 6\n{SEARCH}", "10: winners: got 6, want fewer than the 6 learning rates of a cell"),
         ("seeds: 3", "seeds: 1\nwinners: 2", "12: winners: has no effect with one seed; want more seeds, or leave it"),
         (", frozen-pretrained]", f"]\n{DECIDE}}}", "10: decide: no task and model has both variants of a pair"),
+        ("seeds: 3", "seeds: 3\ntarget: {mnist: 90}", "12: target: unknown task 'mnist'; valid: digits"),
         ("seeds: 3", f"seeds: 1\n{DECIDE}}}", "11: seeds: got 1, want at least 2 with `decide`"),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),

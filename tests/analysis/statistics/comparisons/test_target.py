@@ -21,14 +21,16 @@ HALF = 2.776 * 0.1 * math.sqrt(2 / 3)
 """Half the width of an interval of log ratios: a run deviates by 0.01 over a slope of 0.1, Welch with f = 4."""
 
 
-def add(made: SyntheticRecord, variant: str, at: float, rate: float = 1e-3, budget: int = 300) -> None:
+def add(
+    made: SyntheticRecord, variant: str, at: float, rate: float = 1e-3, budget: int = 300, task: str = "mnist"
+) -> None:
     """Add three runs whose mean is 0.5 at a step."""
     for seed, off in enumerate(OFF):
         values = [(step, 0.5 + 0.1 * math.log(step / at) + off) for step in range(20, budget + 1, 20)]
-        made.add(rate, seed, [(step, value, 0.1) for step, value in values], variant=variant, budget=budget)
+        made.add(rate, seed, [(step, value, 0.1) for step, value in values], variant=variant, budget=budget, task=task)
 
 
-def compared(made: SyntheticRecord, target: float = 50.0) -> StepsCompared:
+def compared(made: SyntheticRecord, target: float | dict[str, float] = 50.0) -> StepsCompared:
     read = read_summary(made.write(target=target), made.study)
     found = compare_steps(read.summary, read.curves)
     assert found is not None, "no run has two evaluations"
@@ -100,6 +102,15 @@ def test_a_run_that_has_not_ended_is_left_out(made: SyntheticRecord) -> None:
     made.write_curve(made.want(1e-3, 0, variant="b"), [(20, 0.3, 0.1), (40, 0.4, 0.1)])
     (cell,) = compared(made).cells.to_dict("records")
     assert (cell["variant"], cell["num_runs"], cell["short"]) == ("a", 3, False)
+
+
+def test_each_task_has_its_own_target(made: SyntheticRecord) -> None:
+    """At 0.5 and at 0.5 + 0.1 log 2 they are there at 100 and at 200 steps; the third task has no target."""
+    for task in ("a", "b", "c"):
+        add(made, "one", 100, task=task)
+    cells = compared(made, {"a": 50.0, "b": 50 + 10 * math.log(2)}).cells
+    assert list(cells["task"]) == ["a", "b"]
+    assert list(cells["steps"]) == pytest.approx([100, 200])
 
 
 def test_each_at_its_own_rate_and_both_at_one(made: SyntheticRecord) -> None:
