@@ -31,7 +31,7 @@ Runs = dict[tuple[str, str], OwnRun]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each task and optimizer of the example, on images whose brightness is their label."""
+    """A run of each task and optimizer of the example, on one random picture for each label."""
     folder = tmp_path_factory.mktemp("league")
     for name in ("league.yaml", "league.py", "lora-books-text.xz"):
         shutil.copy(EXAMPLES / name, folder)
@@ -45,16 +45,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def write_mnist(folder: Path, labels: np.ndarray) -> None:
     folder.mkdir(parents=True)
     for split in ("train", "t10k"):
-        for name, header, size in (("images-idx3", 16, 28 * 28), ("labels-idx1", 8, 1)):
-            content = bytes(header) + np.repeat(labels * (25 if size > 1 else 1), size).tobytes()
-            (folder / f"{split}-{name}-ubyte.gz").write_bytes(gzip.compress(content))
+        for name, header, values in (("images-idx3", 16, pictures(labels, 28 * 28)), ("labels-idx1", 8, labels)):
+            (folder / f"{split}-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(header) + values.tobytes()))
 
 
 def write_cifar10(folder: Path, labels: np.ndarray) -> None:
     folder.mkdir(parents=True)
-    images = np.repeat(labels[:, None] * 25, 3 * 32 * 32, 1)
+    content = {"data": pictures(labels, 3 * 32 * 32), "labels": labels.tolist()}
     for name in ("data_batch_1", "test_batch"):
-        (folder / name).write_bytes(pickle.dumps({"data": images, "labels": labels.tolist()}))
+        (folder / name).write_bytes(pickle.dumps(content))
+
+
+def pictures(labels: np.ndarray, size: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (10, size), np.uint8)[labels]
 
 
 def of(runs: Runs, task: str, optimizer: str) -> OwnRun:
@@ -73,11 +76,11 @@ def test_every_optimizer_has_every_task(runs: Runs) -> None:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_each_learns_images(optimizer: str, runs: Runs) -> None:
-    assert accuracies(of(runs, "mnist", optimizer))[-1] > 0.3
+    assert accuracies(of(runs, "mnist", optimizer))[-1] > 0.5
 
 
 def test_cifar10_is_read(runs: Runs) -> None:
-    assert accuracies(of(runs, "cifar10", "adamw"))[-1] > 0.3
+    assert accuracies(of(runs, "cifar10", "adamw"))[-1] > 0.5
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
