@@ -29,7 +29,7 @@ SHOWS = (f"`{PAGE}`, beside this file, shows", "The page that `lr-sweep judge ru
 """Sentences of report.md about the page: where it is there, and where it is not."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
 """Of the first that a report has, all; curves of every size would be many."""
-DECIDED = "decided.png"
+FURTHER_FIGURES = ("decided.png", "target.png")
 OF_DECIDE = "fresh.csv"
 """Of a study with `decide` alone."""
 FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n")
@@ -40,7 +40,7 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
     folder.mkdir(parents=True, exist_ok=True)
     found = (sorted(report.glob(pattern)) for pattern in FIGURES)
-    figures = [*next(filter(None, found), []), *report.glob(DECIDED)]
+    figures = [*next(filter(None, found), []), *(report / name for name in FURTHER_FIGURES if (report / name).exists())]
     kept = {path.name for path in figures}
     copied = [*COPIED, *[PAGE] * (folder.name == SAMPLE)]
     for path in (*figures, *(report / name for name in copied), *report.glob(OF_DECIDE)):

@@ -33,7 +33,7 @@ class Lion(Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take a step of every parameter that has a gradient."""
         for group in self.param_groups:
-            options = {name: group[name] for name in self.defaults}
+            options = {name: group[name] for name in ("lr", "beta1", "beta2", "weight_decay")}
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     state = self.state[parameter]
