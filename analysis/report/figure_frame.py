@@ -45,6 +45,7 @@ FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F
 FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
 """Their number has no factor in common with that of marks, so that 20 variants or more differ in one or the other."""
 
+LINE_WIDTH = 1.6
 # Inches. Laid out by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
 PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
 LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
@@ -95,9 +96,15 @@ def variant_styles(variants: list[str]) -> dict[str, Style]:
     return styles
 
 
+def line_look(style: Style) -> dict[str, Any]:
+    """Return a style as matplotlib's arguments of a line, `LINE_WIDTH` wide."""
+    dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
+    return {"color": style.colour, "marker": style.marker, "linestyle": (0, dash) if dash else "-"}
+
+
 def legend(styles: Mapping[str, Style], **look: Any) -> list[Line2D]:
-    """Return the entries of a legend by their names, as points on solid lines unless `look` says otherwise."""
-    looks = {name: {"color": style.colour, "marker": style.marker} | look for name, style in styles.items()}
+    """Return the entries of a legend by their names, as the lines are drawn unless `look` says otherwise."""
+    looks = {name: line_look(style) | {"linewidth": LINE_WIDTH} | look for name, style in styles.items()}
     return [Line2D([], [], label=plain(name), **look) for name, look in looks.items()]
 
 

@@ -18,11 +18,13 @@ from matplotlib.patches import Patch
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.figure_frame import (
     LEFT,
+    LINE_WIDTH,
     RIGHT,
     Style,
     dress,
     framed,
     legend,
+    line_look,
     mark_rates,
     plain,
     variant_styles,
@@ -38,7 +40,6 @@ PublishedBest = Mapping[tuple[str, str, str], float] | None
 MAX_COLUMNS = 3
 HALF_DECADE = math.sqrt(10)
 BAR_WIDTH = 0.3
-LINE_WIDTH = 1.6
 """Points."""
 CAP, RING = 5, 13
 """Points, of the ends of error bars and of the mark of a chosen rate."""
@@ -198,7 +199,7 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
     """
     rates, means, partial, lost = rows
     known = ~np.isnan(means)
-    panel.plot(rates[known], means[known], zorder=3, linewidth=LINE_WIDTH, **_line(style))
+    panel.plot(rates[known], means[known], zorder=3, linewidth=LINE_WIDTH, markersize=5, **line_look(style))
     if partial.any():
         hollow: Fields = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
         panel.plot(rates[partial], means[partial], style.marker, **hollow)
@@ -232,11 +233,6 @@ def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
     panel.scatter(x, y, s=CAP**2, c=colours, marker="_", linewidths=1, zorder=3)
 
 
-def _line(style: Style) -> Fields:
-    dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
-    return {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": (0, dash) if dash else "-"}
-
-
 def _all_diverged(rates: pd.DataFrame) -> pd.Series:
     return rates["diverged"].eq(rates["num_wanted"])
 
@@ -256,5 +252,4 @@ def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of
         (_all_diverged(rates).any(), grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"}),
         (near, fixed),
     ]
-    looks = [{"label": plain(variant)} | _line(style) for variant, style in styles.items()]
-    return [Line2D([], [], **look) for look in (*looks, *(look for is_there, look in marks if is_there))]
+    return [*legend(styles, markersize=5), *(Line2D([], [], **look) for is_there, look in marks if is_there)]

@@ -17,6 +17,7 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem, write_csv
 from lr_sweep.analysis.report.figure_frame import (
     FURTHER_MARKS,
+    LINE_WIDTH,
     MIN_WIDTH,
     STYLES,
     Style,
@@ -24,6 +25,7 @@ from lr_sweep.analysis.report.figure_frame import (
     dress,
     framed,
     legend,
+    line_look,
     mark_rates,
     plain,
     save,
@@ -94,7 +96,7 @@ def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
     for panel, (_, of_group) in zip(panels, groups, strict=True):
         for variant, curve in of_group.groupby("variant", sort=False):
             style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
-            panel.plot(curve["num_tried"], values["expected"], color=style.colour, marker=style.marker, markersize=4)
+            panel.plot(curve["num_tried"], values["expected"], linewidth=LINE_WIDTH, markersize=4, **line_look(style))
             panel.fill_between(curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15)
         panel.set_xlabel("learning rates tried")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -13,7 +13,17 @@ from matplotlib.axes import Axes
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Image, Section, write_csv
-from lr_sweep.analysis.report.figure_frame import Style, dress, framed, legend, plain, save, variant_styles
+from lr_sweep.analysis.report.figure_frame import (
+    LINE_WIDTH,
+    Style,
+    dress,
+    framed,
+    legend,
+    line_look,
+    plain,
+    save,
+    variant_styles,
+)
 from lr_sweep.analysis.report.laws import MOST_FIGURES
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.comparisons.target import PAIR, RATE, StepsCompared
@@ -75,7 +85,7 @@ def _figure(folder: Path, summary: StudySummary, found: StepsCompared, title: st
 def _draw(panel: Axes, summary: StudySummary, cell: Row, means: pd.DataFrame, style: Style) -> None:
     """Draw a variant's mean with its band, and when it reaches the target, with the interval of that."""
     values = summary.metric.scale * means[["mean", "low", "high"]]
-    panel.plot(means["step"], values["mean"], color=style.colour, marker=style.marker, markersize=3)
+    panel.plot(means["step"], values["mean"], linewidth=LINE_WIDTH, markersize=3, **line_look(style))
     panel.fill_between(means["step"], values["low"], values["high"], color=style.colour, alpha=0.2)
     if not cell["short"]:
         ends = np.nan_to_num([[cell["steps"] - cell["low"]], [cell["high"] - cell["steps"]]])
