@@ -60,7 +60,7 @@ class Reading:
     target: float | None = None
     """Value of the metric, in percent or its unit, to which steps are counted; None: to none."""
     by: str = ""
-    """What is counted in place of steps: a column, or a word of its name, that grows with them."""
+    """Column, or a word of its name, that is counted in place of steps and grows with them."""
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""

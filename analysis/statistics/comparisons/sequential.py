@@ -48,7 +48,7 @@ class Looks(NamedTuple):
 
 
 class Concluded(NamedTuple):
-    """What the test says of candidates; one entry each."""
+    """The test's answers on candidates; one entry each."""
 
     outcome: Ints
     """`FIRST`: it is accepted; `SECOND`: rejected; `UNDECIDED`."""
