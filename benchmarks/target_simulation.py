@@ -29,7 +29,7 @@ SPEEDS, ONE_RATE, PAIR = (1.0, 1.05, 1.3), slice(2, 3), Pairs.all_of([0, 0])
 
 
 class Setting(NamedTuple):
-    """Runs that are drawn: standard deviations of losses; `reached`, `budget`: the faster one's, as shares of `BUDGET`."""
+    """Runs that are drawn; noise as standard deviations of losses; `reached` and `budget` as shares of `BUDGET`."""
 
     seeds: int = 5
     noise: tuple[float, float] = (0.01, 0.01)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from lr_sweep.analysis.judge.readers.folders import yaml_mapping
+from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.common.files import load_yaml
 from lr_sweep.common.text import failure_line, percent, rate_text, study_heading
 from lr_sweep.sweep.study.file import read_yaml
@@ -50,7 +50,7 @@ def test_every_reader_reads_version_1_2(tmp_path: Path, first: str, read: str) -
     path = tmp_path / "file.yaml"
     path.write_text(first + BODY, encoding="utf-8")
     readers = {"text": lambda: load_yaml(first + BODY), "file": lambda: load_yaml(path)}
-    readers |= {"study": lambda: read_yaml(first + BODY), "settings": lambda: yaml_mapping(path)}
+    readers |= {"study": lambda: read_yaml(first + BODY), "settings": lambda: yaml_content(path, path.read_bytes())}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert readers[read]() == VALUES
