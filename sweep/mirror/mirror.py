@@ -263,7 +263,7 @@ class MirrorThread(Sink):
         )
 
     def open(self) -> None:
-        """Have the study's MLflow run made; the import of MLflow, which takes seconds, then delays no trial."""
+        """Have the study's MLflow run made, so that it is there before its runs."""
         self._worker.submit(_OPEN)
 
     def changed(self, *run_ids: str) -> None:

@@ -277,12 +277,8 @@ def test_the_page_gets_what_has_changed_alone(client: TestClient, made: Syntheti
     third = news(client, seen)
     assert "figure" not in third
     (curve,) = third["curves"]
-    assert [curve[key] for key in ("run_id", "steps", "values", "last")] == [
-        run["run_id"],
-        [100, 200],
-        [50.0, 75.0],
-        "75.0%",
-    ]
+    shown = [curve[key] for key in ("run_id", "steps", "values", "last")]
+    assert shown == [run["run_id"], [100, 200], [50.0, 75.0], "75.0%"]
     client.app.state.page.figures.kept_until["small"] = 0.0  # type: ignore[attr-defined]
     made.end(run, [(300, 0.9, 0.9)], "complete", 300)
     assert {"figure", "curves"} <= set(news(client, seen))
