@@ -110,7 +110,7 @@ def gating(noise: str, gain: float, num_stored: int, max_seeds: int, number: int
     return Gating(accepted=float((found.outcome == FIRST).mean()), seeds=float(found.num_seeds.mean()))
 
 
-GATES = ((20, 20), (20, 30), (30, 20), (30, 30))
+GATES = ((8, 8), (20, 8), (20, 20), (20, 30), (30, 20), (30, 30))
 """Seeds of the baseline, and those of a candidate that is accepted."""
 
 
@@ -118,7 +118,7 @@ def gate_table(number: int, rng: np.random.Generator) -> Rows:
     """Return the rows of the table."""
     columns = [f"baseline of {stored}, {most} seeds" for stored, most in GATES]
     yield ["gate, accepted, % (seeds): noise", "gain, sd", *columns]
-    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0)]
+    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
     for noise, gain in cases:
         found = [gating(noise, gain, *each, number, rng) for each in GATES]
         yield [noise, f"{gain:g}", *(f"{percent(each.accepted)} ({each.seeds:.1f})" for each in found)]

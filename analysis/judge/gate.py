@@ -170,7 +170,7 @@ class Comparison:
         """Yield sentences on both sides and the error rate."""
         yield self.baseline.text("baseline")
         yield self.candidate.text("candidate")
-        yield from filter(None, [self.decision.failures() or self.decision.unequal()])
+        yield from filter(None, [self.decision.failures(), self.decision.unequal()])
         yield f"at most {self.level:.2g} of candidates without a gain are accepted (docs/statistics.md)"
 
     def drift_text(self) -> str:

@@ -36,7 +36,7 @@ def gate(
     min_sd: Annotated[
         float, opt.number("Least gain in standard deviations of a run, if no --min-gain.", least=0.1, metavar="SD")
     ] = 1.5,
-    max_seeds: Annotated[int, opt.number("Seeds of a candidate that is accepted.", least=20, most=200)] = 30,
+    max_seeds: Annotated[int, opt.number("Seeds of a candidate that is accepted.", least=8, most=200)] = 30,
     drift: Annotated[
         bool, opt.flag("Read a run for each night, in the order of their seeds: exit code 1 if they became worse.")
     ] = False,

@@ -36,6 +36,8 @@ OUTCOMES = {FIRST: "ahead", SECOND: "behind", EQUAL: "equal", UNDECIDED: "undeci
 """What becomes of a pair's first variant, by the outcomes of `judge_pairs`."""
 OPEN = "open"
 """Outcome of a pair that is undecided and may get more seeds."""
+UNSEEN = 0.05
+"""Probability that no run of a variant has failed yet, at the failure rate that is still possible."""
 UNEQUAL_FROM = 1.5
 """Ratio of two standard deviations from which it is worth a warning."""
 
@@ -77,13 +79,16 @@ class Decision:
         return num_failed(np.concatenate([self.tuned, self.values], -1), self.metric.is_fraction)
 
     def failures(self) -> str:
-        """Say how many runs failed in the cells of which some did, and what a comparison then means; empty: none."""
+        """Say how many runs failed, or how many may fail unseen, and what a comparison then means; empty: no run."""
         counts = num_known(self.tuned) + self.num_values
-        if not self.num_failed.any():
+        if not (least := int(counts.min())):
             return ""
+        if not self.num_failed.any():
+            rest = f"a variant with {least} runs may still fail in up to {1 - UNSEEN ** (1 / least):.0%}"
+            return f"no run is far below the others, but {rest}; a lead may be one of the runs that work"
         each = zip(self.cells, self.num_failed.tolist(), counts.tolist(), strict=True)
         rates = ", ".join(f"{cell[-1]} {failed} of {count}" for cell, failed, count in each)
-        return f"runs far below the others: {rates}; a lead may be one of the runs that worked alone"
+        return f"runs far below the others: {rates}; a lead may be one of the runs that work"
 
     def unequal(self) -> str:
         """Say whose runs are much noisier than the least noisy ones; empty: none are, or it is not known."""

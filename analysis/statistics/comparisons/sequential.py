@@ -17,8 +17,11 @@ from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, S
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD
 from lr_sweep.analysis.statistics.selection.best import Floats, Ints
 
-FEWEST_SEEDS = 20
-"""Seeds of a baseline, and of an accepted candidate, at least: fewer may lack all of their rare bad runs."""
+FEWEST_SEEDS = 8
+"""Seeds of a baseline, and of an accepted candidate, at least."""
+FEW_SEEDS, FEW_LEVEL = 20, 1 / 70
+"""Seeds of a candidate from which on the level is kept, and the part of it with fewer seeds: these may lack all of
+their rare bad runs, and look better and quieter than the candidate is."""
 NUM_SEEDS = 30
 """Seeds that a baseline should have, and after which a candidate is accepted if the user gives no other number."""
 MISSED = 0.05
@@ -93,7 +96,11 @@ def _variance(base: Floats) -> Floats:
 
 
 def conclude(found: Looks, level: float | Floats = FALSE_ACCEPT, max_seeds: int = NUM_SEEDS) -> Concluded:
-    """Decide candidates: early that there is no gain, and after `max_seeds` that there is one, at a one-sided level."""
+    """Decide candidates: early that there is no gain, and after `max_seeds` that there is one, at a one-sided level.
+
+    With fewer than `FEW_SEEDS` seeds the level is stricter.
+    """
+    level = level * (FEW_LEVEL if max_seeds < FEW_SEEDS else 1)
     p, ratio = (each[..., : max_seeds + 1] for each in found)
     unlikely = ratio <= math.log(MISSED)
     is_last = p.shape[-1] > max_seeds

@@ -125,7 +125,7 @@ def test_failed_runs_and_unequal_noise_are_named(tmp_path: Path) -> None:
     loud = gate(base, finals(tmp_path / "loud.csv", [0.6, 0.63, 0.66, 0.69] * 2))
     assert any(line.startswith("the runs of the candidate are 3.1 times as noisy as") for line in loud.about)
     alike = gate(base, finals(tmp_path / "alike.csv", [0.6, 0.61, 0.62, 0.63] * 2))
-    assert not any("far" in line for line in alike.about)
+    assert [line for line in alike.about if "noisy" in line or "of 20" in line] == []
 
 
 def test_lower_may_be_better_and_two_variants_may_share_a_table(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         (["b.json", "c.csv", "--accept", "--drift"], "--accept and --drift exclude each other"),
         (["b.csv", "c.csv", "--accept"], "b.csv: no baseline"),
         (["b.csv", "c.csv"], "b.csv: no baseline"),
-        (["d.json", "d.csv", "--accept"], "--accept: got 1 fresh seed, want 30, or at least 20"),
-        (["b.json", "c.csv", "--max-seeds", "8"], "should be greater than or equal to 20"),
+        (["d.json", "d.csv", "--accept"], "--accept: got 1 fresh seed, want 30, or at least 8"),
+        (["b.json", "c.csv", "--max-seeds", "7"], "should be greater than or equal to 8"),
         (["b.json", "c.csv", "--guard", "m<=x"], "--guard: got 'm<=x', want METRIC"),
     ):
         assert main(["gate", *words]) == 2

@@ -53,6 +53,14 @@ def test_a_gain_is_accepted_after_all_seeds_and_a_loss_rejected_early() -> None:
     assert conclude(looks(base, np.zeros(0))).outcome == UNDECIDED
 
 
+def test_with_few_seeds_the_level_is_a_seventieth() -> None:
+    base, shape = np.array([0.0, 2.0] * 10), np.array([0.0, 2.0] * 4)
+    for gain, outcome in ((1.7, SECOND), (2.5, FIRST)):  # p is 1e-3 and 5e-5; a seventieth of 0.01 is 1.4e-4
+        found = looks(base, shape + gain)
+        assert conclude(found, 0.01, max_seeds=8).outcome == outcome
+        assert found.p[8] < 0.01
+
+
 def test_a_loss_is_shown_and_without_noise_any_loss_is() -> None:
     assert is_worse(BASE, np.array([-3.0, -4.0]))
     assert not is_worse(BASE, np.array([1.9, 2.0]))
