@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from scipy.special import stdtr
 
+from lr_sweep.analysis.statistics.checks.variants import QUIETER, UNEQUAL
 from lr_sweep.analysis.statistics.comparisons.decide import (
     EQUAL,
     FIRST,
@@ -23,7 +24,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Settings,
     judge_pairs,
 )
-from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, quiet_neighbours, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, drawn, windows
@@ -231,6 +232,40 @@ def _weak_table(number: int, rng: np.random.Generator) -> Rows:
         yield [name, *(percent(claims(setting, number, rng).any(-1).mean()) for setting in settings)]
 
 
+NAMED = {
+    "unequal, 6 tasks": {"noise": "unequal", "num_tasks": 6},
+    "skewed, unequal": {"noise": "skewed, unequal"},
+    "lognormal, unequal": {"noise": "lognormal, unequal"},
+    "skewed, unequal, flat top of 13 rates": {"noise": "skewed, unequal", "curve": "flat", "num_rates": 13},
+    "lognormal, unequal, flat top of 13 rates": {"noise": "lognormal, unequal", "curve": "flat", "num_rates": 13},
+    "the rates beside half as noisy": {"beside": 0.5},
+    "the rates beside a fifth as noisy": {"beside": 0.2},
+}
+
+
+def named(setting: Setting, number: int, rng: np.random.Generator) -> list[float]:
+    """Return the shares of studies with a false claim, and of these those in which a check says why it may be false.
+
+    The checks are `unequal-noise` and `quiet-neighbours`, in this order.
+    """
+    studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
+    found = windows(studies, studies.chosen)
+    noise = cell_noise(found)
+    t, dof = compared(found, noise, pairs, studies.behind)
+    sure = distinguished(2 * stdtr(dof, -np.abs(t)), pairs)
+    is_false, one, other = sure.any(-1), noise.variance[:, pairs.first], noise.variance[:, pairs.second]
+    unequal = sure & (np.maximum(one, other) > UNEQUAL**2 * np.minimum(one, other))
+    quiet = [quiet_neighbours(each)[1] < QUIETER for each in found[is_false]]
+    return [float(is_false.mean()), float(unequal.any(-1)[is_false].mean()), float(np.mean(quiet))]
+
+
+def _named_table(number: int, rng: np.random.Generator) -> Rows:
+    yield ["weak spots, %", "variants", "seeds", "false claims", "named by unequal-noise", "by quiet-neighbours"]
+    for (name, weak), variants, seeds in product(NAMED.items(), (2, 4), (3, 5)):
+        found = named(Setting(num_variants=variants, num_seeds=seeds, **weak), number, rng)
+        yield [name, str(variants), str(seeds), *map(percent, found)]
+
+
 def _flips_table(number: int, rng: np.random.Generator) -> Rows:
     columns = list(product(NUM_SEEDS, (1, 4)))
     yield ["false flips, %: noise", "variants", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
@@ -276,6 +311,7 @@ TABLES = {
     "collapses": _collapses_table,
     "flat": _flat_table,
     "weak": _weak_table,
+    "named": _named_table,
     "flips": _flips_table,
     "decide": _decide_table,
     "gate": gate_table,

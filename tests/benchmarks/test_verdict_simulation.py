@@ -51,6 +51,7 @@ def test_equal_variants_are_seldom_told_apart(
 def test_a_collapse_at_the_next_rate_neither_hides_a_lead_nor_makes_one(rng: np.random.Generator) -> None:
     setting = Setting(num_variants=2, collapses=0.4)
     assert power(replace(setting, ahead=5.0), NUMBER, rng) > 0.95
+    assert power(replace(setting, ahead=5.0, depth=10.0), NUMBER, rng) > 0.85
     assert claims(setting, NUMBER, rng).any(-1).mean() < ERROR
 
 

@@ -22,8 +22,8 @@ NO_SPREAD = 1e-9
 ONE: Floats = np.ones(())
 WINDOW = 3
 """Learning rates that a cell's noise is learned from: the chosen one first, then its neighbours."""
-NOISIER = 0.01
-"""Level of the F tests by which a rate beside the chosen one is left out as too noisy."""
+NOISIER_THAN_CELL, NOISIER_THAN_STUDY = 0.02, 0.03
+"""Levels of the F tests by which a rate beside the chosen one is left out as too noisy: both must find it so."""
 RUN = ("learning_rate", "seed", "test_accuracy")
 """Columns of `StudySummary.runs`."""
 undefined_is_nan = partial(np.errstate, invalid="ignore", divide="ignore")
@@ -177,8 +177,8 @@ def _is_noisier(squares: Floats, dof: Floats) -> Bools:
     of_mean = 1 / np.where(own > 0, (own / total) ** 2 / dof[..., 0], 0.0).sum(-1, keepdims=True)
     above = variance[..., 1:] > variance[..., :0:-1]  # than the rate on the other side
     quieter, of_quieter = (each[..., :1] + np.where(above, each[..., :0:-1], 0.0) for each in (squares, dof))
-    noisier = fdtrc(dof[..., 1:], of_quieter, variance[..., 1:] / (quieter / of_quieter)) < NOISIER
-    noisier &= fdtrc(dof[..., 1:], of_mean[..., None], variance[..., 1:] / mean[..., None]) < NOISIER
+    noisier = fdtrc(dof[..., 1:], of_quieter, variance[..., 1:] / (quieter / of_quieter)) < NOISIER_THAN_CELL
+    noisier &= fdtrc(dof[..., 1:], of_mean[..., None], variance[..., 1:] / mean[..., None]) < NOISIER_THAN_STUDY
     noisier |= above & noisier[..., ::-1]
     return np.concatenate([np.zeros_like(noisier[..., :1]), noisier], axis=-1)
 
