@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
+from lr_sweep.analysis.statistics.comparisons.correction import shaffer
 from lr_sweep.analysis.statistics.comparisons.decide import (
     EQUAL,
     FIRST,
@@ -30,7 +31,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     judge_pairs,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.drawn_variants import windows_of

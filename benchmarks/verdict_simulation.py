@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.checks.variants import QUIETER, UNEQUAL
+from lr_sweep.analysis.statistics.comparisons.correction import shaffer
 from lr_sweep.analysis.statistics.comparisons.decide import (
     EQUAL,
     FIRST,
@@ -25,7 +26,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     judge_pairs,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, quiet_neighbours, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, shaffer, without_luck
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, drawn, windows
 from lr_sweep.benchmarks.gating import FAILING, GATED, NOISES, Rows, gate_table, percent
@@ -48,7 +49,7 @@ def pairs_of_study(setting: Setting) -> Pairs:
 
 
 def distinguished(p: Floats, pairs: Pairs) -> np.ndarray:
-    """Return which pairs are distinguishable, studies x pairs, as `pairs.shaffer` corrects them."""
+    """Return which pairs are distinguishable, studies x pairs, as `shaffer` corrects them."""
     order = np.argsort(p, axis=-1)
     corrected = np.maximum.accumulate(np.take_along_axis(p, order, -1) * pairs.most_equal, axis=-1)
     found = np.zeros(p.shape, bool)

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
+from lr_sweep.analysis.statistics.comparisons.correction import shaffer
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, cell_values, num_known, undefined_is_nan
-from lr_sweep.analysis.statistics.comparisons.pairs import shaffer
 from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Cell, Floats, Ints, each_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
+from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, quiet_neighbours
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, pairs_within
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import counted, rate_text

@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 from scipy.special import fdtr, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
+from lr_sweep.analysis.statistics.comparisons.correction import most_equal, pairs_of, pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, num_known, undefined_is_nan, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import most_equal, pairs_of, pairs_within
 from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Bools, Floats, Ints
 
 UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2

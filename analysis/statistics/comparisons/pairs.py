@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
-from functools import cache, lru_cache, reduce
-from itertools import combinations, compress
-from operator import or_
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import comb, nctdtr, ndtri, stdtr, stdtrit
 
+from lr_sweep.analysis.statistics.comparisons.correction import most_equal, pairs_within, shaffer
 from lr_sweep.analysis.statistics.comparisons.noise import (
     NO_SPREAD,
     Noise,
@@ -41,8 +42,6 @@ POWER = 0.8
 """Probability with which the further seeds make a difference certain, if it is as large as it seems."""
 MOST_FURTHER = 30
 """More further seeds are not counted."""
-MOST_VARIANTS = 30
-"""With more variants, any part of the pairs may be equal: Holm's procedure, which differs little then."""
 
 
 @lru_cache(maxsize=2)
@@ -70,44 +69,88 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     cells, found = summary.cells, at_chosen(summary)
     groups = list(tuples_in(cells[GROUP]))
     first, second = pairs_within(groups)
-    counts, spread, of_pairs = found.counts, found.noise.variance, [groups[index] for index in first]
-    difference, sem, dof, apart = _differences(summary, found, first, second)
-    with undefined_is_nan():
-        effect = (found.means[first] - found.means[second]) / np.sqrt((spread[first] + spread[second]) / 2)
-        p = 2 * stdtr(dof, -np.abs(difference) / sem)
-        luck = choice_luck(_behind(summary), found.noise, counts)
-        lead = without_luck(summary.metric.sign * difference, luck, first, second)
-        without = 2 * stdtr(dof, -lead / sem)
-        least = np.minimum(counts[first], counts[second])
-        sizes = np.maximum(found.noise.size[first], found.noise.size[second])
-        ranked = np.isnan(sem) & (least > 1) & (np.abs(difference) > NO_SPREAD * sizes)
-        by_rank = 2 / _orders(counts[first], counts[second], is_paired(summary) & ~apart)
-        p, without = (np.where(ranked, by_rank, each) for each in (p, without))
-        effect[ranked] = math.nan
-        corrected, equal = shaffer(without, of_pairs), np.zeros(len(p), bool)
-        if (within := summary.equal_within) is not None:  # two one-sided tests (Schuirmann 1987), Holm's correction
-            most = np.abs(difference) + np.abs(luck[first] - luck[second])
-            equal = shaffer(stdtr(dof, (most - within) / sem), range(len(p))) < LEVEL
-    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
+    families = [groups[index] for index in first]
+    tests = _tests(summary, found, first, second)
+    corrected = shaffer(tests.p_without_luck, families)
+    half = stdtrit(tests.dof, (1 + CONFIDENCE) / 2) * tests.sem
     frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
     frame = frame.assign(
         other=cells["variant"].to_numpy()[second],
-        num_seeds=counts[first].astype(int),
-        num_other_seeds=counts[second].astype(int),
-        **{"difference": difference, "low": difference - half, "high": difference + half, "effect_size": effect},
+        num_seeds=found.counts[first].astype(int),
+        num_other_seeds=found.counts[second].astype(int),
+        difference=tests.difference,
+        low=tests.difference - half,
+        high=tests.difference + half,
+        effect_size=tests.effect_size,
         superiority=superiority(found.values * summary.metric.sign, first, second),
-        **{"p": p, "corrected_p": corrected, "distinguishable": corrected < LEVEL, "equal": equal},
+        p=tests.p,
+        corrected_p=corrected,
+        distinguishable=corrected < LEVEL,
+        equal=_are_equal(tests, summary.equal_within),
         further_seeds=math.nan,
-        note=list(map(_note, least, difference, sem, apart)),
     )
-    open_ = ~(np.isnan(sem) | (corrected < LEVEL) | equal)
+    least = frame[["num_seeds", "num_other_seeds"]].min(axis=1)
+    frame["note"] = list(map(_note, least, tests.difference, tests.sem, tests.apart))
+    open_ = ~(np.isnan(tests.sem) | frame["distinguishable"] | frame["equal"]).to_numpy(bool)
     if open_.any():
-        steps = most_equal(tuple(Counter(compress(of_pairs, ~np.isnan(p))).values()))
-        level = np.full(open_.sum(), LEVEL / steps[(corrected < LEVEL).sum()])  # of the next step of the family
         pairs = np.stack([first, second], axis=-1)[open_]
+        level = np.full(len(pairs), _next_level(tests.p, corrected, families))
         noise = Noise(*(each[pairs] for each in found.noise))
-        frame.loc[open_, "further_seeds"] = further_seeds(lead[open_], noise, counts[pairs], level)
+        frame.loc[open_, "further_seeds"] = further_seeds(tests.lead[open_], noise, found.counts[pairs], level)
     return frame
+
+
+class Tests(NamedTuple):
+    """Tests of equal means, one entry a pair; NaN: not known."""
+
+    difference: Floats
+    """Mean of the first variant less that of the second."""
+    sem: Floats
+    """Standard error of the difference; NaN: neither variant has any spread."""
+    dof: Floats
+    apart: Bools
+    """Whether seeds without a partner prevent a comparison by seed that was asked for."""
+    luck: Floats
+    """Size of the difference of the two variants' luck in the choice of the rate."""
+    lead: Floats
+    """Size of the difference without this luck."""
+    p: Floats
+    """Two-sided p value of the difference."""
+    p_without_luck: Floats
+    """Two-sided p value of the lead."""
+    effect_size: Floats
+    """Difference in standard deviations of a run."""
+
+
+def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> Tests:
+    """Test all pairs: by Welch's t test, or by Fisher's exact test where neither variant has any spread."""
+    difference, sem, dof, apart = _differences(summary, found, first, second)
+    luck = choice_luck(_behind(summary), found.noise, found.counts)
+    lead = without_luck(summary.metric.sign * difference, luck, first, second)
+    sizes = np.maximum(found.noise.size[first], found.noise.size[second])
+    several = np.minimum(found.counts[first], found.counts[second]) > 1
+    exact = np.isnan(sem) & several & (np.abs(difference) > NO_SPREAD * sizes)
+    by_rank = 2 / _orders(found.counts[first], found.counts[second], is_paired(summary) & ~apart)
+    with undefined_is_nan():
+        p, without = (np.where(exact, by_rank, 2 * stdtr(dof, -each / sem)) for each in (np.abs(difference), lead))
+        deviation = np.sqrt((found.noise.variance[first] + found.noise.variance[second]) / 2)
+        effect = np.where(exact, math.nan, (found.means[first] - found.means[second]) / deviation)
+    return Tests(difference, sem, dof, apart, np.abs(luck[first] - luck[second]), lead, p, without, effect)
+
+
+def _are_equal(tests: Tests, within: float | None) -> Bools:
+    """Return which differences are certainly smaller: two one-sided tests (Schuirmann 1987), Holm's correction."""
+    if within is None:
+        return np.zeros(len(tests.p), bool)
+    with undefined_is_nan():
+        p = stdtr(tests.dof, (np.abs(tests.difference) + tests.luck - within) / tests.sem)
+    return shaffer(p, range(len(p))) < LEVEL
+
+
+def _next_level(p: Floats, corrected: Floats, families: Sequence[Hashable]) -> float:
+    """Return the level of the next step of Shaffer's procedure: with the pairs that can still be equal."""
+    steps = most_equal(tuple(Counter(compress(families, ~np.isnan(p))).values()))
+    return float(LEVEL / steps[(corrected < LEVEL).sum()])
 
 
 def _behind(summary: StudySummary) -> Floats:
@@ -251,71 +294,3 @@ def further_seeds(difference: Floats, noise: Noise, counts: Floats, level: Float
         power = 1 - nctdtr(dof, np.abs(difference) / sem, -stdtrit(dof, level / 2))
         needed[power >= POWER] = more
     return needed
-
-
-def shaffer(p_values: Floats, groups: Sequence[Hashable]) -> Floats:
-    """Correct p values of pairs of variants (Shaffer 1986, the static form): reject where the result is below a level.
-
-    Of 4 variants 6 pairs can be equal, or 3, 2, 1 and none: once a pair differs, at most 3 of the other 5 are equal.
-    So the smallest p is multiplied by 6, the next three by 3, where Holm's procedure takes 5, 4 and 3.
-
-    Args:
-        p_values: one a pair; NaN stays NaN, uncounted.
-        groups: what each pair is of; the pairs of one group are all pairs of its variants.
-    """
-    known = np.flatnonzero(~np.isnan(p_values))
-    numbers: dict[Hashable, int] = {}
-    for index in known.tolist():
-        numbers[groups[index]] = numbers.get(groups[index], 0) + 1
-    order = known[np.argsort(p_values[known], kind="stable")]
-    corrected = np.full(len(p_values), math.nan)
-    scaled = p_values[order] * most_equal(tuple(numbers.values()))
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
-    return corrected
-
-
-@cache
-def most_equal(numbers: tuple[int, ...]) -> Ints:
-    """Return how many pairs can be equal at most, once none, one, two, ... of them are known to differ.
-
-    `numbers` are of the pairs of each group of variants, as (6, 6): two tasks of 4 variants each. Of a number that is
-    not all pairs of some variants, any part may be equal.
-    """
-    total = sum(numbers)
-    left = np.arange(total, 0, -1)
-    if max(numbers, default=0) > pairs_of(MOST_VARIANTS):
-        return left
-    reachable = 1  # as bits: bit n stands for n equal pairs
-    for number in numbers:
-        reachable = reduce(or_, (reachable << more for more in _possible(number)))
-    packed = np.frombuffer(reachable.to_bytes(total // 8 + 1, "little"), np.uint8)
-    is_reachable = np.unpackbits(packed, count=total + 1, bitorder="little")
-    most = np.maximum.accumulate(np.where(is_reachable, np.arange(total + 1), 0))
-    return most[:0:-1]
-
-
-@cache
-def _possible(num_pairs: int) -> Collection[int]:
-    """Return how many pairs can be equal: all partitions of the variants into classes of equal ones."""
-    num_variants = round((1 + math.sqrt(1 + 8 * num_pairs)) / 2)
-    if pairs_of(num_variants) != num_pairs:
-        return range(num_pairs + 1)
-    found: list[set[int]] = [{0}]
-    for size in range(1, num_variants + 1):
-        found.append({pairs_of(part) + rest for part in range(1, size + 1) for rest in found[size - part]})
-    return found[num_variants]
-
-
-def pairs_within(groups: Sequence[Hashable]) -> tuple[Ints, Ints]:
-    """Return the indices of the first and of the second of every two members of a group, group by group."""
-    members: dict[Hashable, list[int]] = {}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
-    pairs = [pair for each in members.values() for pair in combinations(each, 2)]
-    first, second = np.array(pairs, int).reshape(-1, 2).T
-    return first, second
-
-
-def pairs_of(num_variants: int) -> int:
-    """Return the number of pairs: 6 of 4."""
-    return math.comb(num_variants, 2)

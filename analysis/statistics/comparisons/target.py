@@ -16,8 +16,9 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, undefined_is_nan
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons, pairs_within
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     CONFIDENCE,

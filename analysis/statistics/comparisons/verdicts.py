@@ -23,8 +23,9 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.statistics.comparisons.correction import shaffer
 from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, undefined_is_nan, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons, shaffer
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
 from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 
