@@ -257,7 +257,8 @@ def named(setting: Setting, number: int, rng: np.random.Generator) -> list[float
     is_false, one, other = sure.any(-1), noise.variance[:, pairs.first], noise.variance[:, pairs.second]
     unequal = sure & (np.maximum(one, other) > UNEQUAL**2 * np.minimum(one, other))
     quiet = [quiet_neighbours(each)[1] < QUIETER for each in found[is_false]]
-    return [float(is_false.mean()), float(unequal.any(-1)[is_false].mean()), float(np.mean(quiet))]
+    number_false = max(int(is_false.sum()), 1)
+    return [float(is_false.mean()), unequal.any(-1)[is_false].sum() / number_false, sum(quiet) / number_false]
 
 
 def _named_table(number: int, rng: np.random.Generator) -> Rows:
