@@ -171,6 +171,12 @@ def test_identical_variants(tmp_path: Path) -> None:
     assert f"is that of gpt2 {first}, to the last bit" in found[name].message
 
 
+def test_variants_that_have_all_right_are_not_identical(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    variants(made, {name: [[0.0, 1.0, 1.0]] * 3 for name in ("frozen-random", "unfrozen-random")})
+    assert of_check(made, "identical") == {}
+
+
 def test_two_names_for_the_same_runs_and_two_tasks_are_not_compared(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for task in ("mnist", "cifar10"):
