@@ -154,20 +154,31 @@ def amounts_text(certain: Certain, half: float, metric: Metric) -> str:
 
 
 def _open(leader: str, leads: Sequence[Row], within: str) -> Iterator[str]:
-    """Yield a sentence on each lead that is not in the certain statement; undecided ones share a sentence."""
-    undecided = [lead for lead in leads if lead["is_undecided"]]
+    """Yield a sentence on each lead that is not in the certain statement; those alike in what they lack share one."""
+    alike = defaultdict[str, list[Row]](list)
     for lead in leads:
-        if len(undecided) < 2 or not lead["is_undecided"]:
+        alike[_lacks(lead)].append(lead)
+    for lead in leads:
+        several = alike[_lacks(lead)] if _lacks(lead) else [lead]
+        if len(several) == 1:
             yield say("lead", leader=leader, within=within, **lead)
-        elif lead is undecided[0]:
-            yield _undecided(leader, undecided)
+        elif lead is several[0]:
+            yield _undecided(leader, several)
+
+
+def _lacks(lead: Row) -> str:
+    """Return why nothing is concluded from a lead; empty: something is."""
+    if lead["is_undecided"]:
+        return "seeds"
+    return "" if lead["is_known"] or lead["distinguishable"] or not lead["difference"] else "interval"
 
 
 def _undecided(leader: str, leads: Sequence[Row]) -> str:
     named = [say("undecided_lead", first=not index, **each) for index, each in enumerate(leads[:MOST_NAMED])]
     if further := len(leads) - len(named):
         named.append(f"{counted(further, 'other')} by up to {leads[-1]['amount']}")
-    return say("undecided", leader=leader, named=_joined(named), seeds=max(each["num_seeds"] for each in leads))
+    seeds, is_known = max(each["num_seeds"] for each in leads), leads[0]["is_known"]
+    return say("undecided", leader=leader, named=_joined(named), seeds=seeds, is_known=is_known)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -97,6 +97,12 @@ WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
             "After tuning, a leads b by 4.8 points. There is no interval, so this is not certain.",
         ),
         (
+            [lead(name, 0.01, math.nan, math.nan, distinguishable=False) for name in "bcdef"],
+            NO_FLIP,
+            "After tuning, a leads b by 1.0 points, c by 1.0 points, d by 1.0 points and 2 others by up to 1.0 points. "
+            "There is no interval, so these leads are not certain.",
+        ),
+        (
             [
                 lead("b", 0.0, -0.0004, 0.0004, math.inf),
                 *(lead(name, 0.0003, -0.0001, 0.0007, 5) for name in "cd"),
