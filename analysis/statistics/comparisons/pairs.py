@@ -71,7 +71,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     groups = list(tuples_in(cells[GROUP]))
     first, second = pairs_within(groups)
     counts, spread, of_pairs = found.counts, found.noise.variance, [groups[index] for index in first]
-    difference, sem, dof, apart = _differences(summary, found, first, second)
+    difference, sem, dof, apart = differences(summary, found, first, second)
     with undefined_is_nan():
         effect = (found.means[first] - found.means[second]) / np.sqrt((spread[first] + spread[second]) / 2)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
@@ -169,7 +169,7 @@ def is_paired(summary: StudySummary) -> bool:
     return summary.paired and seed_correlation(summary) >= LEAST_CORRELATION
 
 
-def _differences(
+def differences(
     summary: StudySummary, found: Sampled, first: Ints, second: Ints
 ) -> tuple[Floats, Floats, Floats, Bools]:
     """Return differences of means, their standard errors and degrees of freedom, and which are not by seed as asked."""
