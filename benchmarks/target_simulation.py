@@ -72,13 +72,14 @@ def drawn(setting: Setting, speed: float, rng: np.random.Generator) -> tuple[Flo
 def judged(values: Floats, short: Bools, true: dict[str, float], budgets: Floats) -> list[float]:
     """Return the shares of tables whose intervals hold what is true, and with each variant called faster."""
     score, counts = values.mean(-1) + CHOSEN_LAST * short, np.full(2, float(values.shape[-1]))
-    chosen = score.argmin(-1)[..., None]
-    found = windows_of(-np.take_along_axis(values, chosen[..., None], -2), 0 * chosen[..., 0])  # less is better
-    noise, ends = cell_noise(found), np.take_along_axis(short, chosen, -1)[..., 0]
-    t, dof = compared(found, noise, PAIR, score - score.min(-1, keepdims=True))
-    certain, (sem, _) = (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0], welch(noise, counts, PAIR.first, PAIR.second)
-    means, limits = -found[:, :, 0].mean(-1), np.where(ends, np.log(budgets), np.inf)
-    sizes = speedups(means, limits, noise.variance / counts, sem, dof, (PAIR.first, PAIR.second))
+    chosen, pair = score.argmin(-1), (PAIR.first, PAIR.second)
+    found = windows_of(-values, chosen)  # of logarithms less is better
+    t, dof = compared(found, cell_noise(found), PAIR, score - score.min(-1, keepdims=True))
+    certain, ends = (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0], np.take_along_axis(short, chosen[..., None], -1)[..., 0]
+    found[:, :, 1:] = np.nan  # intervals have the noise of the chosen rate alone
+    noise, limits = cell_noise(found), np.where(ends, np.log(budgets), np.inf)
+    sem, dof = welch(noise, counts, *pair)
+    sizes = speedups(-found[:, :, 0].mean(-1), limits, noise.variance / counts, sem, dof, pair)
     held = [((sizes[f"{name}_low"] <= size) & (size <= sizes[f"{name}_high"])).mean() for name, size in true.items()]
     return [*held, *((certain & (sign * t[:, 0] > 0) & ~ends[:, at]).mean() for at, sign in ((0, 1), (1, -1)))]
 

@@ -70,14 +70,13 @@ def compare_steps(
     ended = summary.runs["status"].isin(["complete", "diverged"]) & summary.runs["task"].isin(summary.targets)
     if not summary.metric.chosen_on or not ended.any() or not curves["run_id"].duplicated().any():
         return None
-    runs = _with_crossings(summary, summary.runs[ended], curves, per_step)
-    steps = _summary(runs, summary.paired)
+    steps = _summary(_with_crossings(summary, summary.runs[ended], curves, per_step), summary.paired)
     means = _means_at_steps(steps, curves, summary.targets, summary.metric.sign)
     cells, pairs = _compared(steps)
     cells.insert(4, "target", cells["task"].map(summary.targets))
     cells = cells.join(means[means["certain"]].groupby(CELL)["step"].min().rename("certain_step"), on=CELL)
-    shared = _at_shared_rate(runs, steps)
-    if len(shared) and runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
+    shared = _at_shared_rate(steps)
+    if len(shared) and steps.runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
         there, pairs_there = _compared(_summary(shared, summary.paired, steps.cells))
         cells = cells.join(there.set_index(CELL).add_prefix("shared_"), on=CELL)
         pairs = pairs.join(pairs_there.set_index(PAIR).add_prefix("shared_"), on=PAIR)
@@ -102,22 +101,21 @@ def _with_crossings(
 
 
 def _summary(runs: pd.DataFrame, paired: bool, order: pd.DataFrame | None = None) -> StudySummary:
-    """Summarise runs, and keep those at the chosen rates; by default cells are ordered by speed in a task and model."""
+    """Summarise runs; the cells are ordered as in a frame, by default in each task and model the fastest first."""
     rates = per_learning_rate(runs)
     cells = per_cell(runs, rates, best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS))
     fastest = cells.assign(group=cells.groupby(GROUP, sort=False).ngroup()).sort_values(["group", "validation_mean"])
     cells = (fastest if order is None else order)[CELL].merge(cells, on=CELL)
-    found = StudySummary(runs=runs, learning_rates=rates, cells=cells, metric=LOG_STEPS, paired=paired)
-    return replace(found, runs=found.chosen_runs)
+    return StudySummary(runs=runs, learning_rates=rates, cells=cells, metric=LOG_STEPS, paired=paired)
 
 
-def _at_shared_rate(runs: pd.DataFrame, steps: StudySummary) -> pd.DataFrame:
+def _at_shared_rate(steps: StudySummary) -> pd.DataFrame:
     """Return the runs at one rate for each task and model: of those tried by all variants the fastest on average."""
     rates = steps.learning_rates.dropna(subset=["validation_mean"])
     found = rates.groupby([*GROUP, "learning_rate"])["validation_mean"].agg(["mean", "size"]).reset_index()
     found = found.join(steps.cells.groupby(GROUP).size().rename("all"), on=GROUP)
     found = found[found["size"] == found["all"]].sort_values(["mean", "learning_rate"]).drop_duplicates(GROUP)
-    return runs.merge(found[[*GROUP, "learning_rate"]], on=[*GROUP, "learning_rate"])
+    return steps.runs.merge(found[[*GROUP, "learning_rate"]], on=[*GROUP, "learning_rate"])
 
 
 def _of_rate(points: pd.DataFrame) -> pd.DataFrame:
@@ -153,9 +151,10 @@ def crossings(log_steps: Floats, gaps: Floats, complete: Bools, budget: float) -
     slope = max(slope, FLAT * np.abs(mean[window]).max())
     slopes = np.array([0.0, 1.0, 2 * there]) @ fits[:, complete] / slope
     apart = math.sqrt(1 + SLOPE_NOISE * min(slopes.var() / max(len(slopes) - 1, 1), 1.0))
-    found = centre + there - apart * np.array([1.0, there, there**2]) @ fits / slope
+    ahead = np.array([1.0, there, there**2]) @ fits / slope
+    ahead += (apart - 1) * (ahead - ahead[complete].mean())
     never = np.isnan(gaps[window]).any(0)
-    found = np.where(never, math.nan, np.maximum(found, log_steps[0]))
+    found = np.where(never, math.nan, np.maximum(centre + there - ahead, log_steps[0]))
     return found, bool(never.any() or found.mean() > budget)
 
 
@@ -181,10 +180,10 @@ def _crossing(fit: Floats) -> tuple[float, float]:
 
 
 def _compared(steps: StudySummary) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of cells, and of pairs."""
-    counts = {"num_runs": ("reached", "size"), "num_reached": ("reached", "sum")}
-    runs = steps.runs.groupby(CELL, sort=False).agg(**counts, short=("short", "any"), budget=("budget", "max"))
-    cells, at = steps.cells[RATE].join(runs, on=CELL).reset_index(drop=True), at_chosen(steps)
+    """Return the rows of cells, and of pairs. Tests have the noise of three rates, intervals that of the chosen one."""
+    runs, counts = steps.chosen_runs, {"num_runs": ("reached", "size"), "num_reached": ("reached", "sum")}
+    ended = runs.groupby(CELL, sort=False).agg(**counts, short=("short", "any"), budget=("budget", "max"))
+    cells, at = steps.cells[RATE].join(ended, on=CELL).reset_index(drop=True), at_chosen(replace(steps, runs=runs))
     limits, squares = cells.pop("budget").where(cells["short"], math.inf).to_numpy(), at.noise.variance / at.counts
     half = stdtrit(at.noise.dof, UPPER) * np.sqrt(squares)
     low, high = np.minimum(at.means - half, limits), np.where(cells["short"], math.inf, at.means + half)
@@ -233,7 +232,7 @@ def _means_at_steps(steps: StudySummary, curves: pd.DataFrame, targets: Mapping[
     One-sided t tests (`p`) go from the last step down, each at the level `LEVEL`, until one fails. In this fixed order
     the choice of the step needs no correction (Maurer, Hothorn and Lehmacher 1995). The mean has a 95% interval.
     """
-    points = points_within_budget(steps.runs, curves, ["validation_accuracy"]).dropna()
+    points = points_within_budget(steps.chosen_runs, curves, ["validation_accuracy"]).dropna()
     found = points.groupby([*CELL, "step"])["validation_accuracy"].agg(["mean", "sem", "count"]).reset_index()
     found = found[found["count"] == found.groupby(CELL)["count"].transform("max")].rename(columns={"count": "num_runs"})
     dof, half = found["num_runs"] - 1, stdtrit(found["num_runs"] - 1, UPPER) * found["sem"]
