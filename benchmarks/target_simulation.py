@@ -11,17 +11,17 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.comparisons.decide import Pairs
 from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL
-from lr_sweep.analysis.statistics.comparisons.target import CHOSEN_LAST, UPPER, crossings, speedups
+from lr_sweep.analysis.statistics.comparisons.target import CHOSEN_LAST, crossings, speedups
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats
 from lr_sweep.benchmarks.drawn_variants import windows_of
 from lr_sweep.benchmarks.verdict_simulation import compared
 
-NUMBER, BUDGET, POWER, SLOPE = 1000, 2000, 0.3, 0.3
+NUMBER, BUDGET, POWER, SLOPE = 4000, 2000, 0.3, 0.3
 """Tables of an entry, steps of a run, the power by which losses fall, and what they fall in a unit of log steps."""
 RATE_COSTS = 0.1 * ((np.arange(5) - 1.7) ** 2 - 0.09)
 """Logarithms of how many times as many steps each learning rate takes as the best one, which is the third."""
@@ -72,14 +72,14 @@ def drawn(setting: Setting, speed: float, rng: np.random.Generator) -> tuple[Flo
 def judged(values: Floats, short: Bools, true: dict[str, float], budgets: Floats) -> list[float]:
     """Return the shares of tables whose intervals hold what is true, and with each variant called faster."""
     score, counts = values.mean(-1) + CHOSEN_LAST * short, np.full(2, float(values.shape[-1]))
-    chosen = score.argmin(-1)
+    chosen, pair = score.argmin(-1), (PAIR.first, PAIR.second)
     found = windows_of(-values, chosen)  # of logarithms less is better
-    noise, ends = cell_noise(found), np.take_along_axis(short, chosen[..., None], -1)[..., 0]
-    t, dof = compared(found, noise, PAIR, score - score.min(-1, keepdims=True))
-    certain, (sem, _) = (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0], welch(noise, counts, PAIR.first, PAIR.second)
-    means = -found[:, :, 0].mean(-1)
-    limited, pair = np.where(ends, np.minimum(means, np.log(budgets)), means), (PAIR.first, PAIR.second)
-    sizes = speedups(limited, ends, noise.variance / counts, stdtrit(dof, UPPER) * sem, pair)
+    t, dof = compared(found, cell_noise(found), PAIR, score - score.min(-1, keepdims=True))
+    certain, ends = (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0], np.take_along_axis(short, chosen[..., None], -1)[..., 0]
+    found[:, :, 1:] = np.nan  # intervals have the noise of the chosen rate alone
+    noise, limits = cell_noise(found), np.where(ends, np.log(budgets), np.inf)
+    sem, dof = welch(noise, counts, *pair)
+    sizes = speedups(-found[:, :, 0].mean(-1), limits, noise.variance / counts, sem, dof, pair)
     held = [((sizes[f"{name}_low"] <= size) & (size <= sizes[f"{name}_high"])).mean() for name, size in true.items()]
     return [*held, *((certain & (sign * t[:, 0] > 0) & ~ends[:, at]).mean() for at, sign in ((0, 1), (1, -1)))]
 

@@ -124,7 +124,7 @@ class Tests(NamedTuple):
 
 def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> Tests:
     """Test all pairs: by Welch's t test, or by Fisher's exact test where neither variant has any spread."""
-    difference, sem, dof, apart = _differences(summary, found, first, second)
+    difference, sem, dof, apart = differences(summary, found, first, second)
     luck = choice_luck(_behind(summary), found.noise, found.counts)
     lead = without_luck(summary.metric.sign * difference, luck, first, second)
     sizes = np.maximum(found.noise.size[first], found.noise.size[second])
@@ -212,7 +212,7 @@ def is_paired(summary: StudySummary) -> bool:
     return summary.paired and seed_correlation(summary) >= LEAST_CORRELATION
 
 
-def _differences(
+def differences(
     summary: StudySummary, found: Sampled, first: Ints, second: Ints
 ) -> tuple[Floats, Floats, Floats, Bools]:
     """Return differences of means, their standard errors and degrees of freedom, and which are not by seed as asked."""

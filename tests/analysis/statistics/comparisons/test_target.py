@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.texts import laid_out
-from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps, crossings
+from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps, crossings, speedups
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 OFF = (-0.01, 0.0, 0.01)
 HALF = 2.776 * 0.1 * math.sqrt(2 / 3)
 """Half the width of an interval of log ratios: a run deviates by 0.01 over a slope of 0.1, Welch with f = 4."""
+PAIR = (np.array([0]), np.array([1]))
 
 
 def add(
@@ -61,7 +62,10 @@ def test_steps_saved_and_their_ratio(made: SyntheticRecord) -> None:
 
 
 def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord) -> None:
-    """It is at 0.471 at the end, and would be there at 400; the other one's own noise is all that there is."""
+    """It is at 0.471 at the end, and would be there at 400; the other one's own noise is all that there is.
+
+    An interval with one end is a one-sided one: 95% of t with f = 4 are below 2.132.
+    """
     add(made, "fast", 100)
     add(made, "late", 400)
     found = compared(made)
@@ -70,10 +74,36 @@ def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord
     (pair,) = found.pairs.to_dict("records")
     assert pair["distinguishable"]
     assert pair["ratio"] == pytest.approx(3)
-    assert pair["ratio_low"] == pytest.approx(3 * math.exp(-2.776 * 0.1 / math.sqrt(3)), rel=1e-3)
+    assert pair["ratio_low"] == pytest.approx(3 * math.exp(-2.132 * 0.1 / math.sqrt(3)), rel=1e-3)
     assert pair["ratio_high"] == pair["saved_high"] == math.inf
     table = laid_out("target_pairs", found.pairs, unit="steps", shared=False, of=1)
-    assert table.rows[0][4] == f"at least {200 - 2.776 * 0.1 / math.sqrt(3) * math.sqrt((100**2 + 300**2) / 2):.0f}"
+    assert table.rows[0][4] == f"at least {200 - 2.132 * 0.1 / math.sqrt(3) * 100:.0f}"
+
+
+def test_noise_of_a_short_one_counts_as_far_as_it_reaches_below_its_budget() -> None:
+    """It would be there at 2, with a standard error of 0.25, and ends at 1.8; t is 2.132."""
+    means, limits, squares = np.array([1.0, 2.0]), np.array([math.inf, 1.8]), np.array([0.01, 0.0625])
+    found = speedups(means, limits, squares, np.array([math.sqrt(0.0725)]), np.array([4.0]), PAIR)
+    half = math.hypot(2.132 * 0.1, 2.132 * 0.25 - 0.2)
+    assert found["ratio_low"] == pytest.approx([math.exp(0.8 - half)], rel=1e-3)
+
+
+def test_steps_saved_have_the_noise_of_each_in_its_own_steps() -> None:
+    """One reaches it at 100 steps and has all the noise: 10% of these; t is 2.776."""
+    means, squares, sem = np.log([100.0, 200.0]), np.array([0.01, 0.0]), np.array([0.1])
+    found = speedups(means, np.full(2, math.inf), squares, sem, np.array([4.0]), PAIR)
+    assert found["saved_low"] == pytest.approx([100 - 27.76], rel=1e-3)
+
+
+def test_noise_at_other_rates_does_not_count(made: SyntheticRecord) -> None:
+    add(made, "slow", 200)
+    add(made, "fast", 100)
+    for seed, at in enumerate((110, 150, 280)):
+        made.add(
+            1e-2, seed, [(step, 0.5 + 0.1 * math.log(step / at), 0.1) for step in range(20, 301, 20)], variant="fast"
+        )
+    (pair,) = compared(made).pairs.to_dict("records")
+    assert pair["ratio_high"] == pytest.approx(2 * math.exp(HALF), rel=1e-3)
 
 
 def test_what_does_not_reach_the_target_is_never_faster(made: SyntheticRecord) -> None:
@@ -154,6 +184,13 @@ def test_noise_moves_a_crossing_to_neither_side() -> None:
     assert crossings(LINE, gaps[:, None], ONE, 7.0)[0] == pytest.approx([3.5])
 
 
+def test_noise_of_the_slope_moves_runs_apart() -> None:
+    """Slopes of 1.2 and 0.8 have a variance of the mean of 0.04, of which twice is added to the variance."""
+    gaps = np.stack([1.2 * (LINE - 3.5) + 0.1, 0.8 * (LINE - 3.5) - 0.1], axis=1)
+    off = 0.1 * math.sqrt(1 + 2 * 0.04)
+    assert crossings(LINE, gaps, np.array([True, True]), 7.0)[0] == pytest.approx([3.5 - off, 3.5 + off])
+
+
 def test_a_parabola_is_followed() -> None:
     assert crossings(LINE, (LINE**2 / 10 - 2.0)[:, None], ONE, 7.0)[0] == pytest.approx([math.sqrt(20)])
 
@@ -194,6 +231,19 @@ def test_an_uncertain_later_step_ends_the_search(made: SyntheticRecord) -> None:
     )
     assert found is not None
     assert found.means.query("certain")["step"].tolist() == [300]
+
+
+def test_seconds_compare_variants_on_one_kind_of_device(made: SyntheticRecord) -> None:
+    add(made, "slow", 200)
+    add(made, "fast", 100)
+    add(made, "fast", 100, task="other")
+    curve = [(step, 0.5 + 0.1 * math.log(step / 200), 0.1) for step in range(20, 301, 20)]
+    made.end(made.wanted[0], curve, "complete", 300, device="A100")
+    report = write_report(made.write(target=50.0), made.study)
+    table = pd.read_csv(report.folder / "targets.csv").set_index(["task", "variant"])["device_s"]
+    assert table["mnist"].isna().all()
+    assert table["other", "fast"] == pytest.approx(100 * 30 / 300)
+    assert "trained on several (A100, CPU)" in " ".join(report.page.read_text().split())
 
 
 def test_the_report_has_it_where_there_is_a_target(made: SyntheticRecord) -> None:
