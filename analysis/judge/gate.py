@@ -140,7 +140,10 @@ class Comparison:
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):
             return "reject", worse
         if found == SECOND:
-            return "reject", f"after {counted(len(self.values), 'seed')} a gain of the least size is unlikely: {gain}"
+            lacking = (
+                "a gain of the least size is unlikely" if len(self.values) < self.max_seeds else "no gain is certain"
+            )
+            return "reject", f"after {counted(len(self.values), 'seed')} {lacking}: {gain}"
         if failed > self.baseline.num_failed:
             return "reject", f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}: {gain}"
         if self.baseline.condition:

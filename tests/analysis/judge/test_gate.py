@@ -77,7 +77,7 @@ def test_a_baseline_whose_best_rate_is_the_largest_tried_leaves_it_open(tmp_path
     [
         (2.4, 8, {"min_gain": 6.0}, "reject", "after 8 seeds a gain of the least size is unlikely: it gains 2.4"),
         (3.0, 1, {"min_gain": 3.0}, "run", "run seeds 4, 5 (about 29 more): it is open"),
-        (0.15, 4, {"min_sd": 0.5, "max_seeds": 4}, "reject", "after 4 seeds a gain"),
+        (0.15, 4, {"min_sd": 0.5, "max_seeds": 4}, "reject", "after 4 seeds no gain is certain"),
     ],
     ids=["too little", "open", "all seeds"],
 )
