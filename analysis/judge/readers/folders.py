@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, plain, split_of, words
 from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder
+from lr_sweep.analysis.judge.readers.files import read_file
 from lr_sweep.analysis.judge.readers.labels import SETTING, flattened, settings_by_place, settings_in
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, joined, table_of_rows
-from lr_sweep.common.errors import UserError, reason
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, joined, table_of_rows
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields, read_plain
 from lr_sweep.common.text import counted
 
 HIDDEN = ".hydra"
 """The folder of a job's settings."""
+STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"
+"""A state of a run of Transformers, and how the folders of its earlier states begin."""
 TOOLS = {
     HIDDEN: "jobs of Hydra",
     "result.json": "folders of Ray Tune",
     "progress.csv": "folders of Ray Tune, or of another tool",
     "trial.json": "trials of Keras Tuner",
-    "trainer_state.json": "states of a Trainer of Transformers",
+    STATE: "states of a Trainer of Transformers",
     "hparams.yaml": "folders of Lightning's CSVLogger",
     EVENTS: "events of TensorBoard",
     ".wandb": "runs of W&B",
@@ -36,16 +40,14 @@ SETTINGS = words(
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
 """Files of what a run was started with."""
-RESULTS = words("result.json progress.csv trial.json trainer_state.json metrics.csv results.csv summary.csv")
-"""Files of results, before those with the endings below."""
+RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
 ENDINGS = words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt")
+"""Endings of other files that may be results, which a run has if it has no file of such a name."""
 RAY_ERROR, ENDED = "error.txt", "state"
-CHECKPOINT = "checkpoint-"
-"""How Transformers names the folders of a run's states: the last one has the others' histories."""
 MOST_FILES = 20_000
 
 
-def read_folder(folder: Path, read_file: Callable[[Path], TableFile]) -> TableFile:
+def read_folder(folder: Path) -> TableFile:
     """Read every run below a folder; raises UserError.
 
     A file whose rows have several learning rates is a part of a table, and no run.
@@ -53,47 +55,48 @@ def read_folder(folder: Path, read_file: Callable[[Path], TableFile]) -> TableFi
     files = _last_states(sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_FILES])
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
-    runs = _runs(folder, files)
-    parts = [part for home in runs for part in _parts(folder, home, runs[home], read_file)]
+    parts = [part for home, of_run in _runs(folder, files).items() for part in _parts(folder, home, of_run)]
     tool = _tool(files)
     if placed := _by_place(parts):
         parts, tool = placed, f"{tool}, the settings by their places in the paths"
-    if not any(_measures(part) for part in parts):
+    if not any(map(_measures, parts)):
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
     if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
         parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
-    hashes = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
-    return replace(joined(parts), path=folder, sha256=hashes, reader=tool, unfinished=False)
+    return replace(joined(parts), path=folder, sha256="", reader=tool, unfinished=False)
 
 
-def _by_place(parts: Sequence[TableFile]) -> list[TableFile]:
-    """Add the settings in the words of the runs' names, where no name and no file says what they are; empty: none."""
-    names = [part.columns["run"][0] for part in parts if "run" in part.columns]
-    if len(names) < len(parts) or any(is_rate(name) for part in parts for name in part.columns):
-        return []
-    return [part.beside(found) for part, found in zip(parts, settings_by_place(names), strict=False)]
+def _last_states(files: Sequence[Path]) -> list[Path]:
+    """Leave out the folders of checkpoints, but for the last state of a run that has none itself."""
+    states = sorted((path for path in files if path.name == STATE), key=_checkpoint)
+    last = {_folder_of(path): path for path in states}
+    return [path for path in files if _checkpoint(path) == math.inf or last.get(_folder_of(path)) == path]
 
 
-def _tool(files: Sequence[Path]) -> str:
-    names = [part for path in files for part in (path.name, *path.parts[-2:-1], path.suffix)]
-    names += [EVENTS for path in files if EVENTS in path.name]
-    return next((tool for name, tool in TOOLS.items() if name in set(names)), counted(len(files), "file"))
+def _checkpoint(path: Path) -> float:
+    """Return the number of the checkpoint that a file is of; infinite: of none."""
+    number = path.parent.name.partition(CHECKPOINT)[2]
+    return int(number) if number.isascii() and number.isdigit() else math.inf
+
+
+def _folder_of(path: Path) -> Path:
+    """Return the folder that a file is in, not counting those that tools make within a run's."""
+    within = _checkpoint(path) < math.inf or path.parent.name == HIDDEN
+    return path.parent.parent if within else path.parent
 
 
 def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
-    homes = {path.parent.parent if path.parent.name == HIDDEN else path.parent for path in files if _is_settings(path)}
+    homes = set(map(_folder_of, filter(_is_settings, files)))
+    events = {path.parent for path in files if EVENTS in path.name}
+    known = homes | events - {folder}  # `add_hparams` writes below the folder of its run
+    homes |= {each for each in events if not known & {*each.parents}}
     runs = defaultdict[Path, list[Path]](list)
     for path in files:
         if not any(part.startswith(".") and part != HIDDEN for part in path.relative_to(folder).parts):
-            above = [each for each in path.parents if each in homes and folder in (each, *each.parents)]
-            runs[above[0] if above else path.parent].append(path)
-    for home in sorted(runs, key=lambda path: len(path.parts)):  # `add_hparams` writes below the folder of its run
-        event_files = [path for path in runs[home] if EVENTS in path.name]
-        upper = next((each for each in home.parents if each != folder and each in runs), None)
-        if upper and event_files and any(EVENTS in path.name for path in runs[upper]):
-            runs[upper] += runs.pop(home)
+            above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
+            runs[next(above, _folder_of(path))].append(path)
     return {home: runs[home] for home in sorted(runs)}
 
 
@@ -101,10 +104,10 @@ def _is_settings(path: Path) -> bool:
     return path.name in SETTINGS and (path.parent.name == HIDDEN or not (path.parent / HIDDEN).is_dir())
 
 
-def _parts(folder: Path, home: Path, files: Sequence[Path], read_file: Callable[[Path], TableFile]) -> list[TableFile]:
+def _parts(folder: Path, home: Path, files: Sequence[Path]) -> list[TableFile]:
     """Return the table of each run in a folder: of its best files of results, with its settings."""
     settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
-    tables = _results([path for path in files if not _is_settings(path)], read_file)
+    tables = _results([path for path in files if not _is_settings(path)])
     if len(tables) > 1 and (settings or all(split_of(table.path.stem) for table in tables)):
         both = " and ".join(table.path.name for table in tables[:2])
         raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
@@ -115,36 +118,40 @@ def _parts(folder: Path, home: Path, files: Sequence[Path], read_file: Callable[
     return [_of_run(table, folder, run, settings) for table, run in zip(tables, runs, strict=True)]
 
 
-def _results(files: Sequence[Path], read_file: Callable[[Path], TableFile]) -> list[TableFile]:
+def _settings(path: Path) -> Fields:
+    """Return the settings in a file; W&B writes each as a mapping with its `value`."""
+    with damage_named(path):
+        text = read_plain(path, MOST_BYTES).decode()
+        found = json.loads(text) if path.suffix == ".json" else yaml_content(text)
+    plainly = {
+        name: value["value"] if isinstance(value, dict) and value.keys() <= {"value", "desc"} else value
+        for name, value in (found.items() if isinstance(found, dict) else ())
+        if not name.startswith("_")
+    }
+    return {name: value for name, value in flattened(plainly, SETTING).items() if not isinstance(value, list)}
+
+
+def _results(files: Sequence[Path]) -> list[TableFile]:
     """Return the tables of the first kind of files that has any metric."""
-    if (events := [path for path in files if EVENTS in path.name]) and (rows := event_rows(events)):
-        return [table_of_rows(events[0], rows, TOOLS[EVENTS])]
-    kinds = [[path for path in files if path.name == name and path.stat().st_size] for name in RESULTS]
-    kinds += [[path for path in files if path.suffix == end] for end in ENDINGS]
-    mistakes: list[UserError] = []
-    for kind in filter(None, kinds):
-        tables = []
-        for path in kind:
-            try:
-                tables.append(read_file(path))
-            except UserError as mistake:
-                mistakes.append(mistake)
-        if tables := [table for table in tables if _measures(table)]:
+    if events := [path for path in files if EVENTS in path.name]:
+        with damage_named(events[0]):
+            if rows := event_rows([read_plain(path, MOST_BYTES) for path in events]):
+                return [table_of_rows(events[0], rows, TOOLS[EVENTS])]
+    for name in RESULTS:
+        if tables := list(filter(_measures, map(read_file, [p for p in files if p.name == name and p.stat().st_size]))):
             return tables
-        if mistakes and kind[0].name in RESULTS:
-            raise mistakes[0]
+    for end in ENDINGS:
+        if tables := list(_tables([path for path in files if path.suffix == end])):
+            return tables
     return []
 
 
-def _last_states(files: list[Path]) -> list[Path]:
-    """Leave out the states of earlier checkpoints of a run."""
-    last = {path.parent.parent: path for path in sorted(files, key=_checkpoint) if CHECKPOINT in path.parent.name}
-    return [path for path in files if CHECKPOINT not in path.parent.name or last[path.parent.parent] == path]
-
-
-def _checkpoint(path: Path) -> int:
-    number = path.parent.name.removeprefix(CHECKPOINT)
-    return int(number) if number.isascii() and number.isdigit() else 0
+def _tables(files: Sequence[Path]) -> Iterator[TableFile]:
+    """Yield the files that are tables with a metric, of those that may be anything."""
+    for path in files:
+        with suppress(UserError):
+            if _measures(table := read_file(path)):
+                yield table
 
 
 def _measures(table: TableFile) -> bool:
@@ -153,7 +160,6 @@ def _measures(table: TableFile) -> bool:
 
 def _of_run(table: TableFile, folder: Path, run: Path, settings: ReadFields) -> TableFile:
     """Add settings to the rows of a file, from a file of settings or from the path; and the run, if it is one."""
-    run = run.parent if run.name.startswith(CHECKPOINT) else run
     path = run.relative_to(folder).as_posix() if run != folder else ""
     names = {*settings, *table.columns}
     known = set(map(plain, names))
@@ -176,16 +182,15 @@ def _varies(table: TableFile, name: str) -> bool:
     return len(set(table.columns.get(name, ())) - {""}) > 1
 
 
-def _settings(path: Path) -> Fields:
-    """Return the settings in a file; W&B writes each as a mapping with its `value`."""
-    try:
-        content = read_plain(path, MOST_BYTES)
-        found = json.loads(content) if path.suffix == ".json" else yaml_content(path, content)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read ({reason(error)}): was it cut?") from error
-    plainly = {
-        name: value["value"] if isinstance(value, dict) and value.keys() <= {"value", "desc"} else value
-        for name, value in (found.items() if isinstance(found, dict) else ())
-        if not name.startswith("_")
-    }
-    return {name: value for name, value in flattened(plainly, SETTING).items() if not isinstance(value, list)}
+def _by_place(parts: Sequence[TableFile]) -> list[TableFile]:
+    """Add the settings in the words of the runs' names, where no name and no file says what they are; empty: none."""
+    names = [part.columns["run"][0] for part in parts if "run" in part.columns]
+    if len(names) < len(parts) or any(is_rate(name) for part in parts for name in part.columns):
+        return []
+    return [part.beside(found) for part, found in zip(parts, settings_by_place(names), strict=False)]
+
+
+def _tool(files: Sequence[Path]) -> str:
+    names = {part for path in files for part in (path.name, *path.parts[-2:-1], path.suffix)}
+    names |= {EVENTS for path in files if EVENTS in path.name}
+    return next((tool for name, tool in TOOLS.items() if name in names), counted(len(files), "file"))

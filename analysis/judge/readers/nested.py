@@ -13,29 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, split_of
 from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, flattened, labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
-from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.errors import reason
 from lr_sweep.common.files import Fields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
 CELLS = (str, int, float, bool, type(None))
 
 
-def read_json(path: Path, content: bytes) -> TableFile:
-    """Read JSON; raises UserError with the lines that are none."""
+def read_json(path: Path, text: str) -> TableFile:
+    """Read JSON, or a line of it each; raises UserError with the lines that are none."""
     try:
-        text = content.decode("utf-8-sig")
         return table_of_rows(path, rows_in(json.loads(text)), "JSON")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8 (byte {error.start})") from error
     except ValueError:
         return _read_lines(path, text)
-    except RecursionError as error:
-        raise UserError(f"{path} is nested too deeply: write a row a run") from error
 
 
 def _read_lines(path: Path, text: str) -> TableFile:
@@ -54,12 +48,9 @@ def _read_lines(path: Path, text: str) -> TableFile:
     return table_of_rows(path, [settings | row for row in rows[head:]], "JSON lines", numbers[head:])
 
 
-def yaml_content(path: Path, content: bytes) -> Any:
-    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises UserError."""
-    try:
-        return json.loads(json.dumps(YAML().load(as_version_1_2(content.decode())), default=str))
-    except (ValueError, TypeError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
-        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+def yaml_content(text: str) -> Any:
+    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises as ruamel does."""
+    return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
 def rows_in(content: Any) -> list[Fields]:

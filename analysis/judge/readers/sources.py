@@ -3,57 +3,45 @@
 from __future__ import annotations
 
 import glob
-import io
+import hashlib
 import json
 import sys
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_rate
-from lr_sweep.analysis.judge.readers.databases import SQLITE, is_journal, read_database, read_mlflow_server
-from lr_sweep.analysis.judge.readers.delimited import read_content, read_delimited
+from lr_sweep.analysis.judge.readers.databases import read_mlflow_server
+from lr_sweep.analysis.judge.readers.files import read_file, table_of_content
 from lr_sweep.analysis.judge.readers.folders import read_folder
 from lr_sweep.analysis.judge.readers.labels import settings_in
-from lr_sweep.analysis.judge.readers.logs import log_rows
-from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, table_of_rows
-from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import open_plain
+from lr_sweep.analysis.judge.readers.protobuf import EVENTS
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
-LOGS = {".log", ".out", ".err", ".txt"}
-"""Endings of files that may be logs."""
-ZIP = b"PK\x03\x04"
-SHEET = "[Content_Types].xml"
-"""File within the archive that a spreadsheet is."""
 
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
-    """Read every source; raises UserError with what is wrong with the first that cannot be read.
-
-    Of several files, those without learning rates have the settings that are in their names, as `lr=0.1,seed=1.csv`.
-    """
+    """Read every source; raises UserError with what is wrong with the first that cannot be read."""
     tables = [_read(each) for source in sources for each in expanded(str(source))]
-    if len(tables) == 1:
-        return tables
-    labels = [settings_in(table.path.stem) for table in tables]
-    return [
-        table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
-        for table, found in zip(map(_with_folder, tables), labels, strict=True)
-    ]
+    tables = tables if len(tables) == 1 else list(map(_told_apart, tables))
+    return [table if table.sha256 else replace(table, sha256=_digest(table)) for table in tables]
 
 
-def _with_folder(table: TableFile) -> TableFile:
-    """Add a column of the folder that a table was read from, which runs of one name in several folders differ in."""
-    if not table.path.is_dir() or "folder" in table.columns:
-        return table
-    runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", [])]}
-    columns = {"folder": [table.path.name] * len(table.lines)} | table.columns
-    return replace(table, columns=columns | (runs if "run" in table.columns else {}))
+def _told_apart(table: TableFile) -> TableFile:
+    """Add what a file's name says, as `lr=0.1,seed=1.csv`, if it says the learning rate; and the name of a folder."""
+    if table.path.is_dir() and "folder" not in table.columns:
+        runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]}
+        table = replace(table, columns=table.columns | (runs if runs["run"] else {}))
+        return table.beside({"folder": table.path.name})
+    found = settings_in(table.path.parent.name if EVENTS in table.path.name else table.path.stem)
+    return table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
+
+
+def _digest(table: TableFile) -> str:
+    return hashlib.sha256(json.dumps(table.columns).encode()).hexdigest()
 
 
 def expanded(source: str) -> list[str]:
@@ -67,83 +55,11 @@ def expanded(source: str) -> list[str]:
 
 def _read(source: str) -> TableFile:
     if source == STDIN:
-        return _read_stdin()
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UserError(f"standard input has more than {MOST_BYTES:,} bytes: write a file")
+        return table_of_content(Path("stdin"), content, "stdin")
     if source.startswith(("http://", "https://")):
         return read_mlflow_server(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
-    return read_folder(path, read_file) if path.is_dir() else read_file(path)
-
-
-def read_file(path: Path) -> TableFile:
-    """Read a file of any kind; raises UserError."""
-    head = _head(path)
-    if EVENTS in path.name:
-        run = path.parent.name
-        return table_of_rows(path, event_rows([path]), "events of TensorBoard").beside({"run": run, **settings_in(run)})
-    if head.startswith(WANDB):
-        return table_of_rows(path, wandb_rows(path), "a run of W&B")
-    if head == SQLITE or (head[:1] == b"{" and is_journal(path)):
-        return read_database(path)
-    return _of_content(path, read_content(path))
-
-
-def _of_content(path: Path, content: bytes) -> TableFile:
-    """Read the content of a file: an archive of one file, a log, JSON, or a table."""
-    if content.startswith(ZIP):
-        return _unzipped(path, content)
-    if path.suffix in LOGS and (found := log_rows(content.decode("utf-8", "replace"))):
-        numbers, rows = zip(*found, strict=True)
-        return table_of_rows(path, rows, "a log", numbers)
-    if content.lstrip()[:1] in (b"{", b"["):
-        return read_json(path, content)
-    if path.suffix in (".yaml", ".yml"):
-        return read_json(path, json.dumps(yaml_content(path, content)).encode())
-    return read_delimited(path, content)
-
-
-def _unzipped(path: Path, content: bytes) -> TableFile:
-    """Read a spreadsheet, or the only file of an archive."""
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-        names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
-        if any(each.filename == SHEET for each in names):
-            return _read_sheet(path, content)
-        if len(names) != 1 or names[0].file_size > MOST_BYTES:
-            raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
-        found = _of_content(path.with_name(names[0].filename.rpartition("/")[2]), archive.read(names[0]))
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:  # the last two: of passwords
-        raise UserError(f"{path} cannot be unpacked ({reason(error)}): write it again") from error
-    return replace(found, path=path, lines=[each._replace(path=path) for each in found.lines])
-
-
-def _read_sheet(path: Path, content: bytes) -> TableFile:
-    """Read the first sheet of a spreadsheet that has rows."""
-    try:
-        from openpyxl import load_workbook  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise UserError(f"{path} is a spreadsheet: `pip install openpyxl` to read it, or save it as CSV") from error
-    try:
-        sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
-        head, *rows = next(filter(None, ([*sheet.iter_rows(values_only=True)] for sheet in sheets)), [()])
-        others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
-    except Exception as error:  # of openpyxl, which has many
-        raise UserError(f"{path} cannot be read as a spreadsheet ({reason(error)}): save it as CSV") from error
-    names = [str(name or "") for name in head]
-    filled = [dict(zip(names, row, strict=True)) for row in rows if any(cell is not None for cell in row)]
-    return table_of_rows(path, filled, f"a spreadsheet{others}")
-
-
-def _head(path: Path) -> bytes:
-    """Return how a file begins; nothing where it cannot be read, which its reader says."""
-    try:
-        with open_plain(path) as file:
-            return file.read(len(SQLITE))
-    except OSError:
-        return b""
-
-
-def _read_stdin() -> TableFile:
-    content = sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise UserError(f"standard input has more than {MOST_BYTES:,} bytes: write a file")
-    return _of_content(Path("stdin"), content)
+    return read_folder(path) if path.is_dir() else read_file(path)

@@ -62,12 +62,11 @@ def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkey
         judge([tmp_path / "mlflow.db"], Reading())
 
 
-@pytest.mark.parametrize("change", ["DROP TABLE params", "UPDATE latest_metrics SET value = 'high'"])
-def test_a_database_that_mlflow_did_not_write_so_is_named(tmp_path: Path, change: str) -> None:
+def test_a_database_that_mlflow_did_not_write_so_is_named(tmp_path: Path) -> None:
     with closing(made(tmp_path / "mlflow.db")) as database:
-        database.execute(change)
+        database.execute("DROP TABLE params")
         database.commit()
-    with pytest.raises(UserError, match=r"mlflow.db cannot be read as a database \("):
+    with pytest.raises(UserError, match=r"mlflow.db cannot be read \(no such table"):
         judge([tmp_path / "mlflow.db"], Reading())
 
 
@@ -83,7 +82,7 @@ def test_a_server_that_is_not_there_is_said_without_a_retry(monkeypatch: pytest.
         raise OSError("refused")
 
     monkeypatch.setattr(mlflow.utils.rest_utils, "_get_http_response_with_retries", request)
-    with pytest.raises(UserError, match="x.csv cannot be read as a server of MLflow .*refused.*download a table"):
+    with pytest.raises(UserError, match="x.csv cannot be read .*refused.*download a table"):
         judge(["http://127.0.0.1:9/x.csv"], Reading())
     assert asked
     assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
@@ -219,9 +218,7 @@ def test_a_password_in_an_address_is_in_no_message_and_no_report(monkeypatch: py
             return Page([SimpleNamespace(info=info, data=SimpleNamespace(params=params, metrics=metrics))])
 
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))
-    with pytest.raises(
-        UserError, match="http://host:1 cannot be read as a server of MLflow .API request to http://host:1/api"
-    ):
+    with pytest.raises(UserError, match="http://host:1 cannot be read .API request to http://host:1/api"):
         read_sources(["http://me:secret@host:1"])
     (table,) = read_sources(["http://me:secret@host:1"])
     assert asked == ["http://me:secret@host:1"] * 2
