@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,30 +19,18 @@ from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, joined, table_of_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields, read_plain
-from lr_sweep.common.text import counted
 
 HIDDEN = ".hydra"
 """The folder of a job's settings."""
 STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"
 """A state of a run of Transformers, and how the folders of its earlier states begin."""
-TOOLS = {
-    HIDDEN: "jobs of Hydra",
-    "result.json": "folders of Ray Tune",
-    "progress.csv": "folders of Ray Tune, or of another tool",
-    "trial.json": "trials of Keras Tuner",
-    STATE: "states of a Trainer of Transformers",
-    "hparams.yaml": "folders of Lightning's CSVLogger",
-    EVENTS: "events of TensorBoard",
-    ".wandb": "runs of W&B",
-}
-"""Tools, by the names of the files and folders that they write."""
 SETTINGS = words(
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
 """Files of what a run was started with."""
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
-ENDINGS = words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt")
-"""Endings of other files that may be results, which a run has if it has no file of such a name."""
+KINDS = (EVENTS, *RESULTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
+"""Names and endings of files of results: a run has those of the first kind with a metric."""
 RAY_ERROR, ENDED = "error.txt", "state"
 MOST_FILES = 20_000
 
@@ -56,15 +44,16 @@ def read_folder(folder: Path) -> TableFile:
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
     parts = [part for home, of_run in _runs(folder, files).items() for part in _parts(folder, home, of_run)]
-    tool = _tool(files)
+    kinds = Counter(_kind(part.path) for part in parts)
+    reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
     if placed := _by_place(parts):
-        parts, tool = placed, f"{tool}, the settings by their places in the paths"
+        parts, reader = placed, f"{reader}, the settings by their places in the paths"
     if not any(map(_measures, parts)):
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
     if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
         parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
-    return replace(joined(parts), path=folder, sha256="", reader=tool, unfinished=False)
+    return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
 def _last_states(files: Sequence[Path]) -> list[Path]:
@@ -133,25 +122,26 @@ def _settings(path: Path) -> Fields:
 
 def _results(files: Sequence[Path]) -> list[TableFile]:
     """Return the tables of the first kind of files that has any metric."""
-    if events := [path for path in files if EVENTS in path.name]:
-        with damage_named(events[0]):
-            if rows := event_rows([read_plain(path, MOST_BYTES) for path in events]):
-                return [table_of_rows(events[0], rows, TOOLS[EVENTS])]
-    for name in RESULTS:
-        if tables := list(filter(_measures, map(read_file, [p for p in files if p.name == name and p.stat().st_size]))):
-            return tables
-    for end in ENDINGS:
-        if tables := list(_tables([path for path in files if path.suffix == end])):
-            return tables
+    for kind in KINDS:
+        of_kind = [path for path in files if _kind(path) == kind]
+        if found := [table for table in _tables(of_kind, kind) if _measures(table)]:
+            return found
     return []
 
 
-def _tables(files: Sequence[Path]) -> Iterator[TableFile]:
-    """Yield the files that are tables with a metric, of those that may be anything."""
-    for path in files:
-        with suppress(UserError):
-            if _measures(table := read_file(path)):
-                yield table
+def _kind(path: Path) -> str:
+    return EVENTS if EVENTS in path.name else path.name if path.name in RESULTS else path.suffix or path.name
+
+
+def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
+    """Yield the tables in files of one kind; those without a name for results may be something else."""
+    if kind == EVENTS and files:
+        with damage_named(files[0]):
+            if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
+                yield table_of_rows(files[0], rows, "")
+    for path in [path for path in files if kind != EVENTS and path.stat().st_size]:
+        with suppress(*([] if kind in RESULTS else [UserError])):
+            yield read_file(path)
 
 
 def _measures(table: TableFile) -> bool:
@@ -188,9 +178,3 @@ def _by_place(parts: Sequence[TableFile]) -> list[TableFile]:
     if len(names) < len(parts) or any(is_rate(name) for part in parts for name in part.columns):
         return []
     return [part.beside(found) for part, found in zip(parts, settings_by_place(names), strict=False)]
-
-
-def _tool(files: Sequence[Path]) -> str:
-    names = {part for path in files for part in (path.name, *path.parts[-2:-1], path.suffix)}
-    names |= {EVENTS for path in files if EVENTS in path.name}
-    return next((tool for name, tool in TOOLS.items() if name in names), counted(len(files), "file"))

@@ -149,7 +149,7 @@ def test_a_database_of_mlflow_and_its_table_of_runs(tmp_path: Path) -> None:
     store.mkdir()
     run_script(MLFLOW, f"sqlite:///{store}/mlflow.db", repr([(*run, accuracy(*run)) for run in RUNS]), folder=store)
     assert_found(judge([store / "mlflow.db"], Reading()), "runs of MLflow")
-    assert_found(judge([store], Reading()), "store: 1 file, ")
+    assert_found(judge([store], Reading()), "store: 1 *.db, ")
     table = judge([tmp_path / "table.csv"], Reading(metric="accuracy"))
     assert_found(table)
     assert set(table.summary.runs["status"]) == {"complete"}

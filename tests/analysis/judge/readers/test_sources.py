@@ -59,7 +59,7 @@ def test_folders_of_lightning_s_logger(tmp_path: Path) -> None:
             logger.log_metrics({"train_loss_step": 1 / step, "lr-Adam": rate / step}, step=step)
             logger.log_metrics({"val_acc": accuracy(variant, rate, seed) - 0.125 * abs(step - 2)}, step=step)
         logger.save()
-    assert_found(judge([tmp_path], Reading()), "Lightning's CSVLogger", steps=True)
+    assert_found(judge([tmp_path], Reading()), "12 metrics.csv", steps=True)
 
 
 HYDRA = """
@@ -89,8 +89,8 @@ def test_jobs_of_hydra(tmp_path: Path) -> None:
     command = [sys.executable, "main.py", "-m", *swept]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert_found(judge([tmp_path / "multirun"], Reading(columns={"variant": "config.optimizer.name"})), "jobs of Hydra")
-    assert_found(judge([tmp_path / "multirun"], Reading()), "jobs of Hydra")
+    assert_found(judge([tmp_path / "multirun"], Reading(columns={"variant": "config.optimizer.name"})))
+    assert_found(judge([tmp_path / "multirun"], Reading()), "12 result.json")
 
 
 RAY = """
@@ -118,7 +118,7 @@ pandas.concat(
 @pytest.mark.cluster
 def test_folders_and_tables_of_ray_tune(tmp_path: Path) -> None:
     run_script(RAY, str(tmp_path), folder=tmp_path)
-    assert_found(judge([tmp_path / "mine"], Reading()), "folders of Ray Tune", steps=True)
+    assert_found(judge([tmp_path / "mine"], Reading()), "12 result.json", steps=True)
     assert_found(judge([tmp_path / "steps.csv"], Reading()), steps=True)
     assert chosen(judge([tmp_path / "last.csv"], Reading())) == {"a": (1e-2, 0.59375), "b": (1e-1, 0.71875)}
 
