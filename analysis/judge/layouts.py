@@ -26,7 +26,7 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_in
+from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_by_place, settings_in
 from lr_sweep.analysis.judge.table_file import TableFile, check_size, joined
 from lr_sweep.common.errors import UserError
 
@@ -159,14 +159,18 @@ def _summarises(name: str, metrics: Sequence[str]) -> bool:
 
 
 def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
-    """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each name has a learning rate."""
+    """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each has a rate; or by place, as in paths."""
     known = {plain(name) for name in table.columns}
     has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
     for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
-        found = {text: settings_in(text) for text in dict.fromkeys(table.columns[name])}
-        if found and all(any(map(is_rate, labels)) for labels in found.values()):
-            keys = dict.fromkeys(key for each in found.values() for key in each if plain(key) not in known)
-            new = {key: [found[text].get(key, "") for text in table.columns[name]] for key in keys}
+        texts = list(dict.fromkeys(table.columns[name]))
+        said = [settings_in(text) for text in texts]
+        have_rates = all(any(map(is_rate, labels)) for labels in said)
+        found = said if have_rates else settings_by_place(texts) if table.reader else []  # a reader's are paths
+        if found:
+            keys = dict.fromkeys(key for labels in found for key in labels if not have_rates or plain(key) not in known)
+            of = dict(zip(texts, found, strict=True))
+            new = {key: [of[text].get(key, "") for text in table.columns[name]] for key in keys}
             return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
     return table, {}
 

@@ -21,7 +21,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields, read_plain
 from lr_sweep.common.network import quiet_mlflow
 
-TRIES = 5
+OPTUNA, MLFLOW = "trials of Optuna", "runs of MLflow, the last value of each metric"
 JOURNALS = ("-wal", "-journal")
 """Endings of the files beside a database of SQLite that hold its last changes."""
 PAGE = 1000
@@ -43,52 +43,46 @@ HISTORY = """
 """
 
 
-def read_database(path: Path) -> TableFile:
-    """Read a database of Optuna, MLflow or Trackio; raises UserError."""
-    with copied(path) as copy, closing(sqlite3.connect(copy)) as database:
-        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if {"studies", "trials"} <= names:
-            return _optuna_table(path, f"sqlite:///{copy}")
-        if {"metrics", "configs"} <= names:
-            return table_of_rows(path, list(_trackio_rows(database)), "runs of Trackio")
-        if {"experiments", "runs"} <= names:
-            return _mlflow_table(path, _mlflow_rows(database))
-    raise UserError(f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file")
-
-
-def read_journal(path: Path) -> TableFile:
-    """Read a journal of Optuna; raises UserError."""
+def read_database(path: Path, *, is_journal: bool) -> TableFile:
+    """Read a database of Optuna, MLflow or Trackio, or a journal of Optuna; raises UserError."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     with copied(path) as copy:
-        return _optuna_table(path, JournalStorage(JournalFileBackend(str(copy))))
+        if is_journal:
+            return _grouped(path, list(_trials(JournalStorage(JournalFileBackend(str(copy))))), "variant", OPTUNA)
+        with closing(sqlite3.connect(copy)) as database:
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if {"studies", "trials"} <= names:
+                return _grouped(path, list(_trials(f"sqlite:///{copy}")), "variant", OPTUNA)
+            if {"metrics", "configs"} <= names:
+                return table_of_rows(path, list(_trackio_rows(database)), "runs of Trackio")
+            if {"experiments", "runs"} <= names:
+                return _grouped(path, _mlflow_rows(database), "task", MLFLOW)
+    raise UserError(f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file")
 
 
-def _optuna_table(path: Path, storage: Any) -> TableFile:
-    """Read the trials of every study; several studies are variants. Raises UserError."""
+def _trials(storage: Any) -> Iterator[Fields]:
+    """Yield the trials of every study, which are variants."""
     import optuna
 
     optuna.logging.set_verbosity(logging.WARNING)
-    studies = [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
-    number = f"{len(studies)} studies" if len(studies) > 1 else "a study"
-    return _grouped(path, [row for study in studies for row in _trials(study)], "variant", f"{number} of Optuna")
-
-
-def _trials(study: Any) -> Iterator[Fields]:
-    if len(study.directions) > 1:
-        raise UserError(f"the study {study.study_name} has several objectives: write a table with the one that counts")
-    for trial in study.trials:
-        settings = {f"params_{name}": value for name, value in trial.params.items()}
-        noted = {f"user_attrs_{name}": value for name, value in trial.user_attrs.items()}
-        row = {"number": trial.number, "value": trial.value, "state": trial.state.name, **settings, **noted}
-        yield row | {"direction": study.direction.name, "variant": study.study_name}
+    for study in [optuna.load_study(study_name=each, storage=storage) for each in optuna.get_all_study_names(storage)]:
+        name = study.study_name
+        if len(study.directions) > 1:
+            raise UserError(f"the study {name} has several objectives: write a table with the one that counts")
+        for trial in study.trials:
+            settings = {f"params_{key}": value for key, value in trial.params.items()}
+            settings |= {f"user_attrs_{key}": value for key, value in trial.user_attrs.items()}
+            row = {"number": trial.number, "value": trial.value, "state": trial.state.name, **settings}
+            yield row | {"direction": study.direction.name, "variant": name}
 
 
 def _grouped(path: Path, rows: Sequence[Fields], group: str, reader: str) -> TableFile:
-    """Return runs as a table, in which a column of studies or experiments has several values, or is left out."""
-    several = len({row[group] for row in rows}) > 1
-    return table_of_rows(path, [{n: row[n] for n in row if several or n != group} for row in rows], reader)
+    """Return runs as a table; a column of studies or experiments is left out if there is one."""
+    if (number := len({row[group] for row in rows})) > 1:
+        return table_of_rows(path, rows, f"{reader}, {number} {group}s")
+    return table_of_rows(path, [{name: row[name] for name in row if name != group} for row in rows], reader)
 
 
 def _trackio_rows(database: sqlite3.Connection) -> Iterator[Fields]:
@@ -112,7 +106,7 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
             for experiment in client.search_experiments()
             for run in _served(client, [experiment.experiment_id])
         ]
-    return _mlflow_table(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), rows)
+    return _grouped(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), rows, "task", MLFLOW)
 
 
 def _served(client: Any, experiments: Sequence[str]) -> Iterator[Any]:
@@ -134,7 +128,7 @@ def _mlflow_rows(database: sqlite3.Connection) -> Sequence[Fields]:
 def read_mlflow_folder(folder: Path, runs: Iterable[Path]) -> TableFile:
     """Read the folders of runs in MLflow's store of files; raises UserError."""
     with damage_named(folder):
-        return _mlflow_table(folder, [_stored_row(run) for run in runs])
+        return _grouped(folder, [_stored_row(run) for run in runs], "task", MLFLOW)
 
 
 def _stored_row(run: Path) -> Fields:
@@ -157,12 +151,6 @@ def _row(run: str, status: str, task: str, params: ReadFields, metrics: ReadFiel
     return {"run_id": run, "status": status, "task": task, **settings, **measured}
 
 
-def _mlflow_table(path: Path, rows: Sequence[Fields]) -> TableFile:
-    experiments = len({row["task"] for row in rows})
-    tasks = f", {experiments} experiments as tasks" if experiments > 1 else ""
-    return _grouped(path, rows, "task", f"runs of MLflow{tasks}, the last value of each metric")
-
-
 @contextmanager
 def copied(path: Path) -> Iterator[Path]:
     """Copy a file, a database with its journals, into a temporary folder: libraries may write to what they open.
@@ -172,17 +160,11 @@ def copied(path: Path) -> Iterator[Path]:
     real = path.resolve()  # SQLite, too, has the journals beside the file that a link leads to
     files = {end: real.with_name(real.name + end) for end in ("", *JOURNALS)}
     with TemporaryDirectory(prefix="lr-sweep-") as folder, damage_named(path, copy := Path(folder) / "copy"):
-        for _ in range(TRIES):
-            before = _states(files.values())
-            for end, file in files.items():
-                to = Path(f"{copy}{end}")
-                to.unlink(missing_ok=True)
-                if file.is_file():
-                    shutil.copyfile(file, to)
-            if _states(files.values()) == before:
-                break
-        else:
-            raise UserError(f"{path} changed while it was copied, {TRIES} times: read it once no program writes to it")
+        before = _states(files.values())
+        for end in [end for end, file in files.items() if file.is_file()]:
+            shutil.copyfile(files[end], f"{copy}{end}")
+        if _states(files.values()) != before:
+            raise UserError(f"{path} changed while it was copied: read it once no program writes to it")
         yield copy
 
 

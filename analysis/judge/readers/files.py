@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.judge.readers.databases import read_database, read_journal
+from lr_sweep.analysis.judge.readers.databases import read_database
 from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_delimited
 from lr_sweep.analysis.judge.readers.logs import log_rows
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
@@ -43,10 +43,9 @@ def read_file(path: Path) -> TableFile:
     try:
         with open_plain(path) as file:
             head = file.read(200)
-        if head.startswith(SQLITE):
-            return read_database(path)
-        if head.startswith(b"{") and JOURNAL in head:
-            return read_journal(path)
+        is_journal = head.startswith(b"{") and JOURNAL in head
+        if is_journal or head.startswith(SQLITE):
+            return read_database(path, is_journal=is_journal)
         content = read_plain(path, MOST_BYTES)
     except FileNotFoundError as error:
         hint = did_you_mean(path.name, beside(path)) or ":"

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_result, split_of
-from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, labels_of, repeat_in
+from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import Fields, as_version_1_2
@@ -64,17 +64,16 @@ def _numbered(number: int, rows: list[Fields]) -> list[Fields]:
     return [{"run": str(number), **row} for row in rows] if is_run else rows
 
 
-def _rows(content: Any, parent: str = "", depth: int = MOST_DEPTH) -> list[Fields]:
-    """Return the rows within what stands below a key; one row, if there are none within it."""
+def _rows(content: Any, parent: str | None = None) -> list[Fields]:
+    """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
     if _is_list_of(content, Mapping):
-        runs = (_numbered(number, _rows(each, parent, depth - 1)) for number, each in enumerate(content))
-        return [_of_split(parent, row) for rows in runs for row in rows]
+        runs = (_numbered(number, _rows(each, parent or "")) for number, each in enumerate(content))
+        return [_of_split(parent or "", row) for rows in runs for row in rows]
     if _is_list_of(content, int, float):
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
         return [{VALUE: content}]
-    columns = _columns(content, is_whole=depth == MOST_DEPTH)
-    return columns or _labelled(content, parent, depth) or _with_beside(content, depth)
+    return _columns(content, parent is None) or _labelled(content, parent or "") or _with_beside(content)
 
 
 def _is_list_of(value: object, *kinds: type) -> bool:
@@ -87,7 +86,7 @@ def _of_split(key: str, row: Fields) -> Fields:
     return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
 
 
-def _columns(content: Mapping[str, Any], *, is_whole: bool) -> list[Fields]:
+def _columns(content: Mapping[str, Any], is_whole: bool) -> list[Fields]:
     """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
     names, data, values = content.get("columns"), content.get("data"), list(content.values())
     if isinstance(names, list) and _is_list_of(data, list):
@@ -125,14 +124,14 @@ def _is_grid(value: object) -> bool:
     return isinstance(value, Mapping) and len(value) > 0 and all(is_number(key) or labels_of(key) for key in value)
 
 
-def _with_beside(content: Mapping[str, Any], depth: int) -> list[Fields]:
+def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
     curves = _zipped({key: lists[key] for key in lists if is_metric(key) or is_named(key, STEP)})
     beside: Fields = {}
     parts = [curves]
     for key, value in content.items():
-        rows = _rows(value, key, depth - 1) if depth and _is_nested(value) else []
+        rows = _rows(value, key) if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
         elif any(isinstance(value, Mapping) or is_metric(n) or is_named(n, VALUE) for row in rows for n in row):
@@ -142,7 +141,7 @@ def _with_beside(content: Mapping[str, Any], depth: int) -> list[Fields]:
     return [beside | row for rows in parts for row in rows] or [beside]
 
 
-def _labelled(content: Mapping[str, Any], parent: str, depth: int) -> list[Fields]:
+def _labelled(content: Mapping[str, Any], parent: str) -> list[Fields]:
     """Return the rows of an object whose keys are labels; empty: it is none."""
     keys, values = list(content), list(content.values())
     are_rates = all(map(is_number, keys)) and not all(map(str.isdigit, keys))
@@ -150,9 +149,9 @@ def _labelled(content: Mapping[str, Any], parent: str, depth: int) -> list[Field
         isinstance(each, list | Mapping) for each in values
     )
     are_runs = _are_alike(values) or all(_is_list_of(value, int, float) or _is_grid(value) for value in values)
-    if len(keys) < 2 or any(map(_is_name, keys)) or not depth or not (are_cells or are_runs):
+    if len(keys) < 2 or any(map(_is_name, keys)) or not (are_cells or are_runs):
         return []
-    parts = [_rows(value, "", depth - 1) for value in values]
+    parts = [_rows(value, "") for value in values]
     names = {name for rows in parts for row in rows for name in row}
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
     named = has_settings and not _are_repeats(keys)  # each key is the name of a run

@@ -1,26 +1,48 @@
-"""Sources of tables: a file, standard input, an address, several files by a pattern, or a folder of runs."""
+"""Sources of tables: a file, standard input, an address, several files by a pattern, or a folder of runs of any tool.
+
+In a folder each run has a file of results, and its settings in a file beside it or in its name.
+"""
 
 from __future__ import annotations
 
 import glob
 import hashlib
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from lr_sweep.analysis.judge.names import is_rate
-from lr_sweep.analysis.judge.readers.databases import read_mlflow_server
+import pandas as pd
+
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, plain, split_of, words
+from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content
-from lr_sweep.analysis.judge.readers.folders import read_folder
-from lr_sweep.analysis.judge.readers.labels import settings_in
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile
+from lr_sweep.analysis.judge.readers.labels import SETTING, settings_in
+from lr_sweep.analysis.judge.readers.nested import yaml_content
+from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, joined, table_of_rows
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import Fields, ReadFields, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
+HIDDEN = ".hydra"
+"""The folder of a job's settings."""
+STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"
+"""A state of a run of Transformers, and how the folders of its earlier states begin."""
+SETTINGS = words(
+    "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
+)
+"""Files of what a run was started with."""
+RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
+KINDS = (EVENTS, *RESULTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
+"""Names and endings of files of results: a run has those of the first kind with a metric."""
+RAY_ERROR, ENDED = "error.txt", "state"
+MOST_FILES = 20_000
 
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
@@ -62,4 +84,140 @@ def _read(source: str) -> TableFile:
     if source.startswith(("http://", "https://")):
         return read_mlflow_server(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
-    return read_folder(path) if path.is_dir() else read_file(path)
+    return _read_folder(path) if path.is_dir() else read_file(path)
+
+
+def _read_folder(folder: Path) -> TableFile:
+    """Read every run below a folder; raises UserError.
+
+    A file whose rows have several learning rates is a part of a table, and no run.
+    """
+    files = _last_states(sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_FILES])
+    if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
+        return read_mlflow_folder(folder, stores)
+    parts = [part for home, of_run in _runs(folder, files).items() for part in _parts(folder, home, of_run)]
+    kinds = Counter(_kind(part.path) for part in parts)
+    reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
+    if not any(map(_measures, parts)):
+        tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
+        raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
+    if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
+        parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
+    return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
+
+
+def _last_states(files: Sequence[Path]) -> list[Path]:
+    """Leave out the folders of checkpoints, but for the last state of a run that has none itself."""
+    states = sorted((path for path in files if path.name == STATE), key=_checkpoint)
+    last = {_folder_of(path): path for path in states}
+    return [path for path in files if _checkpoint(path) == math.inf or last.get(_folder_of(path)) == path]
+
+
+def _checkpoint(path: Path) -> float:
+    """Return the number of the checkpoint that a file is of; infinite: of none."""
+    number = path.parent.name.partition(CHECKPOINT)[2]
+    return int(number) if number.isascii() and number.isdigit() else math.inf
+
+
+def _folder_of(path: Path) -> Path:
+    """Return the folder that a file is in, not counting those that tools make within a run's."""
+    within = _checkpoint(path) < math.inf or path.parent.name == HIDDEN
+    return path.parent.parent if within else path.parent
+
+
+def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
+    """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
+    homes = set(map(_folder_of, filter(_is_settings, files)))
+    events = {path.parent for path in files if EVENTS in path.name}
+    known = homes | events - {folder}  # `add_hparams` writes below the folder of its run
+    homes |= {each for each in events if not known & {*each.parents}}
+    runs = defaultdict[Path, list[Path]](list)
+    for path in files:
+        if not any(part.startswith(".") and part != HIDDEN for part in path.relative_to(folder).parts):
+            above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
+            runs[next(above, _folder_of(path))].append(path)
+    return {home: runs[home] for home in sorted(runs)}
+
+
+def _is_settings(path: Path) -> bool:
+    return path.name in SETTINGS and (path.parent.name == HIDDEN or not (path.parent / HIDDEN).is_dir())
+
+
+def _parts(folder: Path, home: Path, files: Sequence[Path]) -> list[TableFile]:
+    """Return the table of each run in a folder: of its best files of results, with its settings."""
+    settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
+    tables = _results([path for path in files if not _is_settings(path)])
+    if len(tables) > 1 and (settings or all(split_of(table.path.stem) for table in tables)):
+        both = " and ".join(table.path.name for table in tables[:2])
+        raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
+    if (home / RAY_ERROR).exists() or (settings and not tables):
+        settings |= {ENDED: "ERROR"}
+        tables = tables or [table_of_rows(home, [settings], "")]
+    runs = [home if settings or len(tables) == 1 else table.path.with_suffix("") for table in tables]
+    return [_of_run(table, folder, run, settings) for table, run in zip(tables, runs, strict=True)]
+
+
+def _settings(path: Path) -> Fields:
+    """Return the settings in a file; W&B writes each as a mapping with its `value`."""
+    with damage_named(path):
+        text = read_plain(path, MOST_BYTES).decode()
+        found = json.loads(text) if path.suffix == ".json" else yaml_content(text)
+    plainly = {
+        name: value["value"] if isinstance(value, dict) and value.keys() <= {"value", "desc"} else value
+        for name, value in (found.items() if isinstance(found, dict) else ())
+        if not name.startswith("_")
+    }
+    flat = pd.json_normalize({SETTING.rstrip("."): plainly}).to_dict("records")[0]
+    return {str(name): value for name, value in flat.items() if not isinstance(value, list)}
+
+
+def _results(files: Sequence[Path]) -> list[TableFile]:
+    """Return the tables of the first kind of files that has any metric."""
+    for kind in KINDS:
+        of_kind = [path for path in files if _kind(path) == kind]
+        if found := [table for table in _tables(of_kind, kind) if _measures(table)]:
+            return found
+    return []
+
+
+def _kind(path: Path) -> str:
+    return EVENTS if EVENTS in path.name else path.name if path.name in RESULTS else path.suffix or path.name
+
+
+def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
+    """Yield the tables in files of one kind; those without a name for results may be something else."""
+    if kind == EVENTS and files:
+        with damage_named(files[0]):
+            if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
+                yield table_of_rows(files[0], rows, "")
+    for path in [path for path in files if kind != EVENTS and path.stat().st_size]:
+        with suppress(*([] if kind in RESULTS else [UserError])):
+            yield read_file(path)
+
+
+def _measures(table: TableFile) -> bool:
+    return any(is_metric(name) or is_named(name, "value", "metric") for name in table.columns)
+
+
+def _of_run(table: TableFile, folder: Path, run: Path, settings: ReadFields) -> TableFile:
+    """Add settings to the rows of a file, from a file of settings or from the path; and the run, if it is one."""
+    path = run.relative_to(folder).as_posix() if run != folder else ""
+    names = {*settings, *table.columns}
+    known = set(map(plain, names))
+    has_rate = any(is_rate(name) and not _varies(table, name) for name in names)
+    labels = {
+        name: value
+        for name, value in settings_in(path).items()
+        if not (has_rate if is_rate(name) else plain(name) in known)
+    }
+    beside = {**settings, **labels}
+    has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
+    if not has_seeds and not {"run_id", "trial_id"} & known:
+        beside["run"] = path or table.path.stem
+        if not beside.keys() - {"run"} and "/" in path:
+            beside["folder"] = path.rpartition("/")[0]
+    return table.beside(beside)
+
+
+def _varies(table: TableFile, name: str) -> bool:
+    return len(set(table.columns.get(name, ())) - {""}) > 1
