@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, check_size, raise_mistakes
@@ -27,24 +28,25 @@ _ABOVE = re.compile(
 
 
 def read_delimited(path: Path, text: str) -> TableFile:
-    """Read a table of separated fields; raises UserError."""
+    """Read a table of separated fields; raises UserError, csv.Error."""
     if not text.strip():
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     start, body, mark = _table_in(text)
-    try:
-        numbers, rows = _rows(body, mark, text.count("\n", 0, start))
-    except csv.Error as error:
-        raise UserError(f"{path}: {error}: {FORMAT}") from error
+    found = table_of_fields(path, *_rows(body, mark, text.count("\n", 0, start)))
+    is_cut = text.endswith(body) and not text.endswith(("\n", "\r"))
+    return replace(found, decimal_comma=mark != ",", unfinished=is_cut)
+
+
+def table_of_fields(path: Path, numbers: list[int], rows: list[list[str]], reader: str = "") -> TableFile:
+    """Return rows as a table, the first with the names; raises UserError if there are no others, or odd ones."""
     names = [name.strip() or f"#{place}" for place, name in enumerate(rows[0], 1)] if rows else []
     check_names(path, names, *numbers[:1])
     _drop_odd(path, numbers, rows)
     if len(rows) < 2:
         raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
     check_size(path, len(rows), 1)
-    columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=False))
-    lines = [Line(path, number) for number in numbers[1:]]
-    is_cut = text.endswith(body) and not text.endswith(("\n", "\r"))
-    return TableFile(path=path, columns=columns, lines=lines, decimal_comma=mark != ",", unfinished=is_cut)
+    columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=True))
+    return TableFile(path=path, columns=columns, lines=[Line(path, number) for number in numbers[1:]], reader=reader)
 
 
 def check_names(path: Path, names: list[str], line: int = 1) -> None:

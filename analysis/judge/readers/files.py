@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import zipfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from lr_sweep.analysis.judge.readers.databases import read_database
-from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_delimited
+from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_delimited, table_of_fields
 from lr_sweep.analysis.judge.readers.logs import log_rows
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
 from lr_sweep.analysis.judge.table_file import (
     MOST_BYTES,
     TableFile,
+    as_field,
     check_size,
     damage_named,
     table_of_columns,
     table_of_rows,
 )
-from lr_sweep.common.errors import UserError, beside, did_you_mean, reason
+from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain
 
 LOGS = {".log", ".out", ".err", ".txt"}
@@ -40,19 +43,16 @@ SHEET = "[Content_Types].xml"
 
 def read_file(path: Path) -> TableFile:
     """Read a file of any kind; raises UserError."""
-    try:
+    with damage_named(path, advice="name a CSV or Parquet file"):
+        if not path.exists():
+            hint = did_you_mean(path.name, beside(path)) or ":"
+            raise UserError(f"no file {path}{hint} name a CSV or Parquet file")
         with open_plain(path) as file:
             head = file.read(200)
         is_journal = head.startswith(b"{") and JOURNAL in head
         if is_journal or head.startswith(SQLITE):
             return read_database(path, is_journal=is_journal)
         content = read_plain(path, MOST_BYTES)
-    except FileNotFoundError as error:
-        hint = did_you_mean(path.name, beside(path)) or ":"
-        raise UserError(f"no file {path}{hint} name a CSV or Parquet file") from error
-    except OSError as error:
-        what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
-        raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
     return replace(table_of_content(path, content, path.name), sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -61,7 +61,8 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
     kind = Path(name).suffix
     with damage_named(path):
         if content.startswith(GZIP):
-            return table_of_content(path, _decompressed(path, content), name.removesuffix(".gz"))
+            inner = unpacked(path, gzip.GzipFile(fileobj=io.BytesIO(content)))
+            return table_of_content(path, inner, name.removesuffix(".gz"))
         if content.startswith(ZIP):
             return _read_archive(path, content)
         if content.startswith(PARQUET):
@@ -81,12 +82,11 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         return read_delimited(path, text)
 
 
-def _decompressed(path: Path, content: bytes) -> bytes:
-    unpacking = zlib.decompressobj(wbits=31)  # gzip's header and checksum
-    found = unpacking.decompress(content, MOST_BYTES)
-    if not unpacking.eof:
-        raise UserError(f"{path} is cut, or has more than {MOST_BYTES:,} bytes: write it again, with fewer columns")
-    return found
+def unpacked(path: Path, file: IO[bytes]) -> bytes:
+    """Read a file that may have no end, or only one after more than memory holds; raises UserError."""
+    if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
+        raise UserError(f"{path} has more than {MOST_BYTES:,} bytes: write it again, with fewer columns")
+    return content
 
 
 def _read_archive(path: Path, content: bytes) -> TableFile:
@@ -95,27 +95,19 @@ def _read_archive(path: Path, content: bytes) -> TableFile:
     names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
     if any(each.filename == SHEET for each in names):
         return _read_sheet(path, content)
-    if len(names) != 1 or names[0].file_size > MOST_BYTES:
+    if len(names) != 1:
         raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
-    return table_of_content(path, archive.read(names[0]), names[0].filename)
+    return table_of_content(path, unpacked(path, archive.open(names[0])), names[0].filename)
 
 
 def _read_sheet(path: Path, content: bytes) -> TableFile:
     """Read the first sheet of a spreadsheet that has rows."""
-    try:
-        from openpyxl import load_workbook  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise UserError(f"{path} is a spreadsheet: `pip install openpyxl` to read it, or save it as CSV") from error
-    sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
-    tables = ([row for row in sheet.iter_rows(values_only=True) if any(map(_is_filled, row))] for sheet in sheets)
-    head, *rows = next(filter(None, tables), [()])
+    sheets = pd.read_excel(io.BytesIO(content), sheet_name=None, header=None, dtype=object, keep_default_na=False)
+    first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
     others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
-    columns = dict(zip([str(name or "") for name in head], zip(*rows, strict=True), strict=False))
-    return table_of_columns(path, columns, f"a spreadsheet{others}")
-
-
-def _is_filled(cell: object) -> bool:
-    return cell is not None
+    texts = enumerate(([as_field(cell) for cell in row] for row in first.to_numpy().tolist()), 1)
+    rows = {number: row for number, row in texts if any(row)}
+    return table_of_fields(path, list(rows), list(rows.values()), f"a spreadsheet{others}")
 
 
 def _read_parquet(path: Path, content: bytes) -> TableFile:

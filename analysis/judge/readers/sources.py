@@ -8,7 +8,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, plain, split_of, words
 from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
-from lr_sweep.analysis.judge.readers.files import read_file, table_of_content
+from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
 from lr_sweep.analysis.judge.readers.labels import SETTING, settings_in
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
@@ -77,10 +76,7 @@ def expanded(source: str) -> list[str]:
 
 def _read(source: str) -> TableFile:
     if source == STDIN:
-        content = sys.stdin.buffer.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UserError(f"standard input has more than {MOST_BYTES:,} bytes: write a file")
-        return table_of_content(Path("stdin"), content, "stdin")
+        return table_of_content(Path("stdin"), unpacked(Path("stdin"), sys.stdin.buffer), "stdin")
     if source.startswith(("http://", "https://")):
         return read_mlflow_server(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
@@ -92,7 +88,7 @@ def _read_folder(folder: Path) -> TableFile:
 
     A file whose rows have several learning rates is a part of a table, and no run.
     """
-    files = _last_states(sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_FILES])
+    files = sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_FILES]
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
     parts = [part for home, of_run in _runs(folder, files).items() for part in _parts(folder, home, of_run)]
@@ -106,23 +102,10 @@ def _read_folder(folder: Path) -> TableFile:
     return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
-def _last_states(files: Sequence[Path]) -> list[Path]:
-    """Leave out the folders of checkpoints, but for the last state of a run that has none itself."""
-    states = sorted((path for path in files if path.name == STATE), key=_checkpoint)
-    last = {_folder_of(path): path for path in states}
-    return [path for path in files if _checkpoint(path) == math.inf or last.get(_folder_of(path)) == path]
-
-
-def _checkpoint(path: Path) -> float:
-    """Return the number of the checkpoint that a file is of; infinite: of none."""
-    number = path.parent.name.partition(CHECKPOINT)[2]
-    return int(number) if number.isascii() and number.isdigit() else math.inf
-
-
 def _folder_of(path: Path) -> Path:
     """Return the folder that a file is in, not counting those that tools make within a run's."""
-    within = _checkpoint(path) < math.inf or path.parent.name == HIDDEN
-    return path.parent.parent if within else path.parent
+    is_within = path.parent.name == HIDDEN or path.parent.name.startswith(CHECKPOINT)
+    return path.parent.parent if is_within else path.parent
 
 
 def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
@@ -190,7 +173,9 @@ def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
         with damage_named(files[0]):
             if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
                 yield table_of_rows(files[0], rows, "")
-    for path in [path for path in files if kind != EVENTS and path.stat().st_size]:
+    elif kind == STATE and files:  # a later state has the history of an earlier one
+        yield read_file(max(files, key=lambda path: path.stat().st_size))
+    for path in [path for path in files if kind not in (EVENTS, STATE) and path.stat().st_size]:
         with suppress(*([] if kind in RESULTS else [UserError])):
             yield read_file(path)
 
