@@ -24,6 +24,7 @@ from lr_sweep.analysis.judge.names import (
     is_result,
     plain,
     split_of,
+    words,
     words_of,
 )
 from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_by_place, settings_in
@@ -36,8 +37,7 @@ RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed
 """Names of the columns of rows made here; the last where the fields' own columns name no metric."""
 MOST_RATE = 1.0
 """Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
-RUN_NAMES = {*("#1", "_1", "1", "run", "name", "run_name", "experiment", "exp_name", "trial", "trial_name", "config")}
-RUN_NAMES |= {"run_id", "id"}
+RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")
 """Columns whose fields may have settings in them."""
 BETWEEN = " - "
 """Separator that W&B writes between the names of a run and of a metric."""
@@ -45,6 +45,7 @@ ENDS = ("__MIN", "__MAX")
 """Endings of the columns that W&B writes beside a run's."""
 SUMMARIES = MEANS | SPREADS | {"rank"}
 """Words of columns that say of others what their values are together."""
+SPLIT_OF = {word: split for split, meaning in SPLITS.items() for word in meaning}
 Cells = Mapping[str, tuple[str, str]]
 """By the name of a column that becomes rows: the metric of its values, and the label of these rows."""
 
@@ -153,9 +154,9 @@ def _filled(table: TableFile, metrics: Sequence[str]) -> list[int]:
 
 
 def _summarises(name: str, metrics: Sequence[str]) -> bool:
-    words = set(words_of(name))
-    measures = any(words - SUMMARIES == set(metric.split("_")) for metric in metrics)
-    return name.endswith(ENDS) or (bool(words & SUMMARIES) and measures)
+    named = set(words_of(name))
+    measures = any(named - SUMMARIES == set(metric.split("_")) for metric in metrics)
+    return name.endswith(ENDS) or (bool(named & SUMMARIES) and measures)
 
 
 def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
@@ -196,17 +197,13 @@ def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[Tabl
     values = [name for name in table.columns if is_named(name, VALUE) and content.has_numbers(name)]
     metrics = [name for name in table.columns if is_metric(name) and not split_of(name) and content.has_numbers(name)]
     for label in [name for name in table.columns if is_named(name, "split", "metric") and name not in given]:
-        kinds = {text: _split(text) for text in content.values(label)}
+        kinds = {text: SPLIT_OF.get(text.lower(), "") for text in content.values(label)}
         is_split = is_named(label, "split") and all(kinds.values())
         moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
         if len(kinds) > 1 and moved and not any(name in given for name in moved):
             why = {split: f"rows with {label} = {text}" for text, split in kinds.items() if split != "train"}
             return _spread(table, label, moved, kinds if is_split else {}), why if is_split else {}
     return table, {}
-
-
-def _split(text: str) -> str:
-    return next((split for split, words in SPLITS.items() if text.strip().lower() in words), "")
 
 
 def _spread(table: TableFile, label: str, metrics: Sequence[str], splits: Mapping[str, str]) -> TableFile:

@@ -104,11 +104,10 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
     first, *others = tables
     if not others:
         return first
-    columns: dict[str, list[str]] = {name: [] for table in tables for name in table.columns}
-    for table in tables:
-        empty = [""] * len(table.lines)
-        for name, texts in columns.items():
-            texts += table.columns.get(name, empty)
+    columns = {
+        name: [text for table in tables for text in table.columns.get(name) or [""] * len(table.lines)]
+        for name in dict.fromkeys(name for table in tables for name in table.columns)
+    }
     return replace(
         first,
         path=first.path.with_name(f"{first.path.name} and {len(others)} more"),

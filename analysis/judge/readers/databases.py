@@ -126,17 +126,15 @@ def _mlflow_rows(database: sqlite3.Connection) -> Sequence[Fields]:
 
 
 def read_mlflow_folder(folder: Path, runs: Iterable[Path]) -> TableFile:
-    """Read the folders of runs in MLflow's store of files; raises UserError."""
+    """Read runs in MLflow's store of files: a file a parameter, and one a metric, a line a value; raises UserError."""
+    rows = []
     with damage_named(folder):
-        return _grouped(folder, [_stored_row(run) for run in runs], "task", MLFLOW)
-
-
-def _stored_row(run: Path) -> Fields:
-    """Return a run of MLflow's store of files: a file a parameter, and one a metric with a line a value."""
-    status = yaml_content(read_plain(run / "meta.yaml", MOST_BYTES).decode()).get("status")
-    lines = {name: text.split("\n")[:-1] for name, text in _texts(run / "metrics").items()}
-    last = {name: float(values[-1].split()[1]) for name, values in lines.items() if values}
-    return _row(run.name, STATES.get(status, str(status or "")), run.parent.name, _texts(run / "params"), last)
+        for run in runs:
+            status = yaml_content(read_plain(run / "meta.yaml", MOST_BYTES).decode()).get("status")
+            lines = {name: text.split("\n")[:-1] for name, text in _texts(run / "metrics").items()}
+            last = {name: float(values[-1].split()[1]) for name, values in lines.items() if values}
+            rows.append(_row(run.name, STATES.get(status, status), run.parent.name, _texts(run / "params"), last))
+    return _grouped(folder, rows, "task", MLFLOW)
 
 
 def _texts(folder: Path) -> dict[str, str]:
@@ -145,7 +143,7 @@ def _texts(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): read_plain(path, MOST_BYTES).decode() for path in files}
 
 
-def _row(run: str, status: str, task: str, params: ReadFields, metrics: ReadFields) -> Fields:
+def _row(run: str, status: object, task: str, params: ReadFields, metrics: ReadFields) -> Fields:
     settings = {f"params.{name}": value for name, value in params.items()}
     measured = {f"metrics.{name}": value for name, value in metrics.items()}
     return {"run_id": run, "status": status, "task": task, **settings, **measured}

@@ -82,7 +82,7 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         return read_delimited(path, text)
 
 
-def unpacked(path: Path, file: IO[bytes]) -> bytes:
+def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
     """Read a file that may have no end, or only one after more than memory holds; raises UserError."""
     if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
         raise UserError(f"{path} has more than {MOST_BYTES:,} bytes: write it again, with fewer columns")

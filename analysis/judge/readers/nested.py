@@ -76,7 +76,7 @@ def _rows(content: Any, parent: str | None = None) -> list[Fields]:
     return _columns(content, parent is None) or _labelled(content, parent or "") or _with_beside(content)
 
 
-def _is_list_of(value: object, *kinds: type) -> bool:
+def _is_list_of(value: Any, *kinds: type) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, kinds) for each in value)
 
 
@@ -88,9 +88,9 @@ def _of_split(key: str, row: Fields) -> Fields:
 
 def _columns(content: Mapping[str, Any], is_whole: bool) -> list[Fields]:
     """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
-    names, data, values = content.get("columns"), content.get("data"), list(content.values())
-    if isinstance(names, list) and _is_list_of(data, list):
-        return [dict(zip(map(str, names), row, strict=True)) for row in data]
+    values = list(content.values())
+    if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
+        return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
     has_names = any(map(_is_name, content))
     if has_names and _are_alike(values) and all(key.isdigit() for key in values[0]):
         return _zipped({name: list(column.values()) for name, column in content.items()})

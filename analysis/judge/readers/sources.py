@@ -48,7 +48,8 @@ def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
     tables = [_read(each) for source in sources for each in expanded(str(source))]
     tables = tables if len(tables) == 1 else list(map(_told_apart, tables))
-    return [table if table.sha256 else replace(table, sha256=_digest(table)) for table in tables]
+    digests = (each.sha256 or hashlib.sha256(json.dumps(each.columns).encode()).hexdigest() for each in tables)
+    return [replace(table, sha256=digest) for table, digest in zip(tables, digests, strict=True)]
 
 
 def _told_apart(table: TableFile) -> TableFile:
@@ -59,10 +60,6 @@ def _told_apart(table: TableFile) -> TableFile:
         return table.beside({"folder": table.path.name})
     found = settings_in(table.path.parent.name if EVENTS in table.path.name else table.path.stem)
     return table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
-
-
-def _digest(table: TableFile) -> str:
-    return hashlib.sha256(json.dumps(table.columns).encode()).hexdigest()
 
 
 def expanded(source: str) -> list[str]:
@@ -169,13 +166,14 @@ def _kind(path: Path) -> str:
 
 def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
     """Yield the tables in files of one kind; those without a name for results may be something else."""
-    if kind == EVENTS and files:
+    filled = sorted((path for path in files if path.stat().st_size), key=lambda path: path.stat().st_size)
+    if kind == EVENTS and filled:
         with damage_named(files[0]):
             if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
                 yield table_of_rows(files[0], rows, "")
-    elif kind == STATE and files:  # a later state has the history of an earlier one
-        yield read_file(max(files, key=lambda path: path.stat().st_size))
-    for path in [path for path in files if kind not in (EVENTS, STATE) and path.stat().st_size]:
+        return
+    last = {_folder_of(path) if kind == STATE else path: path for path in filled}  # the largest has all of a history
+    for path in sorted(last.values()):
         with suppress(*([] if kind in RESULTS else [UserError])):
             yield read_file(path)
 
