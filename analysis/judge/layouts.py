@@ -58,7 +58,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         given: column by what it means, as the user says; columns named there stay as they are.
 
     Raises:
-        UserError: the runs of a chart have no rate, or which rows of several splits belong together cannot be seen.
+        UserError: rows are of several splits, and which belong together cannot be seen.
     """
     names = {part for name in given.values() for part in (name, *name.split("+"))}
     said: dict[str, str] = {}
@@ -143,14 +143,10 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
         replace(table, columns={**kept, label: [text] * len(table.lines), **values})
         for text, values in by_label.items()
     ]
-    if label == RUN:
-        parts = [part.rows_at(_filled(part, metrics)) for part in parts]
-    return replace(joined(parts), path=table.path)
-
-
-def _filled(table: TableFile, metrics: Sequence[str]) -> list[int]:
-    columns = [table.columns[metric] for metric in metrics if metric in table.columns]
-    return [place for place, fields in enumerate(zip(*columns, strict=True)) if any(map(str.strip, fields))]
+    found = replace(joined(parts), path=table.path)
+    values = zip(*(found.columns[metric] for metric in metrics), strict=True)
+    filled = [place for place, fields in enumerate(values) if label != RUN or any(map(str.strip, fields))]
+    return found.rows_at(filled)
 
 
 def _summarises(name: str, metrics: Sequence[str]) -> bool:

@@ -145,9 +145,8 @@ def _labelled(content: Mapping[str, Any], parent: str) -> list[Fields]:
     """Return the rows of an object whose keys are labels; empty: it is none."""
     keys, values = list(content), list(content.values())
     are_rates = all(map(is_number, keys)) and not all(map(str.isdigit, keys))
-    are_cells = (are_rates or any(map(labels_of, keys))) and not any(
-        isinstance(each, list | Mapping) for each in values
-    )
+    are_scalars = not any(isinstance(value, list | Mapping) for value in values)
+    are_cells = are_scalars and (are_rates or any(map(labels_of, keys)))
     are_runs = _are_alike(values) or all(_is_list_of(value, int, float) or _is_grid(value) for value in values)
     if len(keys) < 2 or any(map(_is_name, keys)) or not (are_cells or are_runs):
         return []

@@ -172,6 +172,20 @@ def test_json(tmp_path: Path, text: str) -> None:
     assert_found(judge([tmp_path / "runs.json"], Reading()), "JSON")
 
 
+GRIDS = {"a": {"0.1": 0.5, "0.01": 0.75}, "b": {"1.0": 0.25, "0.1": 0.875}}
+CURVES = [{"opt": name, "lr": rate, "evals": [{"step": 1, "val_acc": 0.1}, {"step": 2, "val_acc": value}]}
+          for name, grid in GRIDS.items() for rate, value in grid.items()]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [GRIDS, {"runs": CURVES}], ids=["grids", "runs"])
+def test_json_of_variants_with_grids_of_their_own(tmp_path: Path, content: object) -> None:
+    (tmp_path / "runs.json").write_text(json.dumps(content))
+    assert chosen(judge([tmp_path / "runs.json"], Reading(higher_is_better=True))) == {
+        "a": (0.01, 0.75),
+        "b": (0.1, 0.875),
+    }
+
+
 def test_ends_of_lines_in_texts_of_json_end_no_line(tmp_path: Path) -> None:
     lines = [json.dumps(row | {"note": "a\u2028b\x85c"}, ensure_ascii=False) for row in ROWS]
     (tmp_path / "runs.jsonl").write_text("\r\n".join(lines), newline="")
