@@ -22,6 +22,8 @@ EVENTS = "events.out.tfevents"
 """Part of the name of TensorBoard's files."""
 WANDB = b":W&B"
 """How W&B's files begin."""
+FLOAT = 1
+"""Number of TensorFlow's type of single-precision numbers."""
 BLOCK, HEADER = 32_768, 7
 """Bytes of a block of LevelDB's log, and of what stands before each part of a record."""
 MIDDLE = (2, 3)
@@ -57,8 +59,10 @@ def _events(content: bytes) -> Iterator[bytes]:
 def _scalar(value: Any) -> float | None:
     if value.HasField("simple_value"):
         return float(value.simple_value)
+    if value.tensor.dtype != FLOAT or value.tensor.tensor_shape.dim:
+        return None
     numbers = value.tensor.float_val or np.frombuffer(value.tensor.tensor_content, "<f4")
-    return float(numbers[0]) if len(numbers) == 1 and not value.tensor.tensor_shape.dim else None
+    return float(numbers[0]) if len(numbers) == 1 else None
 
 
 def _hyperparameters(content: bytes) -> Fields:
