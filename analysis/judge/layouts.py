@@ -146,7 +146,7 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
     found = replace(joined(parts), path=table.path)
     values = zip(*(found.columns[metric] for metric in metrics), strict=True)
     filled = [place for place, fields in enumerate(values) if label != RUN or any(map(str.strip, fields))]
-    return found.rows_at(filled)
+    return found.rows_at(sorted(filled, key=lambda place: place % len(table.lines)))  # in the order of the file
 
 
 def _summarises(name: str, metrics: Sequence[str]) -> bool:
