@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,10 @@ def _columns(content: Mapping[str, Any], is_whole: bool) -> list[Fields]:
     values = list(content.values())
     if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
-    has_names = any(map(_is_name, content))
-    if has_names and _are_alike(values) and all(key.isdigit() for key in values[0]):
+    if _are_alike(values) and all(map(str.isdigit, values[0])) and any(map(_is_name, content)):
         return _zipped({name: list(column.values()) for name, column in content.items()})
     are_lists = all(isinstance(value, list) and not _is_nested(value) for value in values)
-    return _zipped(content) if are_lists and (has_names or is_whole) else []
+    return _zipped(content) if are_lists and (is_whole or any(map(_is_name, content))) else []
 
 
 def _zipped(lists: Mapping[str, Sequence[Any]]) -> list[Fields]:
@@ -103,9 +103,15 @@ def _zipped(lists: Mapping[str, Sequence[Any]]) -> list[Fields]:
     if len(set(map(len, lists.values()))) != 1:
         return []
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-    return [{STEP: step, **row} for step, row in enumerate(rows, 1)] if all(map(is_metric, lists)) else rows
+    return [{STEP: step, **row} for step, row in enumerate(rows, 1)] if all(map(_measures, lists)) else rows
 
 
+@lru_cache
+def _measures(name: str) -> bool:
+    return is_metric(name) or is_named(name, VALUE)
+
+
+@lru_cache
 def _is_name(key: str) -> bool:
     """Return whether a key names a column, and is no label."""
     return not labels_of(key) and bool(is_named(key) or is_rate(key) or is_metric(key) or split_of(key))
@@ -127,14 +133,14 @@ def _is_grid(value: object) -> bool:
 def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
-    curves = _zipped({key: lists[key] for key in lists if is_metric(key) or is_named(key, STEP)})
+    curves = _zipped({key: lists[key] for key in lists if _measures(key) or is_named(key, STEP)})
     beside: Fields = {}
     parts = [curves]
     for key, value in content.items():
         rows = _rows(value, key) if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
-        elif any(isinstance(value, Mapping) or is_metric(n) or is_named(n, VALUE) for row in rows for n in row):
+        elif any(isinstance(value, Mapping) or _measures(name) for row in rows for name in row):
             parts.append(rows)
         elif not curves or key not in curves[0]:
             beside[key] = value
@@ -144,11 +150,13 @@ def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
 def _labelled(content: Mapping[str, Any], parent: str) -> list[Fields]:
     """Return the rows of an object whose keys are labels; empty: it is none."""
     keys, values = list(content), list(content.values())
+    if len(keys) < 2 or any(map(_is_name, keys)):
+        return []
     are_rates = all(map(is_number, keys)) and not all(map(str.isdigit, keys))
     are_scalars = not any(isinstance(value, list | Mapping) for value in values)
     are_cells = are_scalars and (are_rates or any(map(labels_of, keys)))
     are_runs = _are_alike(values) or all(_is_list_of(value, int, float) or _is_grid(value) for value in values)
-    if len(keys) < 2 or any(map(_is_name, keys)) or not (are_cells or are_runs):
+    if not (are_cells or are_runs):
         return []
     parts = [_rows(value, "") for value in values]
     names = {name for rows in parts for row in rows for name in row}

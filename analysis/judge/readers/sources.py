@@ -38,7 +38,7 @@ SETTINGS = words(
 )
 """Files of what a run was started with."""
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
-KINDS = (EVENTS, *RESULTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
+KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
 RAY_ERROR, ENDED = "error.txt", "state"
 MOST_FILES = 20_000
