@@ -35,7 +35,7 @@ assert "digits" in lr_sweep.datasets.TASKS
 print(datasets.load_dataset)
 """
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {"sweep/starters/lightning/train.py": "lightning", "analysis/judge/readers/sources.py": "excel"}
+EXTRAS = {"sweep/starters/lightning/train.py": "lightning"}
 """What a module may import besides the dependencies that all have. Who imports it says which extra is missing."""
 
 

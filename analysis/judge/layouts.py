@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from lr_sweep.analysis.judge.fields import Content, is_number
 from lr_sweep.analysis.judge.names import (
@@ -25,20 +24,20 @@ from lr_sweep.analysis.judge.names import (
     is_result,
     plain,
     split_of,
+    words,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_in
-from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile, check_size
+from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_by_place, settings_in
+from lr_sweep.analysis.judge.table_file import TableFile, check_size, joined
 from lr_sweep.common.errors import UserError
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 _STEP = re.compile(r"(?:step|epoch|iteration)s?[\s_=@:]*(\d+)", re.IGNORECASE)
-SEED, RATE, VARIANT, VALUE = "seed", "learning_rate", "variant", "value"
+RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed", "step", "value"
 """Names of the columns of rows made here; the last where the fields' own columns name no metric."""
 MOST_RATE = 1.0
 """Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
-RUN_NAMES = {*("#1", "_1", "1", "run", "name", "run_name", "experiment", "exp_name", "trial", "trial_name", "config")}
-RUN_NAMES |= {"run_id", "id"}
+RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")
 """Columns whose fields may have settings in them."""
 BETWEEN = " - "
 """Separator that W&B writes between the names of a run and of a metric."""
@@ -46,8 +45,9 @@ ENDS = ("__MIN", "__MAX")
 """Endings of the columns that W&B writes beside a run's."""
 SUMMARIES = MEANS | SPREADS | {"rank"}
 """Words of columns that say of others what their values are together."""
-Cells = Mapping[str, tuple[str, Mapping[str, str]]]
-"""Metric of the columns that become rows, and the labels of their rows."""
+SPLIT_OF = {word: split for split, meaning in SPLITS.items() for word in meaning}
+Cells = Mapping[str, tuple[str, str]]
+"""By the name of a column that becomes rows: the metric of its values, and the label of these rows."""
 
 
 def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
@@ -60,16 +60,116 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
     Raises:
         UserError: rows are of several splits, and which belong together cannot be seen.
     """
-    said: dict[str, str] = {}
     names = {part for name in given.values() for part in (name, *name.split("+"))}
-    if RATE not in given:
-        table, said = _with_labels(table)
-    for find in (_chart, *([_rates] if RATE not in given else []), _variants, _seeds):
-        if cells := find(table, names):
-            said |= {label: f"the names of {len(cells)} columns" for label in [*next(iter(cells.values()))[1]][:1]}
-            table = _melted(table, cells, is_chart=find is _chart)
+    said: dict[str, str] = {}
+    for label in [label for label in (RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
+        if cells := _cells(table, names, label):
+            said[label] = f"the names of {len(cells)} columns"
+            table = _melted(table, cells, label)
+        if label == RUN and RATE not in given:
+            table, labels = _with_labels(table)
+            said |= labels
     table, splits = _with_metric_columns(_with_powers(table), names)
     return table, said | splits
+
+
+def with_step_rows(table: TableFile) -> TableFile:
+    """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
+    cells = _cells(table, set(), STEP)
+    return _melted(table, cells, STEP) if cells else table
+
+
+def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
+    """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
+    content = Content(table)
+    named = {name: cell for name in table.columns if (cell := _cell(name, label))}
+    cells = {name: named[name] for name in named if label == RUN or content.is_numbers(name)}
+    others = [name for name in table.columns if name not in cells and not name.endswith(ENDS)]
+    texts = {text for _, text in cells.values()}
+    is_repeated = len(set(cells.values())) < len(cells) or len(texts) < (1 if label == RUN else 2)
+    if is_repeated or any(name in cells for name in given) or not _fit(table, texts, others, label):
+        return {}
+    metrics = list(filter(is_metric, others))
+    if metrics and all(SUMMARIES & set(words_of(name)) for name in metrics):  # their mean names the metric
+        measures = "_".join(word for word in words_of(metrics[0]) if word not in SUMMARIES)
+        return {name: (measures if metric == VALUE else metric, text) for name, (metric, text) in cells.items()}
+    return {} if metrics and VALUE in {metric for metric, _ in cells.values()} else cells
+
+
+def _cell(name: str, label: str) -> tuple[str, str] | None:
+    """Return the metric and the label in the name of a column of numbers; None: it has none."""
+    if label == RUN:
+        run, _, metric = name.rpartition(BETWEEN)
+        is_run = not name.endswith(ENDS) and (run or any(map(is_rate, labels_of(name))))
+        return (metric if run else VALUE, run or name) if is_run else None
+    if label == VARIANT:
+        is_known = is_metric(name) or is_result(name) or is_rate(name) or is_named(name, *ROLES, VALUE)
+        return None if is_known else (VALUE, name)
+    if label == SEED:
+        found = repeat_in(name)
+        return (found[0] or VALUE, str(found[1])) if found else None
+    match = (_RATE if label == RATE else _STEP).fullmatch(name.strip())
+    return (VALUE, match[1]) if match else None
+
+
+def _fit(table: TableFile, texts: Collection[str], others: Sequence[str], label: str) -> bool:
+    """Return whether the columns beside those of some labels leave it open what these are."""
+    if label == RUN:  # a chart
+        return others == [*table.columns][:1] and all(map(is_number, table.columns[others[0]]))
+    if label == VARIANT:
+        return bool(others) and all(is_named(name, SEED) or is_rate(name) for name in others)
+    if label == RATE:
+        numbers = list(map(float, texts))
+        is_bare = any(text in table.columns for text in texts)
+        if min(numbers) <= 0 or (is_bare and (max(numbers) > MOST_RATE or all(each.is_integer() for each in numbers))):
+            return False
+    return not any(is_rate(name) if label == RATE else is_named(name, label) for name in others)
+
+
+def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
+    """Repeat the rows for each label, with a column of the labels and of each metric.
+
+    Summaries of the columns that become rows, such as their mean, are left out; of a chart rows without a value, too.
+    """
+    by_label: dict[str, dict[str, list[str]]] = {}
+    for name, (metric, text) in cells.items():
+        by_label.setdefault(text, {})[metric] = table.columns[name]
+    check_size(table.path, len(table.lines) * len(by_label), 1)
+    metrics = list(dict.fromkeys(metric for metric, _ in cells.values()))
+    kept = {name: table.columns[name] for name in table.columns if name not in cells and not _summarises(name, metrics)}
+    if label == RUN:
+        kept = {name if is_named(name, STEP, SEED) else STEP: texts for name, texts in kept.items()}
+    parts = [
+        replace(table, columns={**kept, label: [text] * len(table.lines), **values})
+        for text, values in by_label.items()
+    ]
+    found = replace(joined(parts), path=table.path)
+    values = zip(*(found.columns[metric] for metric in metrics), strict=True)
+    filled = [place for place, fields in enumerate(values) if label != RUN or any(map(str.strip, fields))]
+    return found.rows_at(sorted(filled, key=lambda place: place % len(table.lines)))  # in the order of the file
+
+
+def _summarises(name: str, metrics: Sequence[str]) -> bool:
+    named = set(words_of(name))
+    measures = any(named - SUMMARIES == set(metric.split("_")) for metric in metrics)
+    return name.endswith(ENDS) or (bool(named & SUMMARIES) and measures)
+
+
+def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
+    """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each has a rate; or by place, as in paths."""
+    known = {plain(name) for name in table.columns}
+    has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
+    for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
+        texts = list(dict.fromkeys(table.columns[name]))
+        said = [settings_in(text) for text in texts]
+        have_rates = all(any(map(is_rate, labels)) for labels in said)
+        found = said if have_rates else settings_by_place(texts) if table.reader else []  # a reader's are paths
+        if found:
+            keys = dict.fromkeys(key for labels in found for key in labels if not have_rates or plain(key) not in known)
+            of = dict(zip(texts, found, strict=True))
+            new = {key: [of[text].get(key, "") for text in table.columns[name]] for key in keys}
+            return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
+    return table, {}
 
 
 def _with_powers(table: TableFile) -> TableFile:
@@ -87,101 +187,22 @@ def _with_powers(table: TableFile) -> TableFile:
     return replace(table, columns=table.columns | powers)
 
 
-def with_step_rows(table: TableFile) -> TableFile:
-    """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
-    steps = {name: match[1] for name in table.columns if (match := _STEP.fullmatch(name.strip()))}
-    if len(steps) < 2 or not all(map(Content(table).is_numbers, steps)):
-        return table
-    return _melted(table, {name: (VALUE, {"step": step}) for name, step in steps.items()}, is_chart=False)
-
-
-def _has_rate(table: TableFile) -> bool:
-    """Return whether a column has learning rates, and is not one learning rate itself."""
-    return any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
-
-
-def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
-    """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each name has a learning rate."""
-    known = {plain(name) for name in table.columns}
-    for name in [name for name in table.columns if plain(name) in RUN_NAMES and not _has_rate(table)]:
-        found = {text: settings_in(text) for text in dict.fromkeys(table.columns[name])}
-        if found and all(any(map(is_rate, labels)) for labels in found.values()):
-            keys = dict.fromkeys(key for each in found.values() for key in each if plain(key) not in known)
-            new = {key: [found[text].get(key, "") for text in table.columns[name]] for key in keys}
-            return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
-    return table, {}
-
-
-def _chart(table: TableFile, _given: set[str]) -> Cells:
-    """Return the columns of a chart of W&B: one of steps, and for each run one of values with its least and greatest.
-
-    The names of runs give their settings; raises UserError if they have no rate.
-    """
-    steps, *others = table.columns
-    runs = [name for name in others if BETWEEN in name or any(map(is_rate, labels_of(name)))]
-    if len(runs) < max(len(others), 1) or not all(map(is_number, table.columns[steps])):
-        return {}
-    cells = {}
-    for name in [name for name in others if not name.endswith(ENDS)]:
-        run, _, metric = name.rpartition(BETWEEN) if BETWEEN in name else (name, "", VALUE)
-        cells[name] = (metric, {"run": run, **labels_of(run)})
-        if not any(map(is_rate, cells[name][1])):
-            raise UserError(
-                f"{table.path}: a chart of W&B, in which the name of the run {run[:60]!r} has no learning rate: export "
-                "the table of runs instead, or group the runs by it"
-            )
-    return cells
-
-
-def _rates(table: TableFile, _given: set[str]) -> Cells:
-    """Return the columns that are one learning rate each."""
-    content = Content(table)
-    found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
-    rates = {name: text for name, text in found.items() if content.is_numbers(name)}
-    numbers = [float(text) for text in rates.values()]
-    if _has_rate(table) or len(set(numbers)) < 2 or min(numbers) <= 0 or _metrics(table, rates):
-        return {}
-    if any(map(is_number, rates)) and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
-        return {}
-    return {name: (VALUE, {RATE: text}) for name, text in rates.items()}
-
-
-def _variants(table: TableFile, given: set[str]) -> Cells:
-    """Return columns of numbers beside a column of seeds or rates, one variant each, where no name says more."""
-    content = Content(table)
-    others = [name for name in table.columns if not is_named(name, SEED) and not is_rate(name)]
-    known = [name for name in others if is_metric(name) or is_result(name) or is_named(name, *ROLES, "value")]
-    if known or given & {*others} or not 1 < len(others) < len(table.columns):
-        return {}
-    if not all(map(content.is_numbers, others)):
-        return {}
-    return {name: (VALUE, {VARIANT: name}) for name in others}
-
-
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
     """Make a column a split, or a metric, where a column says of which one each row is."""
     content = Content(table)
-    values = [name for name in table.columns if is_named(name, "value") and content.has_numbers(name)]
-    labels = [n for n in table.columns if is_named(n, "split", "metric") and n not in given]
-    for label in [name for name in labels if len(content.values(name)) > 1]:
-        kinds = {text: _split(text) for text in content.values(label)}
-        if is_named(label, "split") and all(kinds.values()):
-            metrics = [
-                n for n in table.columns if is_metric(n) and not split_of(n) and content.has_numbers(n)
-            ] or values
-            if metrics and not set(metrics) & set(given):
-                why = {split: f"rows with {label} = {text}" for text, split in kinds.items()}
-                return _spread(table, label, metrics, kinds), {k: v for k, v in why.items() if k != "train"}
-        if is_named(label, "metric") and len(values) == 1 and values[0] not in given:
-            return _spread(table, label, values, None), {}
+    values = [name for name in table.columns if is_named(name, VALUE) and content.has_numbers(name)]
+    metrics = [name for name in table.columns if is_metric(name) and not split_of(name) and content.has_numbers(name)]
+    for label in [name for name in table.columns if is_named(name, "split", "metric") and name not in given]:
+        kinds = {text: SPLIT_OF.get(text.lower(), "") for text in content.values(label)}
+        is_split = is_named(label, "split") and all(kinds.values())
+        moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
+        if len(kinds) > 1 and moved and not any(name in given for name in moved):
+            why = {split: f"rows with {label} = {text}" for text, split in kinds.items() if split != "train"}
+            return _spread(table, label, moved, kinds if is_split else {}), why if is_split else {}
     return table, {}
 
 
-def _split(text: str) -> str:
-    return next((split for split, words in SPLITS.items() if text.strip().lower() in words), "")
-
-
-def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping[str, str] | None) -> TableFile:
+def _spread(table: TableFile, label: str, metrics: Sequence[str], splits: Mapping[str, str]) -> TableFile:
     """Bring the rows of one run, which differ in a label and in results, into one."""
     keys = [name for name in table.columns if name not in (label, *metrics) and not is_result(name)]
     rows: dict[tuple[str, ...], dict[str, int]] = {}
@@ -191,68 +212,12 @@ def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping
             what = f"rows of one run have {label} {text} twice, at {table.lines[of_run[text]]} and"
             raise UserError(f"{table.lines[index]}: {what} here: add a column of seeds, or of steps")
         of_run[text] = index
-    if kinds is None and len(rows) == len(table.lines):  # each run has another metric
+    if not splits and len(rows) == len(table.lines):  # each run has another metric
         return table
-    firsts = [next(iter(of_run.values())) for of_run in rows.values()]
-    columns = {name: [table.columns[name][index] for index in firsts] for name in keys}
+    found = table.rows_at([next(iter(of_run.values())) for of_run in rows.values()])
+    columns = {name: found.columns[name] for name in keys}
     for text in dict.fromkeys(text for of_run in rows.values() for text in of_run):
         for metric in metrics:
-            name = text if kinds is None else f"{kinds.get(text) or text}_{metric}"
+            name = f"{splits.get(text) or text}_{metric}" if splits else text
             columns[name] = [table.columns[metric][each[text]] if text in each else "" for each in rows.values()]
-    return replace(table, columns=columns, lines=[table.lines[index] for index in firsts])
-
-
-def _seeds(table: TableFile, given: set[str]) -> Cells:
-    """Return the columns of numbers whose names differ in the number of a seed alone."""
-    content = Content(table)
-    named = sorted((found[1], name, found[0]) for name in table.columns if (found := repeat_in(name)))
-    fields = {name: (metric or VALUE, seed) for seed, name, metric in named if content.is_numbers(name)}
-    others = _metrics(table, fields)
-    if others and all(SUMMARIES & set(words_of(name)) for name in others):  # their mean names the metric
-        measures = "_".join(word for word in words_of(others[0]) if word not in SUMMARIES)
-        fields = {name: (measures if metric == VALUE else metric, seed) for name, (metric, seed) in fields.items()}
-        others = []
-    has_seeds = any(is_named(name, SEED) for name in table.columns)
-    repeated = len(set(fields.values())) < len(fields) or len({seed for _, seed in fields.values()}) < 2
-    nameless = bool(others) and VALUE in {metric for metric, _ in fields.values()}
-    if has_seeds or repeated or nameless or given & fields.keys():
-        return {}
-    return {name: (metric, {SEED: str(seed)}) for name, (metric, seed) in fields.items()}
-
-
-def _metrics(table: TableFile, but: Collection[str]) -> list[str]:
-    """Return the other columns that are metrics: nameless numbers beside them are something else."""
-    return [name for name in table.columns if is_metric(name) and name not in but]
-
-
-def _melted(table: TableFile, cells: Cells, *, is_chart: bool) -> TableFile:
-    """Repeat each row for each set of labels, with a column of each label and of each metric.
-
-    Summaries of the columns that become rows, such as their mean, are left out; of a chart rows without a value, too.
-    """
-    by_labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-    for name, (metric, labels) in cells.items():
-        by_labels.setdefault(tuple(labels.items()), {})[metric] = name
-    every = (
-        (place, dict(labels), names)
-        for place in range(len(table.lines))
-        for labels, names in by_labels.items()
-        if not is_chart or any(table.columns[name][place].strip() for name in names.values())
-    )
-    each = list(islice(every, MOST_ROWS + 1))
-    check_size(table.path, len(each), 1)
-    metrics = list(dict.fromkeys(metric for metric, _ in cells.values()))
-    kept = [name for name in table.columns if name not in cells and not _summarises(name, metrics)]
-    columns = {"step" if is_chart and not is_named(name, "step", SEED) else name: table.columns[name] for name in kept}
-    found = replace(table, columns=columns).rows_at([place for place, _, _ in each])
-    for label in dict.fromkeys(label for labels in by_labels for label, _ in labels):
-        found.columns[label] = [labels.get(label, "") for _, labels, _ in each]
-    for metric in metrics:
-        found.columns[metric] = [table.columns[names[metric]][at] if metric in names else "" for at, _, names in each]
-    return found
-
-
-def _summarises(name: str, metrics: Sequence[str]) -> bool:
-    words = set(words_of(name))
-    measures = any(words - SUMMARIES == set(metric.split("_")) for metric in metrics)
-    return name.endswith(ENDS) or (bool(words & SUMMARIES) and measures)
+    return replace(found, columns=columns)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import ReadFields
 
 MOST_BYTES = 100_000_000
@@ -44,11 +44,12 @@ class TableFile:
     """Content of one file or of several, before any of it is understood."""
 
     path: Path
-    sha256: str
     columns: dict[str, list[str]]
     """Fields by the name of their column, in the file's order; empty text: nothing."""
     lines: list[Line]
     """The number of each row."""
+    sha256: str = ""
+    """Checksum of the file, or of what was read where it is no single file."""
     decimal_comma: bool = False
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
     reader: str = ""
@@ -103,11 +104,10 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
     first, *others = tables
     if not others:
         return first
-    columns: dict[str, list[str]] = {name: [] for table in tables for name in table.columns}
-    for table in tables:
-        empty = [""] * len(table.lines)
-        for name, texts in columns.items():
-            texts += table.columns.get(name, empty)
+    columns = {
+        name: [text for table in tables for text in table.columns.get(name) or [""] * len(table.lines)]
+        for name in dict.fromkeys(name for table in tables for name in table.columns)
+    }
     return replace(
         first,
         path=first.path.with_name(f"{first.path.name} and {len(others)} more"),
@@ -124,21 +124,31 @@ def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str, numbers: 
     """
     names = dict.fromkeys(name for row in rows for name in row)
     check_size(path, len(rows), len(names))
-    columns = {str(name): [row.get(name) for row in rows] for name in names}
-    return table_of_columns(path, columns, reader, numbers)
+    return table_of_columns(path, {name: [row.get(name) for row in rows] for name in names}, reader, numbers)
 
 
 def table_of_columns(
-    path: Path, columns: Mapping[str, Sequence[Any]], reader: str, numbers: Sequence[int] = ()
+    path: Path, columns: Mapping[Any, Sequence[Any]], reader: str, numbers: Sequence[int] = ()
 ) -> TableFile:
     """Return columns of any values as a table; raises as `table_of_rows`."""
-    texts = {name: [as_field(value) for value in values] for name, values in columns.items()}
+    texts = {str(name): list(map(as_field, values)) for name, values in columns.items()}
     number = len(next(iter(texts.values()), ()))
     if not number:
         raise UserError(f"{path} has no runs to read{', as ' if reader else ''}{reader}")
     lines = [Line(path, row, "" if numbers else "row ") for row in numbers or range(1, number + 1)]
-    digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
-    return TableFile(path=path, sha256=digest, columns=texts, lines=lines, reader=reader)
+    return TableFile(path=path, columns=texts, lines=lines, reader=reader)
+
+
+@contextmanager
+def damage_named(path: object, opened: object = "", advice: str = "is it damaged, or cut?") -> Iterator[None]:
+    """Raise UserError in place of any error of a reader; `opened`: what it opened in place of the path."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # of a library, or of content that no reader expects
+        why = reason(error).replace(str(opened), str(path)) if opened else reason(error)
+        raise UserError(f"{path} cannot be read ({why}): {advice}") from error
 
 
 def check_size(path: Path, num_rows: int, num_columns: int) -> None:

@@ -50,7 +50,7 @@ def test_every_reader_reads_version_1_2(tmp_path: Path, first: str, read: str) -
     path = tmp_path / "file.yaml"
     path.write_text(first + BODY, encoding="utf-8")
     readers = {"text": lambda: load_yaml(first + BODY), "file": lambda: load_yaml(path)}
-    readers |= {"study": lambda: read_yaml(first + BODY), "settings": lambda: yaml_content(path, path.read_bytes())}
+    readers |= {"study": lambda: read_yaml(first + BODY), "settings": lambda: yaml_content(path.read_text())}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert readers[read]() == VALUES

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from lr_sweep.analysis.judge.names import REPEATS, is_named, plain
-from lr_sweep.common.files import Fields
 
-MOST_DEPTH = 20
 MOST_LABEL = 2000
 """Characters of a name that is searched for settings: file systems take 255 of a folder."""
 SETTING = "config."
@@ -57,17 +54,6 @@ def repeat_in(name: str) -> tuple[str, int] | None:
 def settings_in(name: str) -> dict[str, str]:
     """Return the settings in a name by the names of their columns."""
     return {SETTING + key: value for key, value in labels_of(name).items()}
-
-
-def flattened(values: Mapping[Any, Any], start: str = "", depth: int = MOST_DEPTH) -> Fields:
-    """Return nested mappings as one, with the names of levels joined by points."""
-    found: Fields = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and depth:
-            found |= flattened(value, f"{start}{name}.", depth - 1)
-        else:
-            found[f"{start}{name}"] = value
-    return found
 
 
 def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 from lr_sweep.analysis.judge.fields import is_number
@@ -32,7 +31,7 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
     above: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("Namespace("):
-            settings = {f"{SETTING}{name}": _value(value) for name, value in _ARGUMENT.findall(line)}
+            settings = {f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)}
         elif not rows:
             settings |= _setting(line)
         if not _HAS_SPLIT.search(line):
@@ -57,11 +56,4 @@ def _steps(found: ReadFields) -> Fields:
 def _setting(line: str) -> Fields:
     pair = _LINE.fullmatch(line)
     known = pair and (is_number(pair[2]) if is_rate(pair[1]) else is_named(pair[1], "seed", "variant", "model", "task"))
-    return {f"{SETTING}{pair[1]}": _value(pair[2])} if pair and known else {}
-
-
-def _value(text: str) -> object:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+    return {f"{SETTING}{pair[1]}": pair[2]} if pair and known else {}

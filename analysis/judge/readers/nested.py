@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
-from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, split_of
-from lr_sweep.analysis.judge.readers.labels import MOST_DEPTH, flattened, labels_of, repeat_in
+from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_result, split_of
+from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
-from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.errors import reason
 from lr_sweep.common.files import Fields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
-CELLS = (str, int, float, bool, type(None))
 
 
-def read_json(path: Path, content: bytes) -> TableFile:
-    """Read JSON; raises UserError with the lines that are none."""
+def read_json(path: Path, text: str) -> TableFile:
+    """Read JSON, or a line of it each; raises UserError with the lines that are none."""
     try:
-        text = content.decode("utf-8-sig")
-        return table_of_rows(path, rows_in(json.loads(text)), "JSON")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8 (byte {error.start})") from error
+        content = json.loads(text)
     except ValueError:
         return _read_lines(path, text)
-    except RecursionError as error:
-        raise UserError(f"{path} is nested too deeply: write a row a run") from error
+    items = content if isinstance(content, list) else [content]
+    rows = [row for number, item in enumerate(items) for row in _numbered(number, _rows(item))]
+    return table_of_rows(path, rows, "JSON")
 
 
 def _read_lines(path: Path, text: str) -> TableFile:
@@ -44,7 +42,7 @@ def _read_lines(path: Path, text: str) -> TableFile:
     mistakes = []
     for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         try:
-            rows += rows_in([json.loads(line)]) if line.strip() else []
+            rows += _numbered(number, _rows(json.loads(line))) if line.strip() else []
             numbers += [number] * (len(rows) - len(numbers))
         except (ValueError, RecursionError) as error:
             mistakes.append(f"{path}:{number}: no JSON ({reason(error)}): want an object a line, or one list of them")
@@ -54,78 +52,33 @@ def _read_lines(path: Path, text: str) -> TableFile:
     return table_of_rows(path, [settings | row for row in rows[head:]], "JSON lines", numbers[head:])
 
 
-def yaml_content(path: Path, content: bytes) -> Any:
-    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises UserError."""
-    try:
-        return json.loads(json.dumps(YAML().load(as_version_1_2(content.decode())), default=str))
-    except (ValueError, TypeError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
-        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+def yaml_content(text: str) -> Any:
+    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises as ruamel does."""
+    return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
-def rows_in(content: Any) -> list[Fields]:
-    """Return the rows of a list, or of an object, with flat settings; raises ValueError if there are none."""
-    return [flattened(row) for row in _rows(content)]
+def _numbered(number: int, rows: list[Fields]) -> list[Fields]:
+    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number."""
+    differ = {name for row in rows for name in row if row[name] != rows[0].get(name)}
+    are_steps = any(is_named(name, STEP) for name in rows[0]) or all(is_metric(n) or is_result(n) for n in differ)
+    is_run = len(rows) > 1 and are_steps and not any(is_named(name, "run", SEED) for name in rows[0])
+    return [{"run": str(number), **row} for row in rows] if is_run else rows
 
 
-def _rows(content: Any) -> list[Fields]:
-    if isinstance(content, list) and all(isinstance(row, Mapping) for row in content):
-        return [row for number, item in enumerate(content) for row in _of_run(str(number), _unfolded(item))]
+def _rows(content: Any, parent: str | None = None) -> list[Fields]:
+    """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
+    if _is_list_of(content, Mapping):
+        runs = (_numbered(number, _rows(each, parent or "")) for number, each in enumerate(content))
+        return [_of_split(parent or "", row) for rows in runs for row in rows]
+    if _is_list_of(content, int, float):
+        return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
-        raise ValueError("want rows as objects")
-    if rows := _columns(content):
-        return rows
-    rows = _unfolded(content)
-    return _of_run("0", rows) if any(is_named(name, "step") for name in rows[0]) else rows
+        return [{VALUE: content}]
+    return _columns(content, parent is None) or _labelled(content, parent or "") or _with_beside(content)
 
 
-def _of_run(number: str, rows: list[Fields]) -> list[Fields]:
-    """Number a run whose rows are evaluations, unless it has a name."""
-    named = len(rows) < 2 or any(is_named(name, "run", "seed") for name in rows[0])
-    return rows if named else [{"run": number, **row} for row in rows]
-
-
-def _columns(content: Mapping[str, Any]) -> list[Fields]:
-    """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
-    names, data, values = content.get("columns"), content.get("data"), list(content.values())
-    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
-        return [dict(zip(map(str, names), row, strict=True)) for row in data]
-    if values and all(isinstance(value, list) for value in values) and len(set(map(len, values))) == 1:
-        return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
-    alike = len(values) > 1 and all(isinstance(each, Mapping) and each.keys() == values[0].keys() for each in values)
-    if alike and all(str(key).isdigit() for key in values[0]) and any(map(_is_name, content)):
-        return [{name: column[key] for name, column in content.items()} for key in values[0]]
-    return []
-
-
-def _is_name(key: str) -> bool:
-    """Return whether a key names a column, and is no label."""
-    return not labels_of(key) and bool(is_named(key) or is_rate(key) or is_metric(key) or split_of(key))
-
-
-def _unfolded(content: Mapping[Any, Any], parent: str = "", depth: int = MOST_DEPTH) -> list[Fields]:
-    """Return the rows within an object, each with what stands beside them; a row, if there are none within it."""
-    beside: Fields = {}
-    parts: list[list[Fields]] = []
-    if labelled := _labelled(content, parent, depth):
-        return labelled
-    if curves := _curves(content):
-        parts.append(curves)
-    for key, value in content.items():
-        if isinstance(value, Mapping) and depth:
-            rows = _unfolded(value, str(key), depth - 1)
-            if len(rows) == 1:
-                beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
-            else:
-                parts.append(rows)
-        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-            rows = [_of_split(str(key), row) for each in value for row in _unfolded(each, str(key), depth - 1)]
-            if any(_measures(name) for row in rows for name in row):
-                parts.append(rows)
-            else:
-                beside[str(key)] = value
-        elif not curves or str(key) not in curves[0]:
-            beside[str(key)] = value
-    return [beside | row for rows in parts for row in rows] if parts else [beside]
+def _is_list_of(value: Any, *kinds: type) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(each, kinds) for each in value)
 
 
 def _of_split(key: str, row: Fields) -> Fields:
@@ -134,42 +87,80 @@ def _of_split(key: str, row: Fields) -> Fields:
     return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
 
 
-def _measures(name: str) -> bool:
-    return is_metric(name) or is_named(name, "value")
-
-
-def _curves(content: Mapping[Any, Any]) -> list[Fields]:
-    """Return the rows of metrics that are lists of one length, a value an evaluation."""
-    lists = {str(key): value for key, value in content.items() if _is_numbers(value) and is_metric(str(key))}
-    if not lists or len(set(map(len, lists.values()))) > 1:
-        return []
-    return [
-        {STEP: step, **dict(zip(lists, row, strict=True))}
-        for step, row in enumerate(zip(*lists.values(), strict=True), 1)
-    ]
-
-
-def _is_numbers(value: object) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(each, int | float) for each in value)
-
-
-def _labelled(content: Mapping[Any, Any], parent: str, depth: int) -> list[Fields]:
-    """Return the rows of an object whose keys are labels; empty: it is none."""
+def _columns(content: Mapping[str, Any], is_whole: bool) -> list[Fields]:
+    """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
     values = list(content.values())
-    if len(values) < 2 or not depth or any(map(_is_name, map(str, content))):
+    if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
+        return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
+    if _are_alike(values) and all(map(str.isdigit, values[0])) and any(map(_is_name, content)):
+        return _zipped({name: list(column.values()) for name, column in content.items()})
+    are_lists = all(isinstance(value, list) and not _is_nested(value) for value in values)
+    return _zipped(content) if are_lists and (is_whole or any(map(_is_name, content))) else []
+
+
+def _zipped(lists: Mapping[str, Sequence[Any]]) -> list[Fields]:
+    """Return the rows of lists of one length; those of metrics alone are evaluations."""
+    if len(set(map(len, lists.values()))) != 1:
         return []
-    if all(map(_is_numbers, values)):
-        within: Callable[[Any, str], list[Fields]] = _seeds
-    elif all(isinstance(value, Mapping) and value and value.keys() == values[0].keys() for value in values):
-        within = lambda value, name: _unfolded(value, name, depth - 1)  # noqa: E731 - with the depth
-    elif any(map(labels_of, map(str, content))) and all(isinstance(value, CELLS) for value in values):
-        within = lambda value, _: [{VALUE: value}]  # noqa: E731
-    else:
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    return [{STEP: step, **row} for step, row in enumerate(rows, 1)] if all(map(_measures, lists)) else rows
+
+
+@lru_cache
+def _measures(name: str) -> bool:
+    return is_metric(name) or is_named(name, VALUE)
+
+
+@lru_cache
+def _is_name(key: str) -> bool:
+    """Return whether a key names a column, and is no label."""
+    return not labels_of(key) and bool(is_named(key) or is_rate(key) or is_metric(key) or split_of(key))
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    mappings = [each for each in values if isinstance(each, Mapping) and each]
+    return len(mappings) == len(values) > 1 and all(each.keys() == mappings[0].keys() for each in mappings)
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, Mapping) or _is_list_of(value, Mapping)
+
+
+def _is_grid(value: object) -> bool:
+    return isinstance(value, Mapping) and len(value) > 0 and all(is_number(key) or labels_of(key) for key in value)
+
+
+def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
+    """Return the rows within an object, each with what stands beside them."""
+    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
+    curves = _zipped({key: lists[key] for key in lists if _measures(key) or is_named(key, STEP)})
+    beside: Fields = {}
+    parts = [curves]
+    for key, value in content.items():
+        rows = _rows(value, key) if _is_nested(value) else []
+        if isinstance(value, Mapping) and len(rows) == 1:
+            beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
+        elif any(isinstance(value, Mapping) or _measures(name) for row in rows for name in row):
+            parts.append(rows)
+        elif not curves or key not in curves[0]:
+            beside[key] = value
+    return [beside | row for rows in parts for row in rows] or [beside]
+
+
+def _labelled(content: Mapping[str, Any], parent: str) -> list[Fields]:
+    """Return the rows of an object whose keys are labels; empty: it is none."""
+    keys, values = list(content), list(content.values())
+    if len(keys) < 2 or any(map(_is_name, keys)):
         return []
-    parts = [within(value, "") for value in values]
+    are_rates = all(map(is_number, keys)) and not all(map(str.isdigit, keys))
+    are_scalars = not any(isinstance(value, list | Mapping) for value in values)
+    are_cells = are_scalars and (are_rates or any(map(labels_of, keys)))
+    are_runs = _are_alike(values) or all(_is_list_of(value, int, float) or _is_grid(value) for value in values)
+    if not (are_cells or are_runs):
+        return []
+    parts = [_rows(value, "") for value in values]
     names = {name for rows in parts for row in rows for name in row}
-    keys = [*map(str, content)]
-    has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", "seed") for name in names)
+    has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
     named = has_settings and not _are_repeats(keys)  # each key is the name of a run
     labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
     return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
@@ -181,10 +172,6 @@ def _joined(label: Fields, row: Fields) -> Fields:
     return label | row | ({"variant": " ".join(both)} if both else {})
 
 
-def _seeds(values: Sequence[Any], _: str) -> list[Fields]:
-    return [{SEED: number, VALUE: value} for number, value in enumerate(values)]
-
-
 def _are_repeats(keys: Sequence[str]) -> bool:
     return all((found := repeat_in(key)) and not found[0] for key in keys)
 
@@ -192,10 +179,10 @@ def _are_repeats(keys: Sequence[str]) -> bool:
 def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
     """Yield what each of some keys says: the settings in it, or a number or name of what the level above names."""
     name = next((each for each in (parent, parent.removesuffix("s")) if is_named(each) or is_rate(each)), "")
-    if not name and all(each.replace(".", "", 1).replace("e-", "", 1).isdigit() for each in keys):
-        name = SEED if all(map(str.isdigit, keys)) else "learning_rate"
-    if not name and _are_repeats(keys):
+    if not name and (_are_repeats(keys) or all(map(str.isdigit, keys))):
         name = SEED
+    elif not name and all(map(is_number, keys)):
+        name = "learning_rate"
     for key in keys:
         found = {} if name else labels_of(key)
         yield {**found} or {name or "variant": key}

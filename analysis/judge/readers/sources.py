@@ -1,59 +1,65 @@
-"""Sources of tables: a file, standard input, an address, several files by a pattern, or a folder of runs."""
+"""Sources of tables: a file, standard input, an address, several files by a pattern, or a folder of runs of any tool.
+
+In a folder each run has a file of results, and its settings in a file beside it or in its name.
+"""
 
 from __future__ import annotations
 
 import glob
-import io
+import hashlib
 import json
 import sys
-import zipfile
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from lr_sweep.analysis.judge.names import is_rate
-from lr_sweep.analysis.judge.readers.databases import SQLITE, is_journal, read_database, read_mlflow_server
-from lr_sweep.analysis.judge.readers.delimited import read_content, read_delimited
-from lr_sweep.analysis.judge.readers.folders import read_folder
-from lr_sweep.analysis.judge.readers.labels import settings_in
-from lr_sweep.analysis.judge.readers.logs import log_rows
-from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, table_of_rows
-from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import open_plain
+import pandas as pd
+
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, plain, split_of, words
+from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
+from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
+from lr_sweep.analysis.judge.readers.labels import SETTING, settings_in
+from lr_sweep.analysis.judge.readers.nested import yaml_content
+from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, joined, table_of_rows
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import Fields, ReadFields, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
-LOGS = {".log", ".out", ".err", ".txt"}
-"""Endings of files that may be logs."""
-ZIP = b"PK\x03\x04"
-SHEET = "[Content_Types].xml"
-"""File within the archive that a spreadsheet is."""
+HIDDEN = ".hydra"
+"""The folder of a job's settings."""
+STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"
+"""A state of a run of Transformers, and how the folders of its earlier states begin."""
+SETTINGS = words(
+    "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
+)
+"""Files of what a run was started with."""
+RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
+KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
+"""Names and endings of files of results: a run has those of the first kind with a metric."""
+RAY_ERROR, ENDED = "error.txt", "state"
+MOST_FILES = 20_000
 
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
-    """Read every source; raises UserError with what is wrong with the first that cannot be read.
-
-    Of several files, those without learning rates have the settings that are in their names, as `lr=0.1,seed=1.csv`.
-    """
+    """Read every source; raises UserError with what is wrong with the first that cannot be read."""
     tables = [_read(each) for source in sources for each in expanded(str(source))]
-    if len(tables) == 1:
-        return tables
-    labels = [settings_in(table.path.stem) for table in tables]
-    return [
-        table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
-        for table, found in zip(map(_with_folder, tables), labels, strict=True)
-    ]
+    tables = tables if len(tables) == 1 else list(map(_told_apart, tables))
+    digests = (each.sha256 or hashlib.sha256(json.dumps(each.columns).encode()).hexdigest() for each in tables)
+    return [replace(table, sha256=digest) for table, digest in zip(tables, digests, strict=True)]
 
 
-def _with_folder(table: TableFile) -> TableFile:
-    """Add a column of the folder that a table was read from, which runs of one name in several folders differ in."""
-    if not table.path.is_dir() or "folder" in table.columns:
-        return table
-    runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", [])]}
-    columns = {"folder": [table.path.name] * len(table.lines)} | table.columns
-    return replace(table, columns=columns | (runs if "run" in table.columns else {}))
+def _told_apart(table: TableFile) -> TableFile:
+    """Add what a file's name says, as `lr=0.1,seed=1.csv`, if it says the learning rate; and the name of a folder."""
+    if table.path.is_dir() and "folder" not in table.columns:
+        runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]}
+        table = replace(table, columns=table.columns | (runs if runs["run"] else {}))
+        return table.beside({"folder": table.path.name})
+    found = settings_in(table.path.parent.name if EVENTS in table.path.name else table.path.stem)
+    return table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
 
 
 def expanded(source: str) -> list[str]:
@@ -67,83 +73,134 @@ def expanded(source: str) -> list[str]:
 
 def _read(source: str) -> TableFile:
     if source == STDIN:
-        return _read_stdin()
+        return table_of_content(Path("stdin"), unpacked(Path("stdin"), sys.stdin.buffer), "stdin")
     if source.startswith(("http://", "https://")):
         return read_mlflow_server(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
-    return read_folder(path, read_file) if path.is_dir() else read_file(path)
+    return _read_folder(path) if path.is_dir() else read_file(path)
 
 
-def read_file(path: Path) -> TableFile:
-    """Read a file of any kind; raises UserError."""
-    head = _head(path)
-    if EVENTS in path.name:
-        run = path.parent.name
-        return table_of_rows(path, event_rows([path]), "events of TensorBoard").beside({"run": run, **settings_in(run)})
-    if head.startswith(WANDB):
-        return table_of_rows(path, wandb_rows(path), "a run of W&B")
-    if head == SQLITE or (head[:1] == b"{" and is_journal(path)):
-        return read_database(path)
-    return _of_content(path, read_content(path))
+def _read_folder(folder: Path) -> TableFile:
+    """Read every run below a folder; raises UserError.
+
+    A file whose rows have several learning rates is a part of a table, and no run.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_FILES]
+    if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
+        return read_mlflow_folder(folder, stores)
+    parts = [part for home, of_run in _runs(folder, files).items() for part in _parts(folder, home, of_run)]
+    kinds = Counter(_kind(part.path) for part in parts)
+    reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
+    if not any(map(_measures, parts)):
+        tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
+        raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
+    if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
+        parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
+    return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
-def _of_content(path: Path, content: bytes) -> TableFile:
-    """Read the content of a file: an archive of one file, a log, JSON, or a table."""
-    if content.startswith(ZIP):
-        return _unzipped(path, content)
-    if path.suffix in LOGS and (found := log_rows(content.decode("utf-8", "replace"))):
-        numbers, rows = zip(*found, strict=True)
-        return table_of_rows(path, rows, "a log", numbers)
-    if content.lstrip()[:1] in (b"{", b"["):
-        return read_json(path, content)
-    if path.suffix in (".yaml", ".yml"):
-        return read_json(path, json.dumps(yaml_content(path, content)).encode())
-    return read_delimited(path, content)
+def _folder_of(path: Path) -> Path:
+    """Return the folder that a file is in, not counting those that tools make within a run's."""
+    is_within = path.parent.name == HIDDEN or path.parent.name.startswith(CHECKPOINT)
+    return path.parent.parent if is_within else path.parent
 
 
-def _unzipped(path: Path, content: bytes) -> TableFile:
-    """Read a spreadsheet, or the only file of an archive."""
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-        names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
-        if any(each.filename == SHEET for each in names):
-            return _read_sheet(path, content)
-        if len(names) != 1 or names[0].file_size > MOST_BYTES:
-            raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
-        found = _of_content(path.with_name(names[0].filename.rpartition("/")[2]), archive.read(names[0]))
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:  # the last two: of passwords
-        raise UserError(f"{path} cannot be unpacked ({reason(error)}): write it again") from error
-    return replace(found, path=path, lines=[each._replace(path=path) for each in found.lines])
+def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
+    """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
+    homes = set(map(_folder_of, filter(_is_settings, files)))
+    events = {path.parent for path in files if EVENTS in path.name}
+    known = homes | events - {folder}  # `add_hparams` writes below the folder of its run
+    homes |= {each for each in events if not known & {*each.parents}}
+    runs = defaultdict[Path, list[Path]](list)
+    for path in files:
+        if not any(part.startswith(".") and part != HIDDEN for part in path.relative_to(folder).parts):
+            above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
+            runs[next(above, _folder_of(path))].append(path)
+    return {home: runs[home] for home in sorted(runs)}
 
 
-def _read_sheet(path: Path, content: bytes) -> TableFile:
-    """Read the first sheet of a spreadsheet that has rows."""
-    try:
-        from openpyxl import load_workbook  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise UserError(f"{path} is a spreadsheet: `pip install openpyxl` to read it, or save it as CSV") from error
-    try:
-        sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
-        head, *rows = next(filter(None, ([*sheet.iter_rows(values_only=True)] for sheet in sheets)), [()])
-        others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
-    except Exception as error:  # of openpyxl, which has many
-        raise UserError(f"{path} cannot be read as a spreadsheet ({reason(error)}): save it as CSV") from error
-    names = [str(name or "") for name in head]
-    filled = [dict(zip(names, row, strict=True)) for row in rows if any(cell is not None for cell in row)]
-    return table_of_rows(path, filled, f"a spreadsheet{others}")
+def _is_settings(path: Path) -> bool:
+    return path.name in SETTINGS and (path.parent.name == HIDDEN or not (path.parent / HIDDEN).is_dir())
 
 
-def _head(path: Path) -> bytes:
-    """Return how a file begins; nothing where it cannot be read, which its reader says."""
-    try:
-        with open_plain(path) as file:
-            return file.read(len(SQLITE))
-    except OSError:
-        return b""
+def _parts(folder: Path, home: Path, files: Sequence[Path]) -> list[TableFile]:
+    """Return the table of each run in a folder: of its best files of results, with its settings."""
+    settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
+    tables = _results([path for path in files if not _is_settings(path)])
+    if len(tables) > 1 and (settings or all(split_of(table.path.stem) for table in tables)):
+        both = " and ".join(table.path.name for table in tables[:2])
+        raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
+    if (home / RAY_ERROR).exists() or (settings and not tables):
+        settings |= {ENDED: "ERROR"}
+        tables = tables or [table_of_rows(home, [settings], "")]
+    runs = [home if settings or len(tables) == 1 else table.path.with_suffix("") for table in tables]
+    return [_of_run(table, folder, run, settings) for table, run in zip(tables, runs, strict=True)]
 
 
-def _read_stdin() -> TableFile:
-    content = sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise UserError(f"standard input has more than {MOST_BYTES:,} bytes: write a file")
-    return _of_content(Path("stdin"), content)
+def _settings(path: Path) -> Fields:
+    """Return the settings in a file; W&B writes each as a mapping with its `value`."""
+    with damage_named(path):
+        text = read_plain(path, MOST_BYTES).decode()
+        found = json.loads(text) if path.suffix == ".json" else yaml_content(text)
+    plainly = {
+        name: value["value"] if isinstance(value, dict) and value.keys() <= {"value", "desc"} else value
+        for name, value in (found.items() if isinstance(found, dict) else ())
+        if not name.startswith("_")
+    }
+    flat = pd.json_normalize({SETTING.rstrip("."): plainly}).to_dict("records")[0]
+    return {str(name): value for name, value in flat.items() if not isinstance(value, list)}
+
+
+def _results(files: Sequence[Path]) -> list[TableFile]:
+    """Return the tables of the first kind of files that has any metric."""
+    for kind in KINDS:
+        of_kind = [path for path in files if _kind(path) == kind]
+        if found := [table for table in _tables(of_kind, kind) if _measures(table)]:
+            return found
+    return []
+
+
+def _kind(path: Path) -> str:
+    return EVENTS if EVENTS in path.name else path.name if path.name in RESULTS else path.suffix or path.name
+
+
+def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
+    """Yield the tables in files of one kind; those without a name for results may be something else."""
+    filled = sorted((path for path in files if path.stat().st_size), key=lambda path: path.stat().st_size)
+    if kind == EVENTS and filled:
+        with damage_named(files[0]):
+            if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
+                yield table_of_rows(files[0], rows, "")
+        return
+    last = {_folder_of(path) if kind == STATE else path: path for path in filled}  # the largest has all of a history
+    for path in sorted(last.values()):
+        with suppress(*([] if kind in RESULTS else [UserError])):
+            yield read_file(path)
+
+
+def _measures(table: TableFile) -> bool:
+    return any(is_metric(name) or is_named(name, "value", "metric") for name in table.columns)
+
+
+def _of_run(table: TableFile, folder: Path, run: Path, settings: ReadFields) -> TableFile:
+    """Add settings to the rows of a file, from a file of settings or from the path; and the run, if it is one."""
+    path = run.relative_to(folder).as_posix() if run != folder else ""
+    names = {*settings, *table.columns}
+    known = set(map(plain, names))
+    has_rate = any(is_rate(name) and not _varies(table, name) for name in names)
+    labels = {
+        name: value
+        for name, value in settings_in(path).items()
+        if not (has_rate if is_rate(name) else plain(name) in known)
+    }
+    beside = {**settings, **labels}
+    has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
+    if not has_seeds and not {"run_id", "trial_id"} & known:
+        beside["run"] = path or table.path.stem
+        if not beside.keys() - {"run"} and "/" in path:
+            beside["folder"] = path.rpartition("/")[0]
+    return table.beside(beside)
+
+
+def _varies(table: TableFile, name: str) -> bool:
+    return len(set(table.columns.get(name, ())) - {""}) > 1

@@ -71,7 +71,7 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
     ("text", "messages"),
     [
         ("", ["table.csv is empty"]),
-        ('""\n', ["table.csv has no columns"]),
+        ('""\n', ["table.csv has no rows below its names"]),
         ("lr,val_acc\n", ["table.csv has no rows"]),
         ("lr,val_acc\n0.1,0.5,0.6\n", ["table.csv:2: got 3 fields, want 2"]),
         ("lr,lr,val_acc\n0.1,0.1,0.6\n", ["table.csv:1: two columns are named 'lr'"]),

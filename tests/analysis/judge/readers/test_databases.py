@@ -56,18 +56,17 @@ def test_changes_that_are_in_a_journal_alone_are_read_and_stay_there(tmp_path: P
 
 def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "mlflow.db").close()
-    states = iter(range(100))
+    states = iter((1, 2))
     monkeypatch.setattr(databases, "_states", lambda _: next(states))
     with pytest.raises(UserError, match="changed while it was copied"):
         judge([tmp_path / "mlflow.db"], Reading())
 
 
-@pytest.mark.parametrize("change", ["DROP TABLE params", "UPDATE latest_metrics SET value = 'high'"])
-def test_a_database_that_mlflow_did_not_write_so_is_named(tmp_path: Path, change: str) -> None:
+def test_a_database_that_mlflow_did_not_write_so_is_named(tmp_path: Path) -> None:
     with closing(made(tmp_path / "mlflow.db")) as database:
-        database.execute(change)
+        database.execute("DROP TABLE params")
         database.commit()
-    with pytest.raises(UserError, match=r"mlflow.db cannot be read as a database \("):
+    with pytest.raises(UserError, match=r"mlflow.db cannot be read \(no such table"):
         judge([tmp_path / "mlflow.db"], Reading())
 
 
@@ -83,7 +82,7 @@ def test_a_server_that_is_not_there_is_said_without_a_retry(monkeypatch: pytest.
         raise OSError("refused")
 
     monkeypatch.setattr(mlflow.utils.rest_utils, "_get_http_response_with_retries", request)
-    with pytest.raises(UserError, match="x.csv cannot be read as a server of MLflow .*refused.*download a table"):
+    with pytest.raises(UserError, match="x.csv cannot be read .*refused.*download a table"):
         judge(["http://127.0.0.1:9/x.csv"], Reading())
     assert asked
     assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
@@ -117,7 +116,7 @@ def test_a_study_of_optuna(tmp_path: Path, kind: str) -> None:
     study = optuna.create_study(storage=storage, direction="maximize", study_name="mine")
     study.add_trials([trial(accuracy(*run), variant=run[0], lr=run[1], seed=run[2]) for run in RUNS])
     found = judge([path], Reading())
-    assert_found(found, "a study of Optuna")
+    assert_found(found, "trials of Optuna, ")
     assert found.info.metric.higher_is_better
 
 
@@ -150,7 +149,7 @@ def test_a_database_of_mlflow_and_its_table_of_runs(tmp_path: Path) -> None:
     store.mkdir()
     run_script(MLFLOW, f"sqlite:///{store}/mlflow.db", repr([(*run, accuracy(*run)) for run in RUNS]), folder=store)
     assert_found(judge([store / "mlflow.db"], Reading()), "runs of MLflow")
-    assert_found(judge([store], Reading()), "store: 1 file, ")
+    assert_found(judge([store], Reading()), "store: 1 *.db, ")
     table = judge([tmp_path / "table.csv"], Reading(metric="accuracy"))
     assert_found(table)
     assert set(table.summary.runs["status"]) == {"complete"}
@@ -185,7 +184,7 @@ def test_several_studies_are_variants_and_several_objectives_are_refused(tmp_pat
     for variant in "ab":
         study = optuna.create_study(storage=storage, study_name=variant, direction="maximize")
         study.add_trials([trial(accuracy(variant, rate, seed), lr=rate, seed=seed) for _, rate, seed in RUNS[:6]])
-    assert_found(judge([tmp_path / "s.db"], Reading()), "2 studies of Optuna")
+    assert_found(judge([tmp_path / "s.db"], Reading()), "trials of Optuna, 2 variants")
     optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
     with pytest.raises(UserError, match="the study two has several objectives"):
         judge([tmp_path / "s.db"], Reading())
@@ -219,9 +218,7 @@ def test_a_password_in_an_address_is_in_no_message_and_no_report(monkeypatch: py
             return Page([SimpleNamespace(info=info, data=SimpleNamespace(params=params, metrics=metrics))])
 
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))
-    with pytest.raises(
-        UserError, match="http://host:1 cannot be read as a server of MLflow .API request to http://host:1/api"
-    ):
+    with pytest.raises(UserError, match="http://host:1 cannot be read .API request to http://host:1/api"):
         read_sources(["http://me:secret@host:1"])
     (table,) = read_sources(["http://me:secret@host:1"])
     assert asked == ["http://me:secret@host:1"] * 2

@@ -1,0 +1,128 @@
+"""Files of any kind: packed ones, databases, events, Parquet, spreadsheets, logs, JSON, YAML and separated fields."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from lr_sweep.analysis.judge.readers.databases import read_database
+from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_delimited, table_of_fields
+from lr_sweep.analysis.judge.readers.logs import log_rows
+from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
+from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
+from lr_sweep.analysis.judge.table_file import (
+    MOST_BYTES,
+    TableFile,
+    as_field,
+    check_size,
+    damage_named,
+    table_of_columns,
+    table_of_rows,
+)
+from lr_sweep.common.errors import UserError, beside, did_you_mean
+from lr_sweep.common.files import open_plain, read_plain
+
+LOGS = {".log", ".out", ".err", ".txt"}
+"""Endings of files that may be logs."""
+SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"
+"""How these files begin."""
+JOURNAL = b'"op_code"'
+"""Key in the first line of a journal of Optuna."""
+SHEET = "[Content_Types].xml"
+"""File within the archive that a spreadsheet is."""
+
+
+def read_file(path: Path) -> TableFile:
+    """Read a file of any kind; raises UserError."""
+    with damage_named(path, advice="name a CSV or Parquet file"):
+        if not path.exists():
+            hint = did_you_mean(path.name, beside(path)) or ":"
+            raise UserError(f"no file {path}{hint} name a CSV or Parquet file")
+        with open_plain(path) as file:
+            head = file.read(200)
+        is_journal = head.startswith(b"{") and JOURNAL in head
+        if is_journal or head.startswith(SQLITE):
+            return read_database(path, is_journal=is_journal)
+        content = read_plain(path, MOST_BYTES)
+    return replace(table_of_content(path, content, path.name), sha256=hashlib.sha256(content).hexdigest())
+
+
+def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
+    """Read the content of a file, or of what a packed file has within it, whose name it is; raises UserError."""
+    kind = Path(name).suffix
+    with damage_named(path):
+        if content.startswith(GZIP):
+            inner = unpacked(path, gzip.GzipFile(fileobj=io.BytesIO(content)))
+            return table_of_content(path, inner, name.removesuffix(".gz"))
+        if content.startswith(ZIP):
+            return _read_archive(path, content)
+        if content.startswith(PARQUET):
+            return _read_parquet(path, content)
+        if content.startswith(WANDB):
+            return table_of_rows(path, wandb_rows(path.stem, content), "a run of W&B")
+        if EVENTS in name:
+            return table_of_rows(path, event_rows([content]), "events of TensorBoard")
+        if kind in LOGS and (found := log_rows(content.decode("utf-8", "replace"))):
+            numbers, rows = zip(*found, strict=True)
+            return table_of_rows(path, rows, "a log", numbers)
+        text = _decoded(path, content)
+        if kind in (".yaml", ".yml"):
+            text = json.dumps(yaml_content(text))
+        if text.lstrip()[:1] in ("{", "["):
+            return read_json(path, text)
+        return read_delimited(path, text)
+
+
+def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
+    """Read a file that may have no end, or only one after more than memory holds; raises UserError."""
+    if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
+        raise UserError(f"{path} has more than {MOST_BYTES:,} bytes: write it again, with fewer columns")
+    return content
+
+
+def _read_archive(path: Path, content: bytes) -> TableFile:
+    """Read a spreadsheet, or the only file of an archive."""
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
+    if any(each.filename == SHEET for each in names):
+        return _read_sheet(path, content)
+    if len(names) != 1:
+        raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
+    return table_of_content(path, unpacked(path, archive.open(names[0])), names[0].filename)
+
+
+def _read_sheet(path: Path, content: bytes) -> TableFile:
+    """Read the first sheet of a spreadsheet that has rows."""
+    sheets = pd.read_excel(io.BytesIO(content), sheet_name=None, header=None, dtype=object, keep_default_na=False)
+    first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
+    others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
+    texts = enumerate(([as_field(cell) for cell in row] for row in first.to_numpy().tolist()), 1)
+    rows = {number: row for number, row in texts if any(row)}
+    return table_of_fields(path, list(rows), list(rows.values()), f"a spreadsheet{others}")
+
+
+def _read_parquet(path: Path, content: bytes) -> TableFile:
+    file = pq.ParquetFile(io.BytesIO(content))
+    check_names(path, file.schema_arrow.names)
+    check_size(path, file.metadata.num_rows, len(file.schema_arrow.names))
+    return table_of_columns(path, file.read().to_pydict(), "")
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    """Return the text of a file; raises UserError if it is none."""
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        if b"\0" in content:
+            raise UserError(f"{path} is no text in UTF-8 (byte {error.start}): {FORMAT}") from error
+        return content.decode("cp1252", "replace")  # names alone depend on it: numbers are ASCII in both
