@@ -6,12 +6,24 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
-from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
-from lr_sweep.analysis.judge.readers.labels import labels_of
+from lr_sweep.analysis.judge.names import (
+    SPLITS,
+    STATUS,
+    STATUS_PREFIXES,
+    has_unit,
+    has_word,
+    is_about_run,
+    is_higher_better,
+    is_metric,
+    is_rate,
+    is_result,
+    is_setting,
+    measured,
+    split_of,
+)
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
@@ -21,6 +33,8 @@ NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}
 """Fields without a value, in small letters."""
 NO_NUMBER = NOTHING | {"nan"}
 """Fields without a number where it is not a metric's, in which NaN is one."""
+TRUTHS = {"true", "false", "yes", "no", "on", "off"}
+"""Values that need the name of their column, as numbers do."""
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
     **dict.fromkeys(("±", "+-", "("), "the value of a single run, not a mean: "),
@@ -32,6 +46,8 @@ NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
 LEAST_SPAN, MOST_RATE = 9.0, 10.0
 """Numbers that are like a grid of learning rates: how far they span, and the largest."""
+MOST_DIGITS = 10
+"""Digits of a number that may count repeats."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -173,69 +189,95 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Content:
-    """The columns of a table as sets of values, read when asked for."""
+class Column:
+    """A column of a table: what its name says, and its fields, which are looked at when asked for."""
 
-    def __init__(self, table: TableFile) -> None:
-        self.table = table
-        self._point: Callable[[str], str] = with_point if table.decimal_comma else str
-        self._values: dict[str, set[str]] = {}
+    def __init__(self, name: str, texts: Sequence[str], decimal_comma: bool = False) -> None:
+        self.name, self.texts = name, texts
+        self.is_setting, self.is_about_run, self.has_unit = is_setting(name), is_about_run(name), has_unit(name)
+        self.is_rate, self.is_metric, self.is_result = is_rate(name), is_metric(name), is_result(name)
+        self.split, self.measure = split_of(name), measured(name)
+        self.is_higher_better = is_higher_better(self.measure)
+        self.point: Callable[[str], str] = with_point if decimal_comma else str
 
-    def values(self, name: str) -> set[str]:
-        """Return the different fields of a column that hold something."""
-        if name not in self._values:
-            found = set(map(str.strip, set(self.table.columns[name])))
-            self._values[name] = {text for text in found if text.lower() not in NO_NUMBER}
-        return self._values[name]
+    @cached_property
+    def values(self) -> set[str]:
+        """The different fields that hold something, with a decimal point."""
+        return {self.point(text) for text in set(map(str.strip, set(self.texts))) if not is_nothing(text)}
 
-    def is_numbers(self, name: str) -> bool:
-        """Return whether every field that holds something is a number."""
-        return bool(values := self.values(name)) and all(is_number(self._point(text)) for text in values)
+    @cached_property
+    def is_numbers(self) -> bool:
+        """Whether every field that holds something is a number."""
+        return bool(self.values) and all(map(is_number, self.values))
 
-    def has_numbers(self, name: str) -> bool:
-        """Return whether a column has numbers, well written or not, or nothing at all."""
-        texts = set(self.table.columns[name])
-        filled = (text.strip() for text in texts if not is_nothing(text))
-        is_found = any(is_number(self._point(text)) or not _LETTERS.search(text) for text in filled)
-        return is_found or all(map(is_nothing, texts))
+    @cached_property
+    def has_numbers(self) -> bool:
+        """Whether a field is a number, well written or not, or none holds anything."""
+        return not self.values or any(is_number(text) or not _LETTERS.search(text) for text in self.values)
 
-    def has_values(self, name: str) -> bool:
-        """Return whether a column holds something."""
-        return not all(map(is_nothing, set(self.table.columns[name])))
+    @cached_property
+    def numbers(self) -> list[float]:
+        """The different numbers of a column of numbers alone, from the smallest; empty: it has other fields."""
+        return sorted(map(float, self.values)) if self.is_numbers else []
 
-    def numbers(self, name: str) -> set[float]:
-        """Return the different numbers of a column of numbers."""
-        return {float(self._point(text)) for text in self.values(name)}
+    @property
+    def differs(self) -> bool:
+        """Whether more than half of the rows have a number of their own, as of results."""
+        return self.is_numbers and len(self.values) > len(self.texts) / 2
 
-    def differs(self, name: str) -> bool:
-        """Return whether a column of numbers has another one in more than half of the rows, as of results."""
-        return self.is_numbers(name) and len(self.values(name)) > len(self.table.lines) / 2
+    @property
+    def may_be_setting(self) -> bool:
+        """Whether the column may have been varied: results have names that say so, or other values in each row."""
+        different = len(set(self.texts))
+        few = different <= max(2, len(self.texts) / 2) and (self.is_text or not self.is_result)
+        return different > 1 and (self.is_setting or few)
 
-    def is_whole(self, name: str) -> bool:
-        """Return whether all values of a column are whole numbers from 0 on."""
-        return all(text.isascii() and text.isdigit() for text in self.values(name))
+    @property
+    def is_unique(self) -> bool:
+        """Whether each row has a value of its own."""
+        return len(self.values) == len(self.texts) > 1
 
-    def is_below_0(self, name: str) -> bool:
-        """Return whether all numbers of a column are below 0, as the logarithms of rates are."""
-        return self.is_numbers(name) and max(self.numbers(name)) < 0
+    @property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers from 0 on."""
+        return all(text.isascii() and text.isdigit() for text in self.values)
 
-    def is_like_rates(self, name: str) -> bool:
-        """Return whether the numbers of a column may be learning rates: few different ones above 0, with fractions."""
-        numbers = self.numbers(name) if self.is_numbers(name) else set()
-        whole = all(number.is_integer() for number in numbers)
-        return not whole and len(numbers) > 1 and min(numbers) > 0 and max(numbers) <= MOST_RATE
+    @property
+    def counts(self) -> bool:
+        """Whether the values may number repeats: 0, 1, 2 or 1, 2, 3."""
+        values = set(without_prefix(list(self.values)))
+        numbers = sorted(int(text) for text in values if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS)
+        return len(numbers) == len(values) and numbers in ([*range(len(values))], [*range(1, len(values) + 1)])
 
-    def spans_a_decade(self, name: str) -> bool:
-        """Return whether the largest number of a column is about ten times the smallest, or more."""
-        return max(self.numbers(name)) >= LEAST_SPAN * min(self.numbers(name))
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether no value is a number, or true or false."""
+        return not any(is_number(text) or text.lower() in TRUTHS for text in self.values)
 
-    def names_runs(self, name: str) -> bool:
-        """Return whether a column differs in every row, and its texts have the settings of a run."""
-        texts = self.values(name)
-        return len(texts) == len(self.table.lines) > 1 and all(map(labels_of, texts))
+    @property
+    def is_below_0(self) -> bool:
+        """Whether all numbers are below 0, as the logarithms of rates are."""
+        return bool(self.numbers) and self.numbers[-1] < 0
 
-    def is_scheduled(self, name: str, labels: Sequence[str], step: str) -> bool:
-        """Return whether a column changes with the step, where `labels` name a run, and is decided by both."""
-        rows = pd.DataFrame({each: self.table.columns[each] for each in (name, *labels, step)}, dtype=object)
-        of_run, at_step = (rows.groupby(keys, sort=False)[name].nunique() for keys in ([*labels], [*labels, step]))
-        return bool(of_run.max() > 1 >= at_step.max())
+    @property
+    def is_like_rates(self) -> bool:
+        """Whether the numbers may be learning rates: several above 0, none large, with fractions."""
+        is_whole = all(map(float.is_integer, self.numbers))
+        return not is_whole and len(self.numbers) > 1 and self.numbers[0] > 0 and self.numbers[-1] <= MOST_RATE
+
+    @property
+    def spans_a_decade(self) -> bool:
+        """Whether the largest number is about ten times the smallest, or more."""
+        return self.numbers[-1] >= LEAST_SPAN * self.numbers[0]
+
+    @cached_property
+    def kind(self) -> str:
+        """What a setting is: `repeat`, `tuned` or `size` by its name, `count`, `number` or `text` by its values."""
+        if named := next((kind for kind in ("repeat", "tuned", "size") if has_word(self.name, kind)), ""):
+            return named
+        return "count" if self.counts else "text" if self.is_text else "number"
+
+
+def columns_in(table: TableFile) -> dict[str, Column]:
+    """Return the columns of a table by their names."""
+    return {name: Column(name, texts, table.decimal_comma) for name, texts in table.columns.items()}

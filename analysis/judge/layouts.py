@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from lr_sweep.analysis.judge.fields import Content, is_number
+from lr_sweep.analysis.judge.fields import Column, columns_in, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     ROLES,
@@ -74,10 +74,9 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
 
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
-    content = Content(table)
-    rates = [name for name in table.columns if has_rate_word(name)]
-    logs = [name for name in rates if content.is_below_0(name)]
-    if not logs or any(is_rate(name) and name not in logs and content.has_numbers(name) for name in rates):
+    rates = [column for name, column in columns_in(table).items() if has_rate_word(name)]
+    logs = [column.name for column in rates if column.is_below_0]
+    if not logs or any(is_rate(each.name) and each.name not in logs and each.has_numbers for each in rates):
         return table
     texts = table.columns[logs[0]]
     powers = {
@@ -90,7 +89,7 @@ def _with_powers(table: TableFile) -> TableFile:
 def with_step_rows(table: TableFile) -> TableFile:
     """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
     steps = {name: match[1] for name in table.columns if (match := _STEP.fullmatch(name.strip()))}
-    if len(steps) < 2 or not all(map(Content(table).is_numbers, steps)):
+    if len(steps) < 2 or not all(Column(name, table.columns[name]).is_numbers for name in steps):
         return table
     return _melted(table, {name: (VALUE, {"step": step}) for name, step in steps.items()}, is_chart=False)
 
@@ -135,9 +134,9 @@ def _chart(table: TableFile, _given: set[str]) -> Cells:
 
 def _rates(table: TableFile, _given: set[str]) -> Cells:
     """Return the columns that are one learning rate each."""
-    content = Content(table)
+    columns = columns_in(table)
     found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
-    rates = {name: text for name, text in found.items() if content.is_numbers(name)}
+    rates = {name: text for name, text in found.items() if columns[name].is_numbers}
     numbers = [float(text) for text in rates.values()]
     if _has_rate(table) or len(set(numbers)) < 2 or min(numbers) <= 0 or _metrics(table, rates):
         return {}
@@ -148,26 +147,26 @@ def _rates(table: TableFile, _given: set[str]) -> Cells:
 
 def _variants(table: TableFile, given: set[str]) -> Cells:
     """Return columns of numbers beside a column of seeds or rates, one variant each, where no name says more."""
-    content = Content(table)
+    columns = columns_in(table)
     others = [name for name in table.columns if not is_named(name, SEED) and not is_rate(name)]
     known = [name for name in others if is_metric(name) or is_result(name) or is_named(name, *ROLES, "value")]
     if known or given & {*others} or not 1 < len(others) < len(table.columns):
         return {}
-    if not all(map(content.is_numbers, others)):
+    if not all(columns[name].is_numbers for name in others):
         return {}
     return {name: (VALUE, {VARIANT: name}) for name in others}
 
 
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
     """Make a column a split, or a metric, where a column says of which one each row is."""
-    content = Content(table)
-    values = [name for name in table.columns if is_named(name, "value") and content.has_numbers(name)]
+    columns = columns_in(table)
+    values = [name for name in table.columns if is_named(name, "value") and columns[name].has_numbers]
     labels = [n for n in table.columns if is_named(n, "split", "metric") and n not in given]
-    for label in [name for name in labels if len(content.values(name)) > 1]:
-        kinds = {text: _split(text) for text in content.values(label)}
+    for label in [name for name in labels if len(columns[name].values) > 1]:
+        kinds = {text: _split(text) for text in columns[label].values}
         if is_named(label, "split") and all(kinds.values()):
             metrics = [
-                n for n in table.columns if is_metric(n) and not split_of(n) and content.has_numbers(n)
+                n for n in table.columns if is_metric(n) and not split_of(n) and columns[n].has_numbers
             ] or values
             if metrics and not set(metrics) & set(given):
                 why = {split: f"rows with {label} = {text}" for text, split in kinds.items()}
@@ -204,9 +203,9 @@ def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping
 
 def _seeds(table: TableFile, given: set[str]) -> Cells:
     """Return the columns of numbers whose names differ in the number of a seed alone."""
-    content = Content(table)
+    columns = columns_in(table)
     named = sorted((found[1], name, found[0]) for name in table.columns if (found := repeat_in(name)))
-    fields = {name: (metric or VALUE, seed) for seed, name, metric in named if content.is_numbers(name)}
+    fields = {name: (metric or VALUE, seed) for seed, name, metric in named if columns[name].is_numbers}
     others = _metrics(table, fields)
     if others and all(SUMMARIES & set(words_of(name)) for name in others):  # their mean names the metric
         measures = "_".join(word for word in words_of(others[0]) if word not in SUMMARIES)

@@ -8,6 +8,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import (
     NUMBERS,
+    TRUTHS,
+    Column,
     as_number,
     is_empty,
     is_nothing,
@@ -29,18 +32,14 @@ from lr_sweep.analysis.judge.fields import (
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import (
-    LOSSES,
     ROLES,
     SEVERAL,
     SPLITS,
     has_word,
     is_named,
-    is_result,
     is_setting,
     listed,
-    measured,
     plain,
-    split_of,
 )
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
@@ -59,8 +58,6 @@ UNTUNED = 1.0
 ZEROS = {"0", "0.0"}
 """Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
-TRUTHS = {"true", "false", "yes", "no", "on", "off"}
-"""Values that need the name of their column, as numbers do."""
 
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
@@ -77,27 +74,24 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
 
     Raises UserError for a column that is not there, and if no row is left.
     """
-    kept = [True] * len(table.lines)
+    kept = list(range(len(table.lines)))
     for text in where:
         name, _, wanted = text.partition("=")
         differs, name = name.endswith("!"), name.removesuffix("!").strip()
         if name not in table.columns:
             there = listed(list(table.columns))
             raise UserError(f"--where {text}: want COLUMN=VALUE or COLUMN!=VALUE, with a column of {there}")
-        fits = {each: as_number(each.strip()) == as_number(wanted.strip()) for each in set(table.columns[name])}
-        kept = [each and fits[field] is not differs for each, field in zip(kept, table.columns[name], strict=True)]
-    if not any(kept):
+        fields, value = table.columns[name], as_number(wanted.strip())
+        kept = [place for place in kept if (as_number(fields[place].strip()) == value) is not differs]
+    if not kept:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
-    return _kept(table, kept, "")[0]
+    return table.rows_at(kept) if where else table
 
 
 def rows_of(table: TableFile, columns: Columns) -> Noted:
     """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
-    steps = [_without_blank, *([_with_run_rates, _without_training, _without_rate] * ("learning_rate" in columns.of))]
-    remarks: list[str] = []
-    for step in steps:
-        table, said = step(table, columns)
-        remarks += said
+    table, scheduled = _with_run_rates(table, columns)
+    table, remarks = _without_untrained(table, columns)
     rows = _read_rows(table, columns)
     if "task" not in rows:
         rows["task"], how = _tasks(table, columns)
@@ -106,7 +100,7 @@ def rows_of(table: TableFile, columns: Columns) -> Noted:
         rows = rows.rename(columns={"model": "variant"})
     rows = rows.assign(**{name: ALL for name in ("model", "variant") if name not in rows})
     _refuse_spellings(rows)
-    return rows, remarks
+    return rows, scheduled + remarks
 
 
 def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
@@ -137,18 +131,10 @@ def _spelled(name: str) -> str:
     return unicodedata.normalize("NFC", seen).casefold()
 
 
-def _without_blank(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
-    texts = [table.columns[columns.of[role]] for role in ("learning_rate", *SPLITS) if role in columns.of]
-    blank = {text for column in texts for text in set(column) if is_empty(text)}
-    kept = [not blank.issuperset(fields) for fields in zip(*texts, strict=True)]
-    return _kept(table, kept, "{name}: left out: {rows} with neither a learning rate nor a value")
-
-
 def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     """Give each run the largest rate of its schedule, where only the rates of single steps are known."""
-    name, run = columns.of["learning_rate"], columns.of.get("run", "")
-    if run not in table.columns or "step" not in columns.of or is_setting(name):
+    name, run = columns.of.get("learning_rate", ""), columns.of.get("run", "")
+    if name not in table.columns or run not in table.columns or "step" not in columns.of or is_setting(name):
         return table, []
     texts, runs = table.columns[name], table.columns[run]
     values = {text: float(text) if is_number(text.strip()) and not is_nothing(text) else 0.0 for text in set(texts)}
@@ -156,35 +142,35 @@ def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     for label, text in dict.fromkeys(zip(runs, texts, strict=True)):
         highest[label] = max(highest.get(label, text), text, key=values.__getitem__)
     filled = [highest[label] for label in runs]
-    if filled == texts or not all(0 < values[text] < math.inf for text in highest.values()):
+    if filled == texts or not all(0 < values[text] < math.inf for text in highest.values() if not is_nothing(text)):
         return table, []
     remark = f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
     return replace(table, columns=table.columns | {name: filled}), [remark]
 
 
-def _without_training(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows whose learning rate is 0, as of an untrained model, unless a schedule may end there."""
-    kept = [text not in ZEROS for text in _texts(table, "learning_rate", columns.of["learning_rate"])]
-    steps = table.columns[columns.of["step"]] if "step" in columns.of else []
-    if set(steps) != {step for step, trained in zip(steps, kept, strict=False) if not trained}:
+def _without_untrained(table: TableFile, columns: Columns) -> Noted:
+    """Leave out rows with neither a rate nor a value, as of MLflow's parents, with a rate of 0, and few without one.
+
+    A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
+    """
+    fields = [_texts(table, role, columns.of[role]) for role in ("learning_rate", *SPLITS) if role in columns.of]
+    empty = {text for texts in fields for text in set(texts) if is_empty(text)}
+    blank = list(map(empty.issuperset, zip(*fields, strict=True)))
+    left_out = {"{name}: left out: {rows} with neither a learning rate nor a value": blank}
+    if "learning_rate" in columns.of:
+        steps = table.columns[columns.of["step"]] if "step" in columns.of else [""] * len(table.lines)
+        untrained = [text in ZEROS for text in fields[0]]
+        if set(steps) == set(compress(steps, untrained)):
+            left_out["NO TRAINING at a learning rate of 0: {rows} of {name} left out"] = untrained
+        lacking = set(filter(is_nothing, set(fields[0])))
+        without = [text in lacking and not any(out) for text, *out in zip(fields[0], *left_out.values(), strict=True)]
+        if sum(without) <= MOST_LACKING * (len(without) - sum(map(sum, left_out.values()))):
+            left_out["{name}: left out: {rows} without a learning rate"] = without
+    kept = [place for place, out in enumerate(zip(*left_out.values(), strict=True)) if not any(out)]
+    if len(kept) in (0, len(table.lines)):
         return table, []
-    return _kept(table, kept, "NO TRAINING at a learning rate of 0: {rows} of {name} left out")
-
-
-def _without_rate(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows without a rate, as of a reference, where most rows have one."""
-    texts = table.columns[columns.of["learning_rate"]]
-    lacking = set(filter(is_nothing, set(texts)))
-    kept = [text not in lacking for text in texts]
-    few = kept.count(False) <= MOST_LACKING * len(kept)
-    return _kept(table, kept, "{name}: left out: {rows} without a learning rate") if few else (table, [])
-
-
-def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> Noted:
-    if all(kept) or not any(kept):
-        return table, []
-    left_out = remark.format(name=table.name, rows=counted(kept.count(False), "row"))
-    return table.rows_at([place for place, held in enumerate(kept) if held]), [left_out]
+    remarks = {text: counted(sum(out), "row") for text, out in left_out.items() if any(out)}
+    return table.rows_at(kept), [text.format(name=table.name, rows=rows) for text, rows in remarks.items()]
 
 
 def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
@@ -275,23 +261,13 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
-    for name in columns.unread:
-        texts = table.columns[name]
-        if split_of(name) in ("train", decisive) and has_word(measured(name), LOSSES) and not is_setting(name):
-            fields = {text: with_point(text.strip()) if table.decimal_comma else text.strip() for text in set(texts)}
-            values = {text: parsed(number, field) for text, field in fields.items()}
-            found[LOSS + name] = [math.nan if isinstance(values[text], ValueError) else values[text] for text in texts]
-        elif len(found) < MOST_BESIDE and _may_be_setting(name, set(texts), len(texts)):
-            found[UNREAD + name] = texts
+    for column in [Column(name, table.columns[name], table.decimal_comma) for name in columns.unread]:
+        if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
+            read = {text: parsed(number, column.point(text.strip())) for text in set(column.texts)}
+            found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
+        elif len(found) < MOST_BESIDE and column.may_be_setting:
+            found[UNREAD + column.name] = column.texts
     return found
-
-
-def _may_be_setting(name: str, texts: set[str], num_rows: int) -> bool:
-    """Return whether a column may have been varied: results have other values in each row, and names that say so."""
-    if is_setting(name):
-        return len(texts) > 1
-    is_text = not any(is_number(with_point(text.strip())) for text in texts)
-    return (is_text or not is_result(name)) and 1 < len(texts) <= max(2, num_rows / 2)
 
 
 def refuse_cut(table: TableFile) -> None:
@@ -305,12 +281,13 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
     """Find numbers in which a comma, or a point, may be that of decimals or of thousands."""
     if not table.decimal_comma:
         return []
-    names = [part for role in columns.of for part in parts_of(columns.of[role], table.columns) if role in NUMBERS]
+    names = [columns.of[role] for role in columns.of if role in NUMBERS and columns.of[role] in table.columns]
     fields = [(place, name, text.strip()) for name in names for place, text in enumerate(table.columns[name])]
     with_comma = [field for field in fields if "," in field[2]]
+    with_point = [field for field in fields if "." in field[2]]
     advice = "write numbers with a decimal point, and without marks of thousands"
-    if with_comma and (point := next((field for field in fields if "." in field[2]), None)):
-        (place, name, text), (other_place, other_name, other) = sorted((with_comma[0], point))
+    if with_comma and with_point:
+        (place, name, text), (other_place, other_name, other) = sorted((with_comma[0], with_point[0]))
         also = f"and {other[:60]!r} in {other_name} at {table.lines[other_place]}"
         which = f"got {text[:60]!r}, {also}: which mark is that of decimals, and which that of thousands? {advice}"
         return [(place, f"{name}: {which}")]
