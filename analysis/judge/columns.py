@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pandas as pd
-
-from lr_sweep.analysis.judge.fields import Column, as_number, columns_in
+from lr_sweep.analysis.judge.fields import Column, columns_in
 from lr_sweep.analysis.judge.names import (
     CANDIDATES,
     GIVEN_ROLES,
@@ -136,12 +134,10 @@ class _Search:
         columns = [column for column in self.free() if is_named(column.name, role)]
         return sorted(columns, key=lambda column: NAMES[role].index(plain(column.name)))
 
-    def likeliest(self, evidence: Sequence[Evidence], columns: Sequence[Column]) -> list[Column]:
+    def likeliest(self, evidence: str, columns: Iterable[Column]) -> list[Column]:
         """Return the columns for which most speaks: several are equally likely."""
-        if len(columns) < 2:
-            return [*columns]
-        scores = [sum(weight * speaks(self, each, columns) for weight, speaks in evidence) for each in columns]
-        return [column for column, score in zip(columns, scores, strict=True) if score == max(scores)]
+        scores = {each: sum(weight * speaks(self, each) for weight, speaks in EVIDENCE[evidence]) for each in columns}
+        return [column for column, score in scores.items() if score == max(scores.values())]
 
     def find_named(self, role: str) -> None:
         columns = [column for column in self.named(role) if column.values]
@@ -149,7 +145,7 @@ class _Search:
             columns = [each for each in columns if not (each.is_unique and all(map(labels_of, each.values)))]
         elif role == "run" and "step" in self.of:
             columns = [each for each in columns if not self.numbers_rows(each)]
-        for column in self.likeliest(NAMED, columns)[:1]:
+        for column in self.likeliest("name", columns)[:1]:
             self.of[role] = column.name
 
     def numbers_rows(self, column: Column) -> bool:
@@ -178,13 +174,9 @@ class _Search:
 
     def has_several_rates(self, *roles: str) -> bool:
         """Return whether rows of one run that are alike in some meanings have different learning rates."""
-        rates = self.frame(self.of["learning_rate"], *self.labels("run", *roles))
-        return bool(rates.groupby([*rates.columns[1:]], sort=False).nunique().gt(1).any(axis=None))
-
-    def frame(self, *names: str) -> pd.DataFrame:
-        """Return columns, without fields that have nothing in them."""
-        frame = pd.DataFrame({name: self.table.columns[name] for name in names}, dtype=object)
-        return frame[frame[names[0]].ne("")]
+        labels = [self.all[name].texts for name in self.labels("learning_rate", "run", *roles)]
+        pairs = {row for row in zip(*labels, strict=True) if row[0]}
+        return len(pairs) > len({row[1:] for row in pairs})
 
     def find_rate(self) -> None:
         if powers := [column.name for column in self.free() if column.name.startswith(POWERS)]:
@@ -192,8 +184,8 @@ class _Search:
         named = [column for column in self.named("learning_rate") if not column.has_unit]
         known = [*named, *(each for each in self.free() if each not in named and each.is_rate)]
         candidates = [each for each in known if each.has_numbers and not each.is_below_0]
-        likely = self.likeliest(RATE, candidates)
-        first = {tuple(map(as_number, each.texts)): each for each in reversed(likely)}  # of equal columns
+        likely = self.likeliest("learning_rate", candidates)
+        first = {tuple(each.texts): each for each in reversed(likely)}  # of equal columns
         names = [each.name for each in likely if each in first.values()]
         if len(names) > 1 and len(likely[0].values) > 1:
             text = f"{len(names)} columns may be learning_rate: {listed(names)}: say which"
@@ -205,29 +197,15 @@ class _Search:
             elif likely[0] not in named:
                 self.guessed["learning_rate"] = "by its name"
 
-    def is_schedule(self, column: Column, rates: Sequence[Column]) -> bool:
-        """Return whether a rate changes with the step within runs that another one names, and is decided by both."""
-        if "step" not in self.of:
-            return False
-        labels = self.labels("task", "model", "variant", "seed", "run")
-        for other in [each for each in rates if each is not column and len(each.values) > 1]:
-            rows = self.frame(column.name, *labels, other.name, self.of["step"])
-            *run, step = rows.columns[1:]
-            of_run, at_step = (rows.groupby(key, sort=False)[column.name].nunique() for key in (run, [*run, step]))
-            if of_run.max() > 1 >= at_step.max():
-                return True
-        return False
-
     def ask_for_rate(self) -> None:
         """Ask where a column without such a name has values like rates; raise UserError where a named one has none."""
         names = listed(list(self.all))
-        alike = [each for each in self.free() if each.is_like_rates and (each.spans_a_decade or not each.differs)]
-        alike = [each for each in alike if not (each.is_metric or each.is_result or each.has_unit)]
-        likely = sorted(alike[: MOST_CHOICES - 1], key=lambda each: not each.spans_a_decade)
-        if likely:
-            choices = one_of("learning_rate", [each.name for each in likely])
+        alike = [each for each in self.free() if not (each.is_metric or each.is_result or each.has_unit)]
+        alike = [each for each in alike if each.likeness_to_rates > each.differs][: MOST_CHOICES - 1]
+        if alike:
+            choices = one_of("learning_rate", [x.name for x in sorted(alike, key=lambda x: -x.likeness_to_rates)])
             none = Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""}))
-            choices.insert(sum(each.spans_a_decade for each in likely), none)
+            choices.insert([each.likeness_to_rates for each in alike].count(2), none)
             raise QuestionError(f"no column of learning rates in {names}: which one is it?", choices)
         if named := next((each for each in self.all.values() if each.is_rate), None):
             got = next(filter(str.strip, named.texts), "")[:MOST_NAME]
@@ -253,21 +231,22 @@ class _Search:
         if "step" not in self.of and "run" not in self.given and "run" in self.of:
             self.take("variant", self.of.pop("run"), "each run is one")
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
-        likely = self.likeliest(CANDIDATE, [each for each in texts if _place(each) or not has_word(each.name, "about")])
-        if "variant" not in self.of and likely:
-            self.take("variant", likely[0].name, "it names what was tried")
+        texts = [each for each in texts if _place(each) or not has_word(each.name, "about")]
+        if "variant" not in self.of and texts:
+            self.take("variant", self.likeliest("candidate", texts)[0].name, "it names what was tried")
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""
         held = [column for column in self.free() if column.is_metric and column.has_numbers]
-        by_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
-        if not any(split in self.of or by_split[split] for split in ("validation", "test")):
-            self.find_unlabelled(by_split[""])
-        there = {each.measure for each in held if each.split} & {measured(self.metric_given)}
-        given = "".join(there)
+        of_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
+        whys = dict.fromkeys(SPLITS, "")
+        if not any(split in self.of or of_split[split] for split in ("validation", "test")):
+            columns, split, why = self.unlabelled(of_split[""])
+            of_split[split], whys[split] = columns, why
+        there = {each.measure for split in SPLITS for each in of_split[split]} & {measured(self.metric_given)}
         for split in [split for split in SPLITS if split not in {**self.given, **self.of}]:
-            self.find_split(split, by_split[split], self.wanted or given)
-        self.metric = self.wanted or given
+            self.find_split(split, of_split[split], self.wanted or "".join(there), whys[split])
+        self.metric = self.wanted or "".join(there)
         for column in self.named("direction"):
             said = {text.lower().rpartition(".")[2] for text in column.values}
             if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
@@ -279,32 +258,21 @@ class _Search:
         """The metric of the column that selects or, where there is none, of the one that is shown."""
         return self.metric or measured(self.of.get("validation", "")) or measured(self.of.get("test", ""))
 
-    def find_unlabelled(self, known: Sequence[Column]) -> None:
-        """Find a metric whose name does not say on which data it was measured: it is taken for validation's."""
-        if "validation" in self.given and "test" in self.given:
-            return
-        split, why = "validation", "its name does not say on which data"
-        if name := self.find_split("", known, measured(self.metric_given)):
-            why = "; ".join(filter(None, [why, self.guessed.pop("", "")]))
-        elif values := [each.name for each in self.named("value") if each.has_numbers]:
-            name = values[0]
-            split, why = self.said_beside(name)
-        if name and split not in self.given:
-            self.take(split, name, why)
-            self.metric = self.metric or measured(name)
-
-    def said_beside(self, value: str) -> tuple[str, str]:
-        """Return the data of a column of values, as another column says, and why it is read."""
-        column = next((each for each in self.named("metric") if each.values), None)
-        if column is None:
-            return "validation", "what was optimised"
-        metric, *others = sorted(column.values)
+    def unlabelled(self, metrics: list[Column]) -> tuple[list[Column], str, str]:
+        """Return columns whose names do not say on which data they were measured, on which they were, and why."""
+        values = [each for each in self.named("value") if each.has_numbers]
+        if metrics or not values:
+            return metrics, "validation", "its name does not say on which data"
+        said = next((each for each in self.named("metric") if each.values), None)
+        if said is None:
+            return values[:1], "validation", "what was optimised"
+        metric, *others = sorted(said.values)
         if others:
-            several = f"{value} has the values of several metrics, by {column.name}: {listed([metric, *others])}"
+            several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed([metric, *others])}"
             raise UserError(f"{several}: keep the rows of one")
         self.metric = measured(metric)
-        self.said_by.append(column.name)
-        return split_of(metric) or "validation", f"{column.name} says {metric}"
+        self.said_by.append(said.name)
+        return values[:1], split_of(metric) or "validation", f"{said.name} says {metric}"
 
     def contradictions(self) -> Iterator[str]:
         """Find columns that measure something else than the one that selects, or that is shown, or than `--metric`."""
@@ -316,27 +284,24 @@ class _Search:
                 advice = "give columns of one metric, or leave one out, as in --columns train="
                 yield f"{first} measures {says}, {text} {other}: {advice}"
 
-    def find_split(self, split: str, columns: Sequence[Column], metric: str) -> str:
-        """Find the column of a split, of a metric if there is one; returns its name, empty: there is none."""
-        if metric:
+    def find_split(self, split: str, columns: Sequence[Column], metric: str, why: str) -> None:
+        """Find the column of a split, of a metric if one is wanted; `why` it is of the split, if no name says so."""
+        if metric and any(each.is_metric for each in columns):
             alike = [each for each in columns if kinds(each.name) & kinds(metric) and agree(metric, each.name)]
             columns = [each for each in columns if each.measure == metric] or alike
         else:
             columns = [each for each in columns if each.is_higher_better is not None] or columns
-        names = [each.name for each in self.likeliest(METRIC, columns)]
-        if len(names) > 1:
-            if split == "train":
-                return ""
+        names = [each.name for each in self.likeliest("metric", columns)]
+        if len(names) > 1 and split != "train":
             numbered = len({re.sub(r"\d+", "", name) for name in names}) == 1
             hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
-            text = f"{len(names)} columns may be {split or 'validation'}: {listed(names)}: say which{hint}"
-            raise QuestionError(text, one_of(split or "validation", names))
-        for name in names:
-            if (others := [each.name for each in columns if each.name != name]) and not self.metric_given:
-                self.guessed[split] = f"rather than {listed(others)}"
-            self.of |= {split: name} if split else {}
-            return name
-        return ""
+            text = f"{len(names)} columns may be {split}: {listed(names)}: say which{hint}"
+            raise QuestionError(text, one_of(split, names))
+        if len(names) == 1:
+            self.of[split] = names[0]
+            others = [each.name for each in columns if each.name != names[0]] if not self.metric_given else []
+            whys = [why] * bool(why) + [f"rather than {listed(others)}"] * bool(others)
+            self.guessed |= {split: "; ".join(whys)} if whys else {}
 
 
 def _place(column: Column) -> int:
@@ -345,21 +310,21 @@ def _place(column: Column) -> int:
     return max((len(CANDIDATES) - CANDIDATES.index(word) for word in known), default=0)
 
 
-Evidence = Sequence[tuple[int, Callable[[_Search, Column, Sequence[Column]], float]]]
-"""Weights, and what they weigh in the search, for a column among others."""
-NAMED: Evidence = [(1, lambda _, column, among: len(column.values) > 1)]
-"""Evidence among columns with the names of a meaning."""
-RATE: Evidence = [
-    (4, lambda _, column, among: len(column.values) > 1),
-    (2, lambda search, column, among: not search.is_schedule(column, among)),
-    (1, lambda _, column, among: column.is_setting),
-]
-METRIC: Evidence = [
-    (8, lambda _, column, among: bool(column.values)),
-    (4, lambda _, column, among: column.is_higher_better or False),
-    (2, lambda _, column, among: column.measure == "loss"),
-    (1, lambda search, column, among: "step" in search.of and not has_word(column.name, "so far")),
-]
-"""Evidence for the metric that is judged: one of known direction, an accuracy before a loss, no best value so far."""
-CANDIDATE: Evidence = [(1, lambda _, column, among: _place(column))]
-"""Evidence for a column of texts that names what was tried."""
+EVIDENCE: dict[str, list[tuple[float, Callable[[_Search, Column], float]]]] = {
+    "name": [(1, lambda _, column: len(column.values) > 1)],
+    "learning_rate": [
+        (4, lambda _, column: len(column.values) > 1),
+        # A schedule has more values than the rates that runs start with.
+        (2, lambda search, column: "step" in search.of and 1 / max(1, len(column.values))),
+        (1e-9, lambda _, column: column.is_setting),
+    ],
+    "metric": [
+        (8, lambda _, column: bool(column.values)),
+        (4, lambda _, column: column.is_higher_better or False),
+        (2, lambda _, column: column.measure == "loss"),
+        (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
+    ],
+    "candidate": [(1, lambda _, column: _place(column))],
+}
+"""Evidence for a column among those that may have a meaning, with weights: for one with a name of a meaning; for a
+rate; for the metric that is judged; for what was tried."""

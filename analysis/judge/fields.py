@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 from lr_sweep.analysis.judge.names import (
     SPLITS,
     STATUS,
-    STATUS_PREFIXES,
     has_unit,
     has_word,
     is_about_run,
@@ -57,17 +55,12 @@ _LETTER = re.compile("[a-z]", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]")
 
 
-def parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """Return the value of a field, or the ValueError that says what is wrong with it."""
+def parsed(role: str, text: str) -> Any:
+    """Return the value of a field of a column with this meaning, or the ValueError that says what is wrong with it."""
     try:
-        return parse(text)
+        return _PARSERS.get(role, number if role in SPLITS else _name)(text)
     except ValueError as mistake:
         return mistake
-
-
-def parser_of(role: str) -> Callable[[str], Any]:
-    """Return what reads the fields of a column with this meaning; it raises ValueError."""
-    return _PARSERS.get(role, number if role in SPLITS else _name)
 
 
 def with_point(text: str) -> str:
@@ -78,18 +71,10 @@ def with_point(text: str) -> str:
 
 def without_percent(texts: list[str]) -> list[str]:
     """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
-    if not any(text.endswith("%") for text in texts):
+    held = {text for text in set(texts) if not is_nothing(text)}
+    if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
         return texts
-    held = {text for text in texts if not is_nothing(text)}
-    if not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
-        return texts
-    return [_hundredth(text[:-1].rstrip()) if text in held else text for text in texts]
-
-
-def _hundredth(text: str) -> str:
-    """Return a number divided by 100, to its last digit; `Decimal` refuses exponents beyond all floats."""
-    number = float(text)
-    return str(Decimal(text) / 100) if 1 / MOST_VALUE < abs(number) < MOST_VALUE else repr(number / 100)
+    return [repr(float(text[:-1]) / 100) if text in held else text for text in texts]
 
 
 def without_prefix(texts: list[str]) -> list[str]:
@@ -135,32 +120,27 @@ def number(text: str) -> float:
     return found if abs(found) <= MOST_VALUE else math.inf
 
 
-def _float(text: str, wanted: str) -> float:
-    if not _NUMBER.fullmatch(text):
+def _float(text: str, wanted: str, least: float, most: float) -> float:
+    """Return a number within limits; raises ValueError."""
+    if not (is_number(text) and least <= (found := float(text)) <= most):
         raise ValueError(f"got {text[:60]!r}, want {wanted}")
-    return float(text)
+    return found
 
 
 def _rate(text: str) -> float:
-    rate = _float(text, rates_text())
-    if not RATES[0] <= rate <= RATES[1]:
-        raise ValueError(f"got {text[:60]!r}, want {rates_text()}")
-    return float(f"{rate:.{RATE_DIGITS - 1}e}")
+    return float(f"{_float(text, rates_text(), *RATES):.{RATE_DIGITS - 1}e}")
+
+
+def _step(text: str) -> float:
+    return 0.0 if is_nothing(text) else _float(text, "a number from 0", 0, 2**53 - 1)
 
 
 def _seed(text: str) -> int:
     wanted = "a whole number, or one behind a word that all seeds begin with"
-    found = _float(text, wanted)
-    if not (math.isfinite(found) and found == int(found) and abs(found) < 2**63):
+    found = _float(text, wanted, -(2**63), 2**63 - 1)
+    if found != int(found):
         raise ValueError(f"got {text[:60]!r}, want {wanted}")
     return int(text) if len(text) < 20 and text.lstrip("+-").isdigit() else int(found)
-
-
-def _step(text: str) -> float:
-    found = 0.0 if is_nothing(text) else _float(text, "a number from 0")
-    if not 0 <= found < 2**53:
-        raise ValueError(f"got {text[:60]!r}, want a number from 0")
-    return found
 
 
 def _name(text: str) -> str:
@@ -173,11 +153,10 @@ def _name(text: str) -> str:
 
 
 def _status(text: str) -> str:
-    words = text.strip().lower().replace(" ", "_")
-    words = next((words.removeprefix(start) for start in STATUS_PREFIXES if words.startswith(start)), words)
-    if (found := STATUS.get(words) or STATUS.get(words.partition("_by_")[0])) is None:
+    word = text.strip().lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0]
+    if word not in STATUS:
         raise ValueError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
-    return found
+    return STATUS[word]
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
@@ -260,15 +239,12 @@ class Column:
         return bool(self.numbers) and self.numbers[-1] < 0
 
     @property
-    def is_like_rates(self) -> bool:
-        """Whether the numbers may be learning rates: several above 0, none large, with fractions."""
-        is_whole = all(map(float.is_integer, self.numbers))
-        return not is_whole and len(self.numbers) > 1 and self.numbers[0] > 0 and self.numbers[-1] <= MOST_RATE
-
-    @property
-    def spans_a_decade(self) -> bool:
-        """Whether the largest number is about ten times the smallest, or more."""
-        return self.numbers[-1] >= LEAST_SPAN * self.numbers[0]
+    def likeness_to_rates(self) -> int:
+        """How much the numbers are like learning rates: above 0, none large, with fractions: 1; over a decade: 2."""
+        if len(self.numbers) < 2 or all(map(float.is_integer, self.numbers)):
+            return 0
+        least, most = self.numbers[0], self.numbers[-1]
+        return (least > 0 and most <= MOST_RATE) * (1 + (most >= LEAST_SPAN * least))
 
     @cached_property
     def kind(self) -> str:

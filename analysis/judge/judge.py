@@ -8,7 +8,7 @@ and lacking.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -69,12 +69,13 @@ MOST_NAMED = 20
 """Columns that are not used; more are counted."""
 MOST_NAME = 60
 """Characters of a name."""
-MEANING_WORDS = {
+MEANINGS = {
     "learning_rate": "learning rate",
     "num_steps": "step budget",
     "nuisance": "tuned as the rate",
     "run": "run id",
 }
+"""What columns mean, where the report has other words."""
 LIST = "judged.json"
 """Lists the files of the report: a folder with any other file is never replaced."""
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
@@ -140,6 +141,8 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)
+    arranged_as = {role: why for role, why in said[0].items() if role in columns.of}
+    columns = replace(columns, guessed={**columns.guessed, **arranged_as})
     _refuse_unlike(tables, columns)
     refuse_means(table, columns, reading)
     rows, about_rows = rows_of(table, columns)
@@ -148,33 +151,27 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
     decisive = "validation" if "validation" in rows else "test"
-    rows, compared = with_settings(rows, columns, decisive)
-    guessed = {**columns.guessed, **{role: why for role, why in said[0].items() if role in columns.of}}
-    guessed |= {"variant": compared} if compared else {}
+    rows, columns = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
     if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
         _ask_if_nothing_is_compared(table, rows)
     runs = runs_of(rows, decisive)
-    about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
-    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
+    about = [_read_as(table, columns, metric), *_about_tables(tables), *about_rows, *about_values]
+    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(set(columns.of), metric)]
     info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
-    read = ({"learning_rate": ""} if metric.untuned else {}) | ({"variant": compared} if compared else {})
-    filled = replace(
-        reading, columns={**read, **columns.of}, metric=metric.name, higher_is_better=metric.higher_is_better
-    )
+    of = {**({"learning_rate": ""} if metric.untuned else {}), **columns.of}
+    filled = replace(reading, columns=of, metric=metric.name, higher_is_better=metric.higher_is_better)
     runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
     return RunsRead(info, runs, about, filled, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
 
 
 def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
     if len(rows) > 1 and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None):
-        alone = Choice(
-            "no rate was tuned, and runs differ in nothing but chance", Reading(columns={"learning_rate": ""})
-        )
+        says = "no rate was tuned, and runs differ in nothing but chance"
         there = "no column of learning rates, and nothing to compare"
         text = f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns"
-        raise QuestionError(text, [alone])
+        raise QuestionError(text, [Choice(says, Reading(columns={"learning_rate": ""}))])
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
@@ -195,27 +192,20 @@ def _shares_seeds(runs: Runs) -> bool:
     return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
-def _read_as(table: TableFile, columns: Columns, guessed: Mapping[str, str], metric: Metric) -> str:
+def _read_as(table: TableFile, columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
-    read = [_meaning(role, columns, guessed) for role in (*GIVEN_ROLES, *SPLITS) if role in {**columns.of, **guessed}]
-    unread = [name for name in columns.unread if name not in guessed.values()]
-    counted = [f"{printable(name)[:MOST_NAME]} ({_num_values(table, name)})" for name in unread[:MOST_NAMED]]
-    more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
-    rest = f"; not used: {', '.join(counted)}{more}" if counted else ""
+    guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
+    names = {role: columns.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in columns.of}
+    read = [f"{MEANINGS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in names.items()]
+    unread = [f"{printable(name)[:MOST_NAME]} ({_num_values(table, name)})" for name in columns.unread[:MOST_NAMED]]
+    more = f" and {len(columns.unread) - MOST_NAMED} more" if len(columns.unread) > MOST_NAMED else ""
+    rest = f"; not used: {', '.join(unread)}{more}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 
-def _meaning(role: str, columns: Columns, guessed: Mapping[str, str]) -> str:
-    name = MEANING_WORDS.get(role, role)
-    if role not in columns.of:  # a setting that is compared
-        return f"{name} = {printable(guessed[role])} (guessed: the one setting in which runs of a learning rate differ)"
-    why = f" (guessed: {printable(guessed[role])})" if role in guessed else ""
-    return f"{name} = {printable(columns.of[role])}{why}"
-
-
 def _num_values(table: TableFile, name: str) -> str:
-    values = set(map(str.strip, set(table.columns[name]))) - {""}
-    return f"{len(values):,} value{'' if len(values) == 1 else 's'}" if values else "empty"
+    number = len(set(map(str.strip, set(table.columns[name]))) - {""})
+    return f"{number:,} value{'' if number == 1 else 's'}" if number else "empty"
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
@@ -225,8 +215,7 @@ def _about_tables(tables: Sequence[TableFile]) -> list[str]:
     return [*files, *cut]
 
 
-def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:
-    has = columns.of.keys() | guessed.keys()
+def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
     if "learning_rate" not in has:
         yield (
             "NO LEARNING RATE: nothing was tuned, and values are compared as they are; a better rate may change the "

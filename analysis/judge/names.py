@@ -118,8 +118,6 @@ _STATES = {
 }
 STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
 """How tools name the state of a run, in small letters."""
-STATUS_PREFIXES = words("trialstate. runstatus. state. status.")
-"""Prefixes of states, where an enumeration was written as text."""
 _UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""

@@ -24,16 +24,12 @@ from lr_sweep.analysis.judge.fields import (
     is_empty,
     is_nothing,
     is_number,
-    number,
     parsed,
-    parser_of,
     with_point,
     without_percent,
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import (
-    ROLES,
-    SEVERAL,
     SPLITS,
     has_word,
     is_named,
@@ -182,9 +178,9 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     """
     read: Fields = {"where": list(map(str, table.lines))}
     mistakes = _ambiguous(table, columns)
-    for role, name in columns.of.items():
+    for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
-        values = {text: parsed(parser_of(role), text) for text in dict.fromkeys(texts)}
+        values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
         wrong = {text: value for text, value in values.items() if isinstance(value, ValueError)}
         places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
         mistakes += [(place, f"{name}: {wrong[texts[place]]}") for place in places]
@@ -222,28 +218,19 @@ def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
 
 def _texts(table: TableFile, role: str, name: str) -> list[str]:
     """Return the fields that have a meaning: numbers with a point, several labels as one."""
-    if role == "seed" and name not in table.columns:
-        together = joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
-        places = {label: str(place) for place, label in enumerate(sorted(set(together)))}
-        return [places[label] for label in together]
-    if role in SEVERAL and (name not in table.columns or _is_setting(role, name, table)):
-        return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
+    parts = [(part, table.columns[part]) for part in parts_of(name, table.columns)]
+    # The values of one column may need its name: 0.1 is a weight decay as well as a rate.
+    is_label = role in ("task", "model", "variant") and not is_named(name, role)
+    if len(parts) > 1 or role == "nuisance" or (is_label and Column(*parts[0]).is_numbers):
+        labels = joined_labels(parts)
+        places = {label: str(place) for place, label in enumerate(sorted(set(labels)))}
+        return [places[label] for label in labels] if role == "seed" else labels
     texts = list(map(str.strip, table.columns[name]))
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
     if role in SPLITS:
         return without_percent(texts)
     return without_prefix(texts) if role == "seed" else texts
-
-
-def _is_setting(role: str, name: str, table: TableFile) -> bool:
-    """Return whether the values of one column need its name: 0.1 may be a weight decay as well as a rate."""
-    if role not in ROLES:
-        return role == "nuisance"
-    if role in ("seed", "run"):
-        return False
-    texts = {text.strip() for text in set(table.columns[name])}
-    return plain(name) not in ROLES[role] and all(map(is_number, filter(None, texts)))
 
 
 def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
@@ -263,7 +250,7 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     found: Fields = {}
     for column in [Column(name, table.columns[name], table.decimal_comma) for name in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
-            read = {text: parsed(number, column.point(text.strip())) for text in set(column.texts)}
+            read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
         elif len(found) < MOST_BESIDE and column.may_be_setting:
             found[UNREAD + column.name] = column.texts

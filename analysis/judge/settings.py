@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
-from lr_sweep.analysis.judge.fields import Column, is_nothing, parsed, parser_of
+from lr_sweep.analysis.judge.fields import Column, is_nothing, parsed
 from lr_sweep.analysis.judge.names import has_word, listed
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
@@ -24,34 +24,34 @@ REPEATED = ("repeat", "count")
 """Kinds of columns that may number repeats."""
 LEAST_GROWN = 3
 """Numbers that have to grow in a row to be taken for steps."""
-MOST_SETTINGS = 20
-"""Settings among which it is looked for those that decide others."""
 BESIDE = "\x1f"
 """Mark that joins a variant and its settings while runs are read; in no name of a table."""
 MOST_NAMED = 10
 """Variants whose chosen settings are named."""
 
 
-def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[pd.DataFrame, str]:
+def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[pd.DataFrame, Columns]:
     """Give a meaning to settings in which runs of one cell, learning rate and seed differ.
 
-    The only one of a table without variants is compared: its name is returned; empty: there is none. Raises
-    QuestionError where settings may mean several things.
+    The only one of a table without variants is compared. Raises QuestionError where settings may mean several things.
     """
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     settings, shared = _telling_apart(rows, decisive)
     if not settings:
-        return rows, ""
+        return rows, columns
     if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared:
         raise _question(settings, shared, columns.of, rows, decisive)
     (name,) = [each.name for each in settings]
     values = rows[UNREAD + name]
-    texts = [parsed(parser_of("variant"), text) for text in joined_labels([(name, list(values.unique()))])]
+    texts = [parsed("variant", text) for text in joined_labels([(name, list(values.unique()))])]
     if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
         leave_out = Choice(f"{name} left out", Reading(columns={"ignored": name}))
         raise QuestionError(f"{name}, which is compared: {mistake}", [leave_out])
-    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True)))), name
+    rows = rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
+    guessed = {**columns.guessed, "variant": "the one setting in which runs of a learning rate differ"}
+    unread = [each for each in columns.unread if each != name]
+    return rows, replace(columns, of={"variant": name, **columns.of}, unread=unread, guessed=guessed)
 
 
 def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -87,38 +87,21 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], lis
     several = runs[runs.duplicated(key, keep=False)]
     differing = [each for each in every if _differs(each, key, several)]
     differing = [each for each in differing if not each.is_about_run or _names_variants(each, runs)]
-    found = _needed(_ordered(differing, runs), several, key)
-    if "seed" in rows or ("step" in rows and "run" not in rows):  # then they have to tell all apart
-        apart = not several.duplicated([*key, *(UNREAD + each.name for each in found)]).any()
-        found = found if apart else []
-    return found, shared
+    return _needed(sorted(differing, key=_place), several, key), shared
 
 
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
-    """Return whether a column's values have several rates each, and without seeds one run at each of these."""
+    """Return whether a column's values have several rates each, and without seeds are names with a run at each."""
     name = UNREAD + column.name
-    if not runs.groupby(name)["learning_rate"].nunique().gt(1).all():
-        return False
-    filled = not runs[name].map(is_nothing).any()
-    is_single = filled and not runs.duplicated([*RATE, name]).any()
-    return "seed" in runs or (is_single and has_word(column.name, "label"))
+    several = runs.groupby(name)["learning_rate"].nunique().gt(1).all()
+    single = not runs[name].map(is_nothing).any() and not runs.duplicated([*RATE, name]).any()
+    return bool(several and ("seed" in runs or (single and has_word(column.name, "label"))))
 
 
-def _ordered(columns: Sequence[Column], runs: pd.DataFrame) -> list[Column]:
-    """Return settings with those first that a tool calls so, that are no ratios, that decide others, that are sizes."""
-
-    def place(column: Column) -> tuple[float, ...]:
-        about = column.is_about_run, not column.is_setting, "/" in column.name, -_num_decided(column, columns, runs)
-        return *about, not has_word(column.name, "size"), runs[UNREAD + column.name].nunique()
-
-    return sorted(columns, key=place)
-
-
-def _num_decided(column: Column, columns: Sequence[Column], runs: pd.DataFrame) -> int:
-    """Return how many other settings a setting decides, as a model's size does its width."""
-    others = [UNREAD + other.name for other in columns if other is not column]
-    known = len(columns) <= MOST_SETTINGS
-    return int(runs.groupby(UNREAD + column.name)[others].nunique().le(1).all().sum()) if known else 0
+def _place(column: Column) -> tuple[float, ...]:
+    """Return where a setting stands among others: those that a tool calls so first, then sizes; ratios are last."""
+    about = column.is_about_run, not column.is_setting, "/" in column.name
+    return *about, not has_word(column.name, "size"), len(column.values)
 
 
 def _needed(columns: Sequence[Column], rows: pd.DataFrame, key: Sequence[str]) -> list[Column]:
@@ -137,12 +120,8 @@ def _grows(column: Column, rows: pd.DataFrame) -> bool:
     """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
     numbers = pd.to_numeric(rows[UNREAD + column.name].str.strip(), errors="coerce")
     groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
-    known = numbers.notna().all() and column.kind not in ("size", "tuned")
-    return bool(known and groups.size().min() >= LEAST_GROWN and groups.agg(_is_growing).all())
-
-
-def _is_growing(numbers: pd.Series[float]) -> bool:
-    return numbers.is_monotonic_increasing and numbers.is_unique
+    known = column.is_numbers and column.kind not in ("size", "tuned")
+    return bool(known and groups.size().min() >= LEAST_GROWN and groups.diff().dropna().gt(0).all())
 
 
 def _question(
@@ -215,8 +194,8 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
             found.append(finding_of(labels, "settings", "problem", message, fix))
         if "nuisance" not in rows and (moved := [each for each in settings if _moves_with_rate(each, of_cell)]):
             sure = not of_cell["learning_rate"].is_unique or any(each.is_setting for each in moved)
-            names = listed([each.name for each in moved])
-            message = f"its learning rates differ in {names} as well: what is better may be due to any of them"
+            also = listed([each.name for each in moved])
+            message = f"its learning rates differ in {also} as well: what is better may be due to any of them"
             level: Level = "problem" if sure else "note"
             found.append(finding_of(labels, "settings", level, message, "vary the learning rate alone"))
     return list(dict.fromkeys(found))
@@ -224,7 +203,7 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
 
 def _settings(runs: pd.DataFrame) -> list[Column]:
     names = [name for name in map(str, runs) if name.startswith(UNREAD)]
-    return [Column(name.removeprefix(UNREAD), runs[name]) for name in names]
+    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in names]
 
 
 def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:
