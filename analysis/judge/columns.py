@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from lr_sweep.analysis.judge.fields import Column, columns_in
 from lr_sweep.analysis.judge.names import (
-    CANDIDATES,
     GIVEN_ROLES,
     NAMES,
     ROLES,
@@ -24,7 +23,6 @@ from lr_sweep.analysis.judge.names import (
     measured,
     plain,
     split_of,
-    words_of,
 )
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, QuestionError, Reading, one_of
@@ -231,7 +229,7 @@ class _Search:
         if "step" not in self.of and "run" not in self.given and "run" in self.of:
             self.take("variant", self.of.pop("run"), "each run is one")
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
-        texts = [each for each in texts if _place(each) or not has_word(each.name, "about")]
+        texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
         if "variant" not in self.of and texts:
             self.take("variant", self.likeliest("candidate", texts)[0].name, "it names what was tried")
 
@@ -304,12 +302,6 @@ class _Search:
             self.guessed |= {split: "; ".join(whys)} if whys else {}
 
 
-def _place(column: Column) -> int:
-    """Return how well a name says what was tried, from its words in `CANDIDATES`; 0: it does not."""
-    known = [word for word in words_of(column.name) if word in CANDIDATES]
-    return max((len(CANDIDATES) - CANDIDATES.index(word) for word in known), default=0)
-
-
 EVIDENCE: dict[str, list[tuple[float, Callable[[_Search, Column], float]]]] = {
     "name": [(1, lambda _, column: len(column.values) > 1)],
     "learning_rate": [
@@ -324,7 +316,7 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[_Search, Column], float]]]] = {
         (2, lambda _, column: column.measure == "loss"),
         (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
     ],
-    "candidate": [(1, lambda _, column: _place(column))],
+    "candidate": [(1, lambda _, column: has_word(column.name, "candidate"))],
 }
 """Evidence for a column among those that may have a meaning, with weights: for one with a name of a meaning; for a
 rate; for the metric that is judged; for what was tried."""

@@ -63,50 +63,51 @@ SETTINGS = words(
 """Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
 SYNONYMS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
-_ALIKE = {
-    # Metrics: which way they are better; which are no fractions; which are percents if they reach up to 100.
-    "higher": """accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge map
-        bacc ap auprc kappa psnr ssim""",
-    "lower": "loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece",
-    "negated": "neg negative minus",
-    "error rate": "error wer cer",
-    "unbounded": "reward return",
-    "accuracy": "accuracy",
-    "percent": "accuracy error",
-    "loss": "loss nll perplexity",  # beside the metric that is judged, it shows that a run diverged
-    # Words beside a metric's name: those of no meaning, of a mean unless one of the third follows, of its spread.
-    "beside": "best final last epoch step at metrics metric",
-    "mean": "mean avg",
-    "of a mean": "squared absolute average iou precision",
-    "deviation": "std sd sem stderr stdev var variance ci ci95",
-    "count": "count min max correct",
-    "so far": "best final last",
-    "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
-    "time": "time times seconds duration runtime timestamp created date datetime s sec",
-    # Learning rates: what makes a number of such a name another one.
-    "rate": "lr rate",
-    "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
-        steps step type gamma epoch epochs patience""",
-    # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
-    "setting": "weight coef coefficient lambda scale function fn type size split dataset",
-    "repeat": "seed fold repeat replicate rep",
-    "tuned": """bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup clip
-        eps epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature""",
-    "size": "n d params parameters tokens width depth dim hidden layers layer size heads scale",
-    # Where a run was, or how it went, and not how it was started; and its name.
-    "about": """host hostname node gpu device user note notes comment tags path logdir url pid ip commit version sweep
-        dir epoch decision message traceback job uuid name index worker rank log file checkpoint run trial converged
-        diverged""",
-    "label": "name run trial tag label",
-    # Directions.
-    "up": "maximize maximise max higher",
-    "down": "minimize minimise min lower",
+WORDS = {
+    kind: frozenset(text.split())
+    for kind, text in {
+        # Metrics: which way they are better; which are no fractions; which are percents if they reach up to 100.
+        "higher": """accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge
+            map bacc ap auprc kappa psnr ssim""",
+        "lower": "loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece",
+        "negated": "neg negative minus",
+        "error rate": "error wer cer",
+        "unbounded": "reward return",
+        "accuracy": "accuracy",
+        "percent": "accuracy error",
+        "loss": "loss nll perplexity",  # beside the metric that is judged, it shows that a run diverged
+        # Words beside a metric's name: those of no meaning, of a mean unless one of the third follows, of its spread.
+        "beside": "best final last epoch step at metrics metric",
+        "mean": "mean avg",
+        "of a mean": "squared absolute average iou precision",
+        "deviation": "std sd sem stderr stdev var variance ci ci95",
+        "count": "count min max correct",
+        "so far": "best final last",
+        "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
+        "time": "time times seconds duration runtime timestamp created date datetime s sec",
+        # Learning rates: what makes a number of such a name another one.
+        "rate": "lr rate",
+        "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
+            steps step type gamma epoch epochs patience""",
+        # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
+        "setting": "weight coef coefficient lambda scale function fn type size split dataset",
+        "repeat": "seed fold repeat replicate rep",
+        "tuned": """bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup
+            clip eps epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature""",
+        "size": "n d params parameters tokens width depth dim hidden layers layer size heads scale",
+        # Where a run was, or how it went, and not how it was started; and its name.
+        "about": """host hostname node gpu device user note notes comment tags path logdir url pid ip commit version
+            sweep dir epoch decision message traceback job uuid name index worker rank log file checkpoint run trial
+            converged diverged""",
+        "label": "name run trial tag label",
+        "candidate": "description desc change idea hypothesis folder name label",  # that was tried
+        # Directions.
+        "up": "maximize maximise max higher",
+        "down": "minimize minimise min lower",
+    }.items()
 }
-WORDS = {kind: frozenset(text.split()) for kind, text in _ALIKE.items()}
 """Words of names by what they say of a column."""
 REPEATS, MEANS, SPREADS = WORDS["repeat"], WORDS["mean"], WORDS["deviation"] | WORDS["count"]
-CANDIDATES = words("description desc change idea hypothesis folder name label note notes commit")
-"""Words of columns that name what was tried, in a table with a row a candidate; the best is first."""
 _STATES = {
     "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
         discarded""",

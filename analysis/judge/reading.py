@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -23,8 +23,8 @@ KEPT = (".yaml", ".yml")
 """Endings of the name of a file that keeps a reading."""
 MOST_BYTES = 1_000_000
 FIELDS: dict[str, type] = {
-    **{"columns": dict, "metric": str, "higher_is_better": bool},
-    **{"select_on_test": bool, "paired": bool, "equal_within": float, "where": list, "target": float, "by": str},
+    **{"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool, "paired": bool},
+    **{"equal_within": float, "where": list, "target": float, "by": str},
 }
 """Settings that such a file may have."""
 _SAID = (("higher_is_better", False), ("target", 0.0))
@@ -207,21 +207,22 @@ def saved_reading(path: Path) -> Reading:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     if not isinstance(content, dict):
         raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
-    mistakes = [unknown("setting", name, FIELDS) for name in content if name not in FIELDS]
-    mistakes += [
-        f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
-        for name, value in content.items()
-        if name in FIELDS and not _is(value, FIELDS[name])
-    ]
-    within = content.get("equal_within")
-    if isinstance(within, int | float) and not 0 < within < math.inf:
-        mistakes.append(f"equal_within: got {within:g}, want a difference above 0")
-    columns = content.get("columns", {}) if isinstance(content.get("columns", {}), dict) else {}
-    mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
-    if mistakes:
+    if mistakes := list(_mistakes(content)):
         raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
-    texts = {"columns": {role: str(name or "") for role, name in columns.items()}}
-    return Reading(**(content | texts | {"where": tuple(map(str, content.get("where", ())))}))
+    columns = {role: str(name or "") for role, name in content.get("columns", {}).items()}
+    return Reading(**content | {"columns": columns, "where": tuple(map(str, content.get("where", ())))})
+
+
+def _mistakes(content: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in content.items():
+        if name not in FIELDS:
+            yield unknown("setting", name, FIELDS)
+        elif not _is(value, FIELDS[name]):
+            yield f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
+        elif name == "equal_within" and not 0 < value < math.inf:
+            yield f"equal_within: got {value:g}, want a difference above 0"
+        elif name == "columns":
+            yield from (unknown("meaning", role, MEANINGS) for role in value if role not in MEANINGS)
 
 
 def _is(value: object, kind: type) -> bool:

@@ -64,18 +64,15 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     rows, lost = _with_losses(rows, decisive)
     rows, tests = _spread_single_tests(_without_later(rows), decisive)
     runs = _runs(rows, decisive)
-    wanted = runs.reset_index()[["run_id", *RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None)
     stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
-    points = rows.dropna(subset=[decisive])
+    wanted = runs[[*RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None, stopped_at_step=stopped_at)
+    points = rows.dropna(subset=[decisive]).sort_values(["run_id", "step"], ignore_index=True)
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
-    curves = points[["run_id", "step"]].assign(**accuracies).sort_values(["run_id", "step"], ignore_index=True)
-    curves = in_range(curves)
+    curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())
-    return Runs(
-        wanted=wanted, ended=_ended(runs, rows), curves=curves, rows=rows, remarks=[*repeats, *seeds, *lost, *tests]
-    )
+    remarks = [*repeats, *seeds, *lost, *tests]
+    return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
 
 
 def _without_repeats(rows: pd.DataFrame) -> Noted:
@@ -132,14 +129,12 @@ def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
 def with_one_rate(rows: pd.DataFrame) -> Noted:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
-    swept = rates.to_numpy(float)
-    last_digit = 10 ** (np.floor(np.log10(swept[:-1])) - (RATE_DIGITS - 1))
-    alike = swept[1:] - swept[:-1] <= 1.01 * last_digit  # of a difference that is not exact
-    first = rates.where(np.array([True, *~alike])).ffill()
-    one_of = dict(zip(rates, first, strict=True))
-    merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]
+    last_digit = 10 ** (np.floor(np.log10(rates)) - (RATE_DIGITS - 1))
+    first = rates.mask(rates.diff() <= 1.01 * last_digit.shift()).ffill()  # of a difference that is not exact
+    merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in zip(rates, first, strict=True) if rate != one]
     remark = f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"
-    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] if merged else []
+    one_of = dict(zip(rates, first, strict=True))
+    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] * bool(merged)
 
 
 def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
@@ -147,15 +142,11 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
 
     As that of a schedule does: then runs of one rate have a single step each, and the rates of the steps differ.
     """
-    if "step" not in rows or "run" in rows or rows["step"].nunique() < LEAST_STEPS:
+    if "step" not in rows or "run" in rows:
         return
-    key = [*RATE, *(label for label in ("nuisance", "seed") if label in rows)]
-    known = rows.dropna(subset=["learning_rate"])
-    steps = known.groupby(key, sort=False)["step"].nunique()
-    if (
-        steps.median() == 1
-        and known.groupby([label for label in key if label != "learning_rate"])["step"].nunique().max() >= LEAST_STEPS
-    ):
+    key = [*CELL, *(label for label in ("nuisance", "seed") if label in rows)]
+    of_run, of_rate = (rows.groupby(labels, sort=False)["step"].nunique() for labels in (key, [*key, "learning_rate"]))
+    if of_rate.median() == 1 and of_run.max() >= LEAST_STEPS:
         raise UserError(
             f"{name} changes with the step: it is the rate of a schedule. Give the column of the rate that runs were "
             "started with, --columns learning_rate=NAME, or the column of the run's id, --columns run=NAME"
@@ -168,13 +159,10 @@ def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
     several = rows.duplicated(key, keep=False)
     if not several.any() or not has_steps:
         return rows
-    parts = rows[several]
-    number = parts[splits].notna().groupby([parts[name] for name in key], sort=False).transform("sum")
-    number = number.assign(diverged=parts.groupby(key, sort=False)["diverged"].transform("sum"))
-    alike = parts.groupby(key, sort=False)["status"].transform("nunique").eq(1)
-    complete = alike & number[splits].le(1).all(axis=1) & number["diverged"].eq(0)
-    whole = parts[complete].groupby(key, sort=False, as_index=False).first()
-    return pd.concat([rows[~several], whole, parts[~complete]], ignore_index=True)[rows.columns]
+    groups = rows[several].groupby(key, sort=False)
+    complete = groups[splits].count().le(1).all(axis=1) & groups["status"].nunique().eq(1) & ~groups["diverged"].any()
+    rest = rows[several & ~pd.MultiIndex.from_frame(rows[key]).isin(complete.index[complete])]
+    return pd.concat([rows[~several], groups.first()[complete].reset_index(), rest], ignore_index=True)[rows.columns]
 
 
 def _without_later(rows: pd.DataFrame) -> pd.DataFrame:

@@ -168,12 +168,8 @@ def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFra
         (1.0 * ("seed" not in rows), f"{every} no setting, as a result is", also("ignored", *names)),
     ]
     for each in settings:
-        left = [name for name in names if name != each.name]
         grows = "step" not in rows and _grows(each, rows)
         offers.append((8.0 * grows, f"{each.name} numbers the evaluations of a run", {"step": each.name}))
-        alone = {"variant": each.name, **also("nuisance", *left)}
-        is_offered = is_tuned and bool(left) and not named
-        offers.append((3.0 * is_offered, f"{each.name} compared, {join(*left)} tuned", alone))
     offers.sort(key=lambda offer: -offer[0])
     return [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
 
