@@ -41,7 +41,7 @@ class Columns:
     """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
     metric: str
     """Name of the metric; empty: no column says it."""
-    unread: Sequence[str]
+    unread: Sequence[Column]
     """The other columns."""
     guessed: Mapping[str, str] = field(default_factory=dict)
     """Why a column was taken, by its meaning, where its name alone does not say so."""
@@ -103,7 +103,7 @@ class _Search:
         return Columns(
             of={role: self.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in self.of},
             metric=self.metric,
-            unread=[column.name for column in self.free() if column.name not in self.said_by],
+            unread=[column for column in self.free() if column.name not in self.said_by],
             guessed=self.guessed,
             higher_is_better=self.higher_is_better,
         )

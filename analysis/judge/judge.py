@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
+from lr_sweep.analysis.judge.fields import Column
 from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS, listed
+from lr_sweep.analysis.judge.names import SEVERAL, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
@@ -113,9 +114,8 @@ class RunsRead(NamedTuple):
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
     read = runs_read(read_sources(paths), reading)
-    remarks = list(read.remarks)
-    if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
-        remarks.append(SHARED_SEEDS)
+    may_be_paired = read.has_seeds and not reading.paired and _shares_seeds(read.runs)
+    remarks = [*read.remarks, *[SHARED_SEEDS] * may_be_paired]
     if not read.is_tuned:
         return Judged(_study(read.info, read.runs, remarks), read.reading)
     runs, candidates, best = best_settings(read.runs, read.info.metric)
@@ -156,7 +156,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
         _ask_if_nothing_is_compared(table, rows)
     runs = runs_of(rows, decisive)
-    about = [_read_as(table, columns, metric), *_about_tables(tables), *about_rows, *about_values]
+    about = [_read_as(columns, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_steps, *runs.remarks, *_lacking(set(columns.of), metric)]
     info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
@@ -180,10 +180,8 @@ def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
         for role, name in columns.of.items():
             if role not in SEVERAL and name not in table.columns:
                 other = next(each for each in tables if name in each.columns)
-                raise UserError(
-                    f"{table.path} has other columns than {other.path}, where {role} is {name}: "
-                    "judge them one by one, or write the same names in all"
-                )
+                there = f"{table.path} has other columns than {other.path}, where {role} is {name}"
+                raise UserError(f"{there}: judge them one by one, or write the same names in all")
 
 
 def _shares_seeds(runs: Runs) -> bool:
@@ -192,25 +190,26 @@ def _shares_seeds(runs: Runs) -> bool:
     return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
-def _read_as(table: TableFile, columns: Columns, metric: Metric) -> str:
+def _read_as(columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
-    names = {role: columns.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in columns.of}
-    read = [f"{MEANINGS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in names.items()]
-    unread = [f"{printable(name)[:MOST_NAME]} ({_num_values(table, name)})" for name in columns.unread[:MOST_NAMED]]
+    read = [f"{MEANINGS.get(role, role)} = {printable(of)}{guessed.get(role, '')}" for role, of in columns.of.items()]
+    unread = [f"{printable(each.name)[:MOST_NAME]} ({_num_values(each)})" for each in columns.unread[:MOST_NAMED]]
     more = f" and {len(columns.unread) - MOST_NAMED} more" if len(columns.unread) > MOST_NAMED else ""
     rest = f"; not used: {', '.join(unread)}{more}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 
-def _num_values(table: TableFile, name: str) -> str:
-    number = len(set(map(str.strip, set(table.columns[name]))) - {""})
+def _num_values(column: Column) -> str:
+    number = len(column.values)
     return f"{number:,} value{'' if number == 1 else 's'}" if number else "empty"
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    read = {table.path: f"{table.reader}, " if table.reader else "" for table in tables}
-    files = [f"{each.name}: {read[each.path]}{len(each.lines)} rows, sha256 {each.sha256[:16]}" for each in tables]
+    files = [
+        f"{each.name}: {each.reader}{', ' * bool(each.reader)}{len(each.lines)} rows, sha256 {each.sha256[:16]}"
+        for each in tables
+    ]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
     return [*files, *cut]
 
@@ -257,13 +256,12 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
 
 
 def _unselected(summary: StudySummary) -> Iterator[CheckFinding]:
-    if not (chosen_on := summary.metric.chosen_on):
-        check, message = "not-chosen", "no learning rate is chosen"
-    elif chosen_on == "test":
-        check, message = "chosen-on-test", "its learning rate was chosen on test data"
-    else:
-        return
-    for cell in summary.cells.to_dict("records"):
+    said = {
+        "": ("not-chosen", "no learning rate is chosen"),
+        "test": ("chosen-on-test", "its learning rate was chosen on test data"),
+    }
+    for cell in summary.cells.to_dict("records") if summary.metric.chosen_on in said else ():
+        check, message = said[summary.metric.chosen_on]
         yield finding_of(cell, check, "problem", message, "measure validation data, and choose by them")
 
 
@@ -320,16 +318,13 @@ def _unwritable(folder: Path, error: Exception) -> UserError:
 
 
 def _check_ours(folder: Path) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise UserError(f"--out {folder}: a file is there: name another folder")
-    there = {path.name for path in folder.iterdir()}
+    there = {path.name for path in folder.iterdir()} if folder.exists() else set()
     try:
         ours = set(map(str, json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         ours = set()
     if others := sorted(there - {LIST, *ours}):
-        raise UserError(
-            f"--out {folder}: it has files that are not of an earlier `judge`, such as {others[0]}: name another folder"
-        )
+        strange = f"it has files that are not of an earlier `judge`, such as {others[0]}"
+        raise UserError(f"--out {folder}: {strange}: name another folder")

@@ -48,7 +48,6 @@ UNREAD, LOSS = "unread ", "loss "
 """Prefixes of the frame's further columns: settings, and losses beside the metric."""
 MOST_BESIDE = 100
 """Columns of that kind."""
-
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
 ZEROS = {"0", "0.0"}
@@ -57,8 +56,6 @@ TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
 
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
-
-
 MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
 Noted = tuple[Any, list[str]]
@@ -209,7 +206,7 @@ def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive:
 
 def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
     found = np.zeros(len(table.lines), bool)
-    for name in [name for name in columns.unread if is_named(name, "diverged")]:
+    for name in [each.name for each in columns.unread if is_named(each.name, "diverged")]:
         words = [text.strip().lower() for text in table.columns[name]]
         if set(words) <= TRUE | FALSE:
             found |= np.isin(words, list(TRUE))
@@ -248,7 +245,7 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
-    for column in [Column(name, table.columns[name], table.decimal_comma) for name in columns.unread]:
+    for column in [Column(each.name, table.columns[each.name], table.decimal_comma) for each in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
             read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
@@ -272,17 +269,12 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
     fields = [(place, name, text.strip()) for name in names for place, text in enumerate(table.columns[name])]
     with_comma = [field for field in fields if "," in field[2]]
     with_point = [field for field in fields if "." in field[2]]
+    if not with_comma or not (with_point or all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma)):
+        return []
+    (place, name, text), *others = sorted([with_comma[0], *with_point[:1]])
+    also = "".join(f", and {other[:60]!r} in {column} at {table.lines[at]}" for at, column, other in others)
     advice = "write numbers with a decimal point, and without marks of thousands"
-    if with_comma and with_point:
-        (place, name, text), (other_place, other_name, other) = sorted((with_comma[0], with_point[0]))
-        also = f"and {other[:60]!r} in {other_name} at {table.lines[other_place]}"
-        which = f"got {text[:60]!r}, {also}: which mark is that of decimals, and which that of thousands? {advice}"
-        return [(place, f"{name}: {which}")]
-    if with_comma and all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma):
-        place, name, text = with_comma[0]
-        either = "one number with a decimal comma, another with a comma of thousands"
-        return [(place, f"{name}: got {text!r}, {either}: {advice}")]
-    return []
+    return [(place, f"{name}: got {text[:60]!r}{also}: which mark is that of decimals, or of thousands? {advice}")]
 
 
 def whole_steps(rows: pd.DataFrame) -> Noted:

@@ -50,7 +50,7 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[
         raise QuestionError(f"{name}, which is compared: {mistake}", [leave_out])
     rows = rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
     guessed = {**columns.guessed, "variant": "the one setting in which runs of a learning rate differ"}
-    unread = [each for each in columns.unread if each != name]
+    unread = [each for each in columns.unread if each.name != name]
     return rows, replace(columns, of={"variant": name, **columns.of}, unread=unread, guessed=guessed)
 
 

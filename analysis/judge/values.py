@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns
-from lr_sweep.analysis.judge.fields import columns_in
 from lr_sweep.analysis.judge.names import SPLITS, WORDS, has_word, is_higher_better, is_named, listed, words_of
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.runs import RATE
@@ -36,10 +35,9 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
     """
     if {"seed", "run"} & columns.of.keys():
         return
-    content = columns_in(table)
-    for name in [each for each in columns.unread if has_word(each, "runs") or words_of(each) == ["n"]]:
-        if content[name].numbers and 1 < content[name].numbers[-1] <= MOST_RUNS:
-            raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
+    for each in [each for each in columns.unread if has_word(each.name, "runs") or words_of(each.name) == ["n"]]:
+        if each.numbers and 1 < each.numbers[-1] <= MOST_RUNS:
+            raise UserError(f"{table.path}: {each.name} says that rows are means over several runs. {WANTED}")
     for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
         name = columns.of[split]
         if sign := _mean_of(name, columns):
@@ -50,7 +48,7 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
 def _mean_of(name: str, columns: Columns) -> str:
     if has_word(name, "mean") and not has_word(name, "of a mean"):
         return "as its name says"
-    spread = next((each for each in columns.unread if has_word(each, "deviation")), None)
+    spread = next((each.name for each in columns.unread if has_word(each.name, "deviation")), None)
     beside = spread is not None and {*words_of(spread)} - WORDS["deviation"] <= {*words_of(name)}
     return f"as {spread} beside it is their deviation" if beside else ""
 
