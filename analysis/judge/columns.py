@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from lr_sweep.analysis.judge.fields import Column, columns_in
 from lr_sweep.analysis.judge.names import (
-    GIVEN_ROLES,
     NAMES,
     ROLES,
     SEVERAL,
@@ -33,22 +31,6 @@ POWERS = ("10^", "e^")
 """How the columns of rates begin that are made of logarithms."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """The columns of a table that are read."""
-
-    of: Mapping[str, str]
-    """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
-    metric: str
-    """Name of the metric; empty: no column says it."""
-    unread: Sequence[Column]
-    """The other columns."""
-    guessed: Mapping[str, str] = field(default_factory=dict)
-    """Why a column was taken, by its meaning, where its name alone does not say so."""
-    higher_is_better: bool | None = None
-    """Whether higher is better, as a column of the table says; None: no column says so."""
-
-
 def columns_of(table: TableFile, reading: Reading) -> Columns:
     """Find what each column of a table means.
 
@@ -56,8 +38,9 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
         UserError: the table lacks a column, or what the user says of columns is wrong.
         QuestionError: names and fields allow several answers.
     """
+    found = Columns(table, reading)
     try:
-        found = _Search(table, reading).columns()
+        found.find()
     except QuestionError as question:
         raise QuestionError(f"{table.path}: {question.text}", question.choices) from question
     except UserError as error:
@@ -72,20 +55,30 @@ def parts_of(name: str, names: Container[str]) -> list[str]:
     return [name] if name in names else name.split(JOIN)
 
 
-class _Search:
-    """Finds columns meaning by meaning: a column has one meaning, and those that the user gives come first."""
+class Columns:
+    """The columns of a table and what they mean: one thing each, at first what the user says."""
 
     def __init__(self, table: TableFile, reading: Reading) -> None:
-        self.table, self.all = table, columns_in(table)
+        self.all = columns_in(table)
         self.given, self.metric_given = reading.columns, reading.metric or ""
         self.of = {role: name for role, name in self.given.items() if name}
+        """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
         self.guessed: dict[str, str] = {}
+        """Why a column was taken, by its meaning, where its name alone does not say so."""
         self.metric = ""
+        """Name of the metric; empty: no column says it."""
         self.higher_is_better: bool | None = None
-        self.said_by: list[str] = []
+        """Whether higher is better, as a column of the table says; None: no column says so."""
+        self.said_by: list[Column] = []
         """Columns that say which metric it is, and which way it is better."""
 
-    def columns(self) -> Columns:
+    @property
+    def unread(self) -> list[Column]:
+        """The other columns."""
+        return [column for column in self.free() if column not in self.said_by]
+
+    def find(self) -> None:
+        """Find meaning by meaning; raises as `columns_of`."""
         raise_mistakes(list(self.wrong_names()))
         for role in [role for role in ROLES if role not in self.given and role != "learning_rate"]:
             self.find_named(role)
@@ -100,15 +93,9 @@ class _Search:
             self.ask_for_values()
         if "learning_rate" not in self.of:
             self.find_candidates()
-        return Columns(
-            of={role: self.of[role] for role in (*GIVEN_ROLES, *SPLITS) if role in self.of},
-            metric=self.metric,
-            unread=[column for column in self.free() if column.name not in self.said_by],
-            guessed=self.guessed,
-            higher_is_better=self.higher_is_better,
-        )
 
     def wrong_names(self) -> Iterator[str]:
+        """Find names that the user gives and the table lacks."""
         for role, name in self.of.items():
             if not set(parts_of(name, self.all)) <= self.all.keys():
                 yield f"--columns {role}={name}: no such column: there are {listed(list(self.all))}"
@@ -116,6 +103,7 @@ class _Search:
                 yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
     def take(self, role: str, name: str, why: str) -> None:
+        """Give a meaning to a column, and the reason."""
         self.of[role], self.guessed[role] = name, why
 
     def labels(self, *roles: str) -> list[str]:
@@ -138,6 +126,7 @@ class _Search:
         return [column for column, score in scores.items() if score == max(scores.values())]
 
     def find_named(self, role: str) -> None:
+        """Find the column of a meaning by its name: one with several values, if any has."""
         columns = [column for column in self.named(role) if column.values]
         if role == "variant":
             columns = [each for each in columns if not (each.is_unique and all(map(labels_of, each.values)))]
@@ -177,6 +166,7 @@ class _Search:
         return len(pairs) > len({row[1:] for row in pairs})
 
     def find_rate(self) -> None:
+        """Find the column of learning rates by its name; raises QuestionError where several are equally likely."""
         if powers := [column.name for column in self.free() if column.name.startswith(POWERS)]:
             raise QuestionError(f"{powers[0][3:]} has logarithms: of which base?", one_of("learning_rate", powers))
         named = [column for column in self.named("learning_rate") if not column.has_unit]
@@ -249,7 +239,7 @@ class _Search:
             said = {text.lower().rpartition(".")[2] for text in column.values}
             if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
                 self.higher_is_better = said <= WORDS["up"]
-                self.said_by.append(column.name)
+                self.said_by.append(column)
 
     @property
     def wanted(self) -> str:
@@ -269,7 +259,7 @@ class _Search:
             several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed([metric, *others])}"
             raise UserError(f"{several}: keep the rows of one")
         self.metric = measured(metric)
-        self.said_by.append(said.name)
+        self.said_by.append(said)
         return values[:1], split_of(metric) or "validation", f"{said.name} says {metric}"
 
     def contradictions(self) -> Iterator[str]:
@@ -302,7 +292,7 @@ class _Search:
             self.guessed |= {split: "; ".join(whys)} if whys else {}
 
 
-EVIDENCE: dict[str, list[tuple[float, Callable[[_Search, Column], float]]]] = {
+EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
     "name": [(1, lambda _, column: len(column.values) > 1)],
     "learning_rate": [
         (4, lambda _, column: len(column.values) > 1),

@@ -8,7 +8,7 @@ and lacking.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from lr_sweep.analysis.judge.fields import Column
 from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
 from lr_sweep.analysis.judge.names import SEVERAL, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking
+from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import (
@@ -70,7 +70,7 @@ MOST_NAMED = 20
 """Columns that are not used; more are counted."""
 MOST_NAME = 60
 """Characters of a name."""
-MEANINGS = {
+MEANING_WORDS = {
     "learning_rate": "learning rate",
     "num_steps": "step budget",
     "nuisance": "tuned as the rate",
@@ -141,8 +141,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)
-    arranged_as = {role: why for role, why in said[0].items() if role in columns.of}
-    columns = replace(columns, guessed={**columns.guessed, **arranged_as})
+    columns.guessed |= {role: why for role, why in said[0].items() if role in columns.of}
     _refuse_unlike(tables, columns)
     refuse_means(table, columns, reading)
     rows, about_rows = rows_of(table, columns)
@@ -151,19 +150,20 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
     decisive = "validation" if "validation" in rows else "test"
-    rows, columns = with_settings(rows, columns, decisive)
+    rows = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
     if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
         _ask_if_nothing_is_compared(table, rows)
     runs = runs_of(rows, decisive)
-    about = [_read_as(columns, metric), *_about_tables(tables), *about_rows, *about_values]
-    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(set(columns.of), metric)]
+    of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
+    about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
+    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
     info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
-    of = {**({"learning_rate": ""} if metric.untuned else {}), **columns.of}
-    filled = replace(reading, columns=of, metric=metric.name, higher_is_better=metric.higher_is_better)
+    given = {"learning_rate": ""} | of if metric.untuned else of
+    filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
-    return RunsRead(info, runs, about, filled, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
+    return RunsRead(info, runs, about, filled, has_seeds="seed" in of, is_tuned="nuisance" in rows)
 
 
 def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
@@ -190,10 +190,10 @@ def _shares_seeds(runs: Runs) -> bool:
     return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
-def _read_as(columns: Columns, metric: Metric) -> str:
+def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
-    read = [f"{MEANINGS.get(role, role)} = {printable(of)}{guessed.get(role, '')}" for role, of in columns.of.items()]
+    read = [f"{MEANING_WORDS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
     unread = [f"{printable(each.name)[:MOST_NAME]} ({_num_values(each)})" for each in columns.unread[:MOST_NAMED]]
     more = f" and {len(columns.unread) - MOST_NAMED} more" if len(columns.unread) > MOST_NAMED else ""
     rest = f"; not used: {', '.join(unread)}{more}" if unread else ""

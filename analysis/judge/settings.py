@@ -30,16 +30,17 @@ MOST_NAMED = 10
 """Variants whose chosen settings are named."""
 
 
-def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[pd.DataFrame, Columns]:
+def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.DataFrame:
     """Give a meaning to settings in which runs of one cell, learning rate and seed differ.
 
-    The only one of a table without variants is compared. Raises QuestionError where settings may mean several things.
+    The only one of a table without variants is compared, as `columns` then say. Raises QuestionError where settings may
+    mean several things.
     """
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     settings, shared = _telling_apart(rows, decisive)
     if not settings:
-        return rows, columns
+        return rows
     if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared:
         raise _question(settings, shared, columns.of, rows, decisive)
     (name,) = [each.name for each in settings]
@@ -48,10 +49,8 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[
     if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
         leave_out = Choice(f"{name} left out", Reading(columns={"ignored": name}))
         raise QuestionError(f"{name}, which is compared: {mistake}", [leave_out])
-    rows = rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
-    guessed = {**columns.guessed, "variant": "the one setting in which runs of a learning rate differ"}
-    unread = [each for each in columns.unread if each.name != name]
-    return rows, replace(columns, of={"variant": name, **columns.of}, unread=unread, guessed=guessed)
+    columns.take("variant", name, "the one setting in which runs of a learning rate differ")
+    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
 
 
 def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
