@@ -44,8 +44,6 @@ NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
 LEAST_SPAN, MOST_RATE = 9.0, 10.0
 """Numbers that are like a grid of learning rates: how far they span, and the largest."""
-MOST_DIGITS = 10
-"""Digits of a number that may count repeats."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -85,11 +83,6 @@ def without_prefix(texts: list[str]) -> list[str]:
         return texts
     numbers = {text: match[2] for text, match in found.items() if match}
     return [numbers[text] for text in texts]
-
-
-def is_empty(text: str) -> bool:
-    """Return whether a field has nothing in it; NaN is something."""
-    return text.strip().lower() in NOTHING
 
 
 def is_nothing(text: str) -> bool:
@@ -225,8 +218,8 @@ class Column:
     def counts(self) -> bool:
         """Whether the values may number repeats: 0, 1, 2 or 1, 2, 3."""
         values = set(without_prefix(list(self.values)))
-        numbers = sorted(int(text) for text in values if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS)
-        return len(numbers) == len(values) and numbers in ([*range(len(values))], [*range(1, len(values) + 1)])
+        known = [text for text in values if text.isascii() and text.isdigit() and len(text) < NUMBER_DIGITS]
+        return sorted(map(int, known)) in ([*range(len(values))], [*range(1, len(values) + 1)])
 
     @cached_property
     def is_text(self) -> bool:

@@ -68,8 +68,6 @@ OF_RATES = {
 """Checks of the learning rates, which a table without rates has none of."""
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
-MOST_NAME = 60
-"""Characters of a name."""
 MEANING_WORDS = {
     "learning_rate": "learning rate",
     "num_steps": "step budget",
@@ -194,9 +192,8 @@ def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
     read = [f"{MEANING_WORDS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
-    unread = [f"{printable(each.name)[:MOST_NAME]} ({_num_values(each)})" for each in columns.unread[:MOST_NAMED]]
-    more = f" and {len(columns.unread) - MOST_NAMED} more" if len(columns.unread) > MOST_NAMED else ""
-    rest = f"; not used: {', '.join(unread)}{more}" if unread else ""
+    unread = [f"{printable(each.name)} ({_num_values(each)})" for each in columns.unread]
+    rest = f"; not used: {listed(unread, MOST_NAMED)}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 

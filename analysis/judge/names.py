@@ -219,8 +219,8 @@ def kinds(metric: str) -> set[str]:
     return {SYNONYMS.get(word, word) for word in words_of(metric)} & (WORDS["higher"] | WORDS["lower"])
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """List names of columns, for messages; of very many, and of very long ones, a part."""
-    shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:MOST_LISTED]]
+    shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:most]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -133,30 +133,26 @@ def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUES
         if not most:
             raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
         working: list[Choice] = []
-        lines = []
+        lines = [question.text]
         for choice in question.choices:
             if len(working) < MOST_CHOICES:
-                found = _answers(read, reading, choice, most - 1)
-                working += found if isinstance(found, list) else []
-                lines += [f"  not {options_text(choice.reading)}: {found}"] if isinstance(found, str) else []
+                try:
+                    working += _answers(read, reading, choice, most - 1)
+                except UserError as error:
+                    lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
         if working:
             raise QuestionError(question.text, working[:MOST_CHOICES]) from question
-        raise UserError("\n".join([question.text, *lines])) from question
+        raise UserError("\n".join(lines)) from question
 
 
-def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice] | str:
-    """Return a choice, or with the answers to the questions that follow, so that it leads to a table.
-
-    Returns the first line of what is wrong if it does not.
-    """
+def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice]:
+    """Return a choice, or with the answers to the questions that follow; raises UserError if it leads to no table."""
+    if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
+        raise UserError("a name has a character that --columns cannot hold")
     try:
-        if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
-            return "a name has a character that --columns cannot hold"
         asking(read, reading.but(choice.reading), most)
     except QuestionError as further:
         return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
-    except UserError as error:
-        return str(error).partition("\n")[0]
     return [choice]
 
 

@@ -17,11 +17,11 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import (
+    NOTHING,
     NUMBERS,
     TRUTHS,
     Column,
     as_number,
-    is_empty,
     is_nothing,
     is_number,
     parsed,
@@ -46,8 +46,6 @@ ALL = "all"
 """The model, or the variant, of a table that names none."""
 UNREAD, LOSS = "unread ", "loss "
 """Prefixes of the frame's further columns: settings, and losses beside the metric."""
-MOST_BESIDE = 100
-"""Columns of that kind."""
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
 ZEROS = {"0", "0.0"}
@@ -147,7 +145,7 @@ def _without_untrained(table: TableFile, columns: Columns) -> Noted:
     A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
     """
     fields = [_texts(table, role, columns.of[role]) for role in ("learning_rate", *SPLITS) if role in columns.of]
-    empty = {text for texts in fields for text in set(texts) if is_empty(text)}
+    empty = {text for texts in fields for text in set(texts) if text.strip().lower() in NOTHING}
     blank = list(map(empty.issuperset, zip(*fields, strict=True)))
     left_out = {"{name}: left out: {rows} with neither a learning rate nor a value": blank}
     if "learning_rate" in columns.of:
@@ -249,7 +247,7 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
             read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
-        elif len(found) < MOST_BESIDE and column.may_be_setting:
+        elif column.may_be_setting:
             found[UNREAD + column.name] = column.texts
     return found
 

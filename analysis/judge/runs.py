@@ -23,8 +23,6 @@ RUN = [*RATE, "seed"]
 """The columns that name a run."""
 LEAST_STEPS = 3
 """Steps from which on a learning rate that changes with them is seen."""
-MOST_NAMED = 10
-"""Pairs of learning rates in a remark."""
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
 LEAST_EQUAL = 4
 """Different values of one run that are no chance if another run has them all."""
@@ -55,10 +53,12 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
+    has_steps = "step" in rows
     rows, repeats = _without_repeats(rows)
     rows, seeds = _with_seeds(rows)
     _check_runs(rows)
-    rows = _merged(_with_defaults(rows), "step" in rows)
+    rows = rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0)))
+    rows = _merged(rows) if has_steps else rows
     _refuse_repeats(rows, [*RUN, "step"])
     rows["run_id"] = _run_ids(rows)
     rows, lost = _with_losses(rows, decisive)
@@ -132,7 +132,7 @@ def with_one_rate(rows: pd.DataFrame) -> Noted:
     last_digit = 10 ** (np.floor(np.log10(rates)) - (RATE_DIGITS - 1))
     first = rates.mask(rates.diff() <= 1.01 * last_digit.shift()).ffill()  # of a difference that is not exact
     merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in zip(rates, first, strict=True) if rate != one]
-    remark = f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"
+    remark = f"learning rates that differ in their sixth digit are one: {listed(merged)}"
     one_of = dict(zip(rates, first, strict=True))
     return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] * bool(merged)
 
@@ -153,11 +153,11 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
         )
 
 
-def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
+def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     """Make one row of several of the same run and step that complete each other, as of training and of validation."""
     key, splits = [*RUN, "step"], [split for split in SPLITS if split in rows]
     several = rows.duplicated(key, keep=False)
-    if not several.any() or not has_steps:
+    if not several.any():
         return rows
     groups = rows[several].groupby(key, sort=False)
     complete = groups[splits].count().le(1).all(axis=1) & groups["status"].nunique().eq(1) & ~groups["diverged"].any()
@@ -190,11 +190,6 @@ def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
             rows.loc[behind.index, "diverged"] = True
             remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
     return rows, remarks
-
-
-def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = rows.assign(step=rows.get("step", rows.get("num_steps", 0)))
-    return rows if "status" in rows else rows.assign(status="complete")
 
 
 def _with_seeds(rows: pd.DataFrame) -> Noted:

@@ -65,11 +65,11 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
     if (higher := next((each for each in said if each is not None), None)) is None:
         ways = [Choice(f"{way} is better", Reading(higher_is_better=way == "more")) for way in ("more", "less")]
         raise QuestionError(f"is more {name} better or worse? give --higher-is-better or --lower-is-better", ways)
-    metric = Metric(name=name, higher_is_better=higher)
-    says_otherwise = is_higher_better(columns.metric) not in (None, higher)
+    # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
+    metric = Metric(name=name, higher_is_better=higher, untuned="learning_rate" not in columns.of)
     why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
-    against = f", {why}; the column's name says otherwise" if says_otherwise else ""
-    remarks = [f"{name}: {metric.better} is better{against}"]
+    says_otherwise = is_higher_better(columns.metric) not in (None, higher)
+    remarks = [f"{name}: {metric.better} is better" + f", {why}; the column's name says otherwise" * says_otherwise]
     if _are_percents(rows, name):
         remarks.append(f"some values of {name} are above 1: all are read as percent")
         rows = rows.assign(**(rows[_splits(rows)] / 100))
@@ -77,8 +77,6 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
     metric = replace(metric, is_fraction=is_fraction and _within(rows, 1))
     if "test" not in columns.of:
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
-    # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
-    metric = replace(metric, untuned="learning_rate" not in columns.of)
     if "validation" not in columns.of:
         metric = replace(metric, chosen_on="test" if reading.select_on_test or metric.untuned else "")
         metric = replace(metric, model="final" if metric.untuned else metric.model)
