@@ -197,9 +197,8 @@ def _with_seeds(rows: pd.DataFrame) -> Noted:
     if "seed" in rows:
         return rows, []
     if "run" in rows:
-        runs = rows.drop_duplicates([*RATE, "run"])
-        seeds = runs.assign(seed=runs.groupby(RATE, sort=False).cumcount())[[*RATE, "run", "seed"]]
-        return rows.merge(seeds, on=[*RATE, "run"]), ["no column of seeds: runs are numbered in their order"]
+        seeds = rows.groupby(RATE, sort=False)["run"].transform(lambda runs: pd.factorize(runs)[0])
+        return rows.assign(seed=seeds.astype(int)), ["no column of seeds: runs are numbered in their order"]
     if "step" in rows:
         return rows.assign(seed=0), ["no column of seeds or run ids: every cell and learning rate is one run"]
     remark = "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"
@@ -216,9 +215,8 @@ def _check_runs(rows: pd.DataFrame) -> None:
         one, other = found.to_dict("records")[:2]
         differ = next(name for name in RUN if one[name] != other[name])
         mistakes.append(
-            f"{other['where']}: run {run} has {differ} {other[differ]}, and {one[differ]} at {one['where']}: "
-            "a run has one; give the column of the value it was started with, or, where runs share a name, the columns "
-            "that tell them apart, as --columns run=A+B"
+            f"{other['where']}: run {run} has {differ} {other[differ]}, and {one[differ]} at {one['where']}: a run has "
+            "one; give the column of the value it was started with, or columns that tell runs apart: --columns run=A+B"
         )
     raise_mistakes(mistakes)
     _refuse_repeats(firsts, RUN)
@@ -226,6 +224,9 @@ def _check_runs(rows: pd.DataFrame) -> None:
 
 def _refuse_repeats(rows: pd.DataFrame, key: list[str]) -> None:
     """Raise UserError for rows with the labels of an earlier one: how to tell them apart, by columns that differ."""
+    advice = (
+        "remove one, give each run a seed of its own, or name the column that differs: --columns variant=..., run=..."
+    )
     mistakes = []
     unread = [str(name) for name in rows if str(name).startswith(UNREAD)]
     for _, found in rows[rows.duplicated(key, keep=False)].groupby(key, sort=False):
@@ -234,12 +235,8 @@ def _refuse_repeats(rows: pd.DataFrame, key: list[str]) -> None:
         for other in others:
             run = f"run {other['run']} " if "run" in other else ""
             differ = listed([name.removeprefix(UNREAD) for name in unread if one[name] != other[name]])
-            mistakes.append(
-                f"{other['where']}: {run}has the {labels} of {one['where']}"
-                f"{f': they differ in {differ}, not read' if differ else ''}; remove one of them, or name the column "
-                "that tells them apart: --columns variant=..., step=..., run=... or seed=...; give each run a seed of "
-                "its own"
-            )
+            not_read = f": they differ in {differ}, not read" if differ else ""
+            mistakes.append(f"{other['where']}: {run}has the {labels} of {one['where']}{not_read}; {advice}")
     raise_mistakes(mistakes)
 
 
@@ -252,9 +249,8 @@ def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:
     once = by_run["test"].transform("count").eq(1) & lacking
     if not once.any():
         return rows, []
-    remark = (
-        f"the one test value of {counted(rows.loc[once, 'run_id'].nunique(), 'run')} counts as that of the best step"
-    )
+    number = counted(rows.loc[once, "run_id"].nunique(), "run")
+    remark = f"the one test value of {number} counts as that of the best step"
     return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first"))), [remark]
 
 
