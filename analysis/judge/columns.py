@@ -296,9 +296,9 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
     "name": [(1, lambda _, column: len(column.values) > 1)],
     "learning_rate": [
         (4, lambda _, column: len(column.values) > 1),
+        (2, lambda _, column: column.is_setting),
         # A schedule has more values than the rates that runs start with.
-        (2, lambda search, column: "step" in search.of and 1 / max(1, len(column.values))),
-        (1e-9, lambda _, column: column.is_setting),
+        (1, lambda search, column: "step" in search.of and not column.is_setting and 1 / max(1, len(column.values))),
     ],
     "metric": [
         (8, lambda _, column: bool(column.values)),

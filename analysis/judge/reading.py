@@ -8,7 +8,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
+from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 
@@ -27,8 +28,6 @@ FIELDS: dict[str, type] = {
     **{"equal_within": float, "where": list, "target": float, "by": str},
 }
 """Settings that such a file may have."""
-_SAID = (("higher_is_better", False), ("target", 0.0))
-"""Values that say something, though they are false."""
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
@@ -77,7 +76,8 @@ class Reading:
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
-        return {name: value for name, value in asdict(self).items() if value or (name, value) in _SAID}
+        usual = vars(Reading())
+        return {name: value for name, value in vars(self).items() if value != usual[name]}
 
 
 class Choice(NamedTuple):
@@ -111,13 +111,12 @@ def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
     columns = f"--columns {shlex.quote(_columns_text(reading))}" if reading.columns else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
-    metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
-    within = "" if reading.equal_within is None else f"--equal-within {reading.equal_within:g}"
-    target = "" if reading.target is None else f"--target {reading.target:g}"
-    by = f"--by {shlex.quote(reading.by)}" if reading.by else ""
-    where = [f"--where {shlex.quote(text)}" for text in reading.where]
-    return " ".join(filter(None, [columns, metric, higher, *flags, within, target, by, *where]))
+    numbers = {"equal-within": reading.equal_within, "target": reading.target}
+    texts = [("metric", reading.metric), ("by", reading.by), *(("where", text) for text in reading.where)]
+    options = [f"--{name} {number:g}" for name, number in numbers.items() if number is not None]
+    options += [f"--{name} {shlex.quote(text)}" for name, text in texts if text]
+    return " ".join(filter(None, [columns, higher, *flags, *options]))
 
 
 def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
@@ -176,8 +175,7 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
         elif role in found:
             mistakes.append(f"--columns: {role} is given twice, as {found[role]!r} and {name!r}")
         found[role] = name
-    if mistakes:
-        raise UserError("\n".join(mistakes))
+    raise_mistakes(mistakes)
     return found
 
 
@@ -203,8 +201,7 @@ def saved_reading(path: Path) -> Reading:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     if not isinstance(content, dict):
         raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
-    if mistakes := list(_mistakes(content)):
-        raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
+    raise_mistakes([f"--columns {path}: {mistake}" for mistake in _mistakes(content)])
     columns = {role: str(name or "") for role, name in content.get("columns", {}).items()}
     return Reading(**content | {"columns": columns, "where": tuple(map(str, content.get("where", ())))})
 

@@ -50,7 +50,7 @@ UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
 ZEROS = {"0", "0.0"}
 """Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
-TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
+TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
 
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
@@ -196,19 +196,13 @@ def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive:
         frame[decisive] = frame[decisive].mask(failed)
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
-    frame["diverged"] = np.isinf(frame[decisive].astype(float)) | _said_diverged(table, columns)
+    frame["diverged"] = np.isinf(frame[decisive].astype(float))
+    for column in [each for each in columns.unread if is_named(each.name, "diverged")]:
+        if set(map(str.lower, column.values)) <= TRUE | FALSE:
+            frame["diverged"] |= np.array([text.strip().lower() in TRUE for text in table.columns[column.name]])
     splits = [split for split in SPLITS if split in frame]
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))
     return frame.assign(**_beside(table, columns, decisive))
-
-
-def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
-    found = np.zeros(len(table.lines), bool)
-    for name in [each.name for each in columns.unread if is_named(each.name, "diverged")]:
-        words = [text.strip().lower() for text in table.columns[name]]
-        if set(words) <= TRUE | FALSE:
-            found |= np.isin(words, list(TRUE))
-    return found
 
 
 def _texts(table: TableFile, role: str, name: str) -> list[str]:

@@ -147,10 +147,10 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
     key = [*CELL, *(label for label in ("nuisance", "seed") if label in rows)]
     of_run, of_rate = (rows.groupby(labels, sort=False)["step"].nunique() for labels in (key, [*key, "learning_rate"]))
     if of_rate.median() == 1 and of_run.max() >= LEAST_STEPS:
-        raise UserError(
-            f"{name} changes with the step: it is the rate of a schedule. Give the column of the rate that runs were "
-            "started with, --columns learning_rate=NAME, or the column of the run's id, --columns run=NAME"
+        advice = (
+            "the rate that runs were started with, --columns learning_rate=NAME, or the run's id, --columns run=NAME"
         )
+        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column of {advice}")
 
 
 def _merged(rows: pd.DataFrame) -> pd.DataFrame:

@@ -61,10 +61,8 @@ def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     if "nuisance" not in rows:
         return rows
     if not metric.chosen_on:
-        raise UserError(
-            "nuisance: settings are tuned on validation data, and the table has none: compare them, as in "
-            "--columns variant=NAME, or give --select-on-test"
-        )
+        advice = "compare them, as in --columns variant=NAME, or give --select-on-test"
+        raise UserError(f"nuisance: settings are tuned on validation data, and the table has none: {advice}")
     return rows.assign(variant=rows["variant"] + BESIDE + rows["nuisance"])
 
 
@@ -254,10 +252,9 @@ def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFra
     chosen = tuples_in(cells[RATE].merge(best, on=RATE))
     said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-    return (
-        f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by "
-        f"validation is shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
-    )
+    start = f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by"
+    found = f"{'; '.join(said[:MOST_NAMED])}{more}"
+    return f"{start} validation is shown; intervals count the choice. Chosen: {found}"
 
 
 def _apart(frame: pd.DataFrame) -> pd.DataFrame:
