@@ -218,10 +218,11 @@ class Columns:
             return
         if "step" not in self.of and "run" not in self.given and "run" in self.of:
             self.take("variant", self.of.pop("run"), "each run is one")
+            return
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
-        if "variant" not in self.of and texts:
-            self.take("variant", self.likeliest("candidate", texts)[0].name, "it names what was tried")
+        for column in self.likeliest("candidate", texts)[:1]:
+            self.take("variant", column.name, "it names what was tried")
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""

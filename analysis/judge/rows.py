@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,14 +94,12 @@ def rows_of(table: TableFile, columns: Columns) -> Noted:
 
 def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
     """Name each row's task where no column does: by its file, unless files are parts, of one learning rate each."""
-    rates = defaultdict[Path, set[str]](set)
     what = "learning rate" if "learning_rate" in columns.of else "run"
-    name = columns.of.get(what.replace(" ", "_"), "")
-    for line, rate in zip(table.lines, table.columns.get(name, [""] * len(table.lines)), strict=True):
-        rates[line.path].add(rate)
-    if len(rates) > 1 and max(map(len, rates.values())) == 1 < len(set().union(*rates.values())):
-        return [ALL] * len(table.lines), f"{len(rates)} files with one {what} each are parts of one table"
-    stems = {path: stem_of(path) for path in rates}
+    texts = table.columns.get(columns.of.get(what.replace(" ", "_"), ""), [""] * len(table.lines))
+    pairs = {(line.path, text) for line, text in zip(table.lines, texts, strict=True)}
+    stems = {path: stem_of(path) for path, _ in pairs}
+    if 1 < len(stems) == len(pairs) and len({text for _, text in pairs}) > 1:
+        return [ALL] * len(table.lines), f"{len(stems)} files with one {what} each are parts of one table"
     return [stems[line.path] for line in table.lines], "no column of tasks: each file is one, by its name"
 
 

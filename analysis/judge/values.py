@@ -35,9 +35,9 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
     """
     if {"seed", "run"} & columns.of.keys():
         return
-    for each in [each for each in columns.unread if has_word(each.name, "runs") or words_of(each.name) == ["n"]]:
-        if each.numbers and 1 < each.numbers[-1] <= MOST_RUNS:
-            raise UserError(f"{table.path}: {each.name} says that rows are means over several runs. {WANTED}")
+    counts = [each for each in columns.unread if has_word(each.name, "runs") or words_of(each.name) == ["n"]]
+    if name := next((each.name for each in counts if each.numbers and 1 < each.numbers[-1] <= MOST_RUNS), ""):
+        raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
     for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
         name = columns.of[split]
         if sign := _mean_of(name, columns):
