@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
-from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
-from lr_sweep.analysis.judge.readers.labels import labels_of
+from lr_sweep.analysis.judge.names import (
+    SPLITS,
+    STATUS,
+    has_unit,
+    has_word,
+    is_about_run,
+    is_higher_better,
+    is_metric,
+    is_rate,
+    is_result,
+    is_setting,
+    measured,
+    split_of,
+)
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
@@ -21,6 +31,8 @@ NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}
 """Fields without a value, in small letters."""
 NO_NUMBER = NOTHING | {"nan"}
 """Fields without a number where it is not a metric's, in which NaN is one."""
+TRUTHS = {"true", "false", "yes", "no", "on", "off"}
+"""Values that need the name of their column, as numbers do."""
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
     **dict.fromkeys(("±", "+-", "("), "the value of a single run, not a mean: "),
@@ -41,17 +53,12 @@ _LETTER = re.compile("[a-z]", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]")
 
 
-def parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """Return the value of a field, or the ValueError that says what is wrong with it."""
+def parsed(role: str, text: str) -> Any:
+    """Return the value of a field of a column with this meaning, or the ValueError that says what is wrong with it."""
     try:
-        return parse(text)
+        return _PARSERS.get(role, number if role in SPLITS else _name)(text)
     except ValueError as mistake:
         return mistake
-
-
-def parser_of(role: str) -> Callable[[str], Any]:
-    """Return what reads the fields of a column with this meaning; it raises ValueError."""
-    return _PARSERS.get(role, number if role in SPLITS else _name)
 
 
 def with_point(text: str) -> str:
@@ -62,18 +69,10 @@ def with_point(text: str) -> str:
 
 def without_percent(texts: list[str]) -> list[str]:
     """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
-    if not any(text.endswith("%") for text in texts):
+    held = {text for text in set(texts) if not is_nothing(text)}
+    if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
         return texts
-    held = {text for text in texts if not is_nothing(text)}
-    if not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
-        return texts
-    return [_hundredth(text[:-1].rstrip()) if text in held else text for text in texts]
-
-
-def _hundredth(text: str) -> str:
-    """Return a number divided by 100, to its last digit; `Decimal` refuses exponents beyond all floats."""
-    number = float(text)
-    return str(Decimal(text) / 100) if 1 / MOST_VALUE < abs(number) < MOST_VALUE else repr(number / 100)
+    return [repr(float(text[:-1]) / 100) if text in held else text for text in texts]
 
 
 def without_prefix(texts: list[str]) -> list[str]:
@@ -84,11 +83,6 @@ def without_prefix(texts: list[str]) -> list[str]:
         return texts
     numbers = {text: match[2] for text, match in found.items() if match}
     return [numbers[text] for text in texts]
-
-
-def is_empty(text: str) -> bool:
-    """Return whether a field has nothing in it; NaN is something."""
-    return text.strip().lower() in NOTHING
 
 
 def is_nothing(text: str) -> bool:
@@ -119,32 +113,27 @@ def number(text: str) -> float:
     return found if abs(found) <= MOST_VALUE else math.inf
 
 
-def _float(text: str, wanted: str) -> float:
-    if not _NUMBER.fullmatch(text):
+def _float(text: str, wanted: str, least: float, most: float) -> float:
+    """Return a number within limits; raises ValueError."""
+    if not (is_number(text) and least <= (found := float(text)) <= most):
         raise ValueError(f"got {text[:60]!r}, want {wanted}")
-    return float(text)
+    return found
 
 
 def _rate(text: str) -> float:
-    rate = _float(text, rates_text())
-    if not RATES[0] <= rate <= RATES[1]:
-        raise ValueError(f"got {text[:60]!r}, want {rates_text()}")
-    return float(f"{rate:.{RATE_DIGITS - 1}e}")
+    return float(f"{_float(text, rates_text(), *RATES):.{RATE_DIGITS - 1}e}")
+
+
+def _step(text: str) -> float:
+    return 0.0 if is_nothing(text) else _float(text, "a number from 0", 0, 2**53 - 1)
 
 
 def _seed(text: str) -> int:
     wanted = "a whole number, or one behind a word that all seeds begin with"
-    found = _float(text, wanted)
-    if not (math.isfinite(found) and found == int(found) and abs(found) < 2**63):
+    found = _float(text, wanted, -(2**63), 2**63 - 1)
+    if found != int(found):
         raise ValueError(f"got {text[:60]!r}, want {wanted}")
     return int(text) if len(text) < 20 and text.lstrip("+-").isdigit() else int(found)
-
-
-def _step(text: str) -> float:
-    found = 0.0 if is_nothing(text) else _float(text, "a number from 0")
-    if not 0 <= found < 2**53:
-        raise ValueError(f"got {text[:60]!r}, want a number from 0")
-    return found
 
 
 def _name(text: str) -> str:
@@ -157,11 +146,10 @@ def _name(text: str) -> str:
 
 
 def _status(text: str) -> str:
-    words = text.strip().lower().replace(" ", "_")
-    words = next((words.removeprefix(start) for start in STATUS_PREFIXES if words.startswith(start)), words)
-    if (found := STATUS.get(words) or STATUS.get(words.partition("_by_")[0])) is None:
+    word = text.strip().lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0]
+    if word not in STATUS:
         raise ValueError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
-    return found
+    return STATUS[word]
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
@@ -173,69 +161,92 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Content:
-    """The columns of a table as sets of values, read when asked for."""
+class Column:
+    """A column of a table: what its name says, and its fields, which are looked at when asked for."""
 
-    def __init__(self, table: TableFile) -> None:
-        self.table = table
-        self._point: Callable[[str], str] = with_point if table.decimal_comma else str
-        self._values: dict[str, set[str]] = {}
+    def __init__(self, name: str, texts: Sequence[str], decimal_comma: bool = False) -> None:
+        self.name, self.texts = name, texts
+        self.is_setting, self.is_about_run, self.has_unit = is_setting(name), is_about_run(name), has_unit(name)
+        self.is_rate, self.is_metric, self.is_result = is_rate(name), is_metric(name), is_result(name)
+        self.split, self.measure = split_of(name), measured(name)
+        self.is_higher_better = is_higher_better(self.measure)
+        self.point: Callable[[str], str] = with_point if decimal_comma else str
 
-    def values(self, name: str) -> set[str]:
-        """Return the different fields of a column that hold something."""
-        if name not in self._values:
-            found = set(map(str.strip, set(self.table.columns[name])))
-            self._values[name] = {text for text in found if text.lower() not in NO_NUMBER}
-        return self._values[name]
+    @cached_property
+    def values(self) -> set[str]:
+        """The different fields that hold something, with a decimal point."""
+        return {self.point(text) for text in set(map(str.strip, set(self.texts))) if not is_nothing(text)}
 
-    def is_numbers(self, name: str) -> bool:
-        """Return whether every field that holds something is a number."""
-        return bool(values := self.values(name)) and all(is_number(self._point(text)) for text in values)
+    @cached_property
+    def is_numbers(self) -> bool:
+        """Whether every field that holds something is a number."""
+        return bool(self.values) and all(map(is_number, self.values))
 
-    def has_numbers(self, name: str) -> bool:
-        """Return whether a column has numbers, well written or not, or nothing at all."""
-        texts = set(self.table.columns[name])
-        filled = (text.strip() for text in texts if not is_nothing(text))
-        is_found = any(is_number(self._point(text)) or not _LETTERS.search(text) for text in filled)
-        return is_found or all(map(is_nothing, texts))
+    @cached_property
+    def has_numbers(self) -> bool:
+        """Whether a field is a number, well written or not, or none holds anything."""
+        return not self.values or any(is_number(text) or not _LETTERS.search(text) for text in self.values)
 
-    def has_values(self, name: str) -> bool:
-        """Return whether a column holds something."""
-        return not all(map(is_nothing, set(self.table.columns[name])))
+    @cached_property
+    def numbers(self) -> list[float]:
+        """The different numbers of a column of numbers alone, from the smallest; empty: it has other fields."""
+        return sorted(map(float, self.values)) if self.is_numbers else []
 
-    def numbers(self, name: str) -> set[float]:
-        """Return the different numbers of a column of numbers."""
-        return {float(self._point(text)) for text in self.values(name)}
+    @property
+    def differs(self) -> bool:
+        """Whether more than half of the rows have a number of their own, as of results."""
+        return self.is_numbers and len(self.values) > len(self.texts) / 2
 
-    def differs(self, name: str) -> bool:
-        """Return whether a column of numbers has another one in more than half of the rows, as of results."""
-        return self.is_numbers(name) and len(self.values(name)) > len(self.table.lines) / 2
+    @property
+    def may_be_setting(self) -> bool:
+        """Whether the column may have been varied: results have names that say so, or other values in each row."""
+        different = len(set(self.texts))
+        few = different <= max(2, len(self.texts) / 2) and (self.is_text or not self.is_result)
+        return different > 1 and (self.is_setting or few)
 
-    def is_whole(self, name: str) -> bool:
-        """Return whether all values of a column are whole numbers from 0 on."""
-        return all(text.isascii() and text.isdigit() for text in self.values(name))
+    @property
+    def is_unique(self) -> bool:
+        """Whether each row has a value of its own."""
+        return len(self.values) == len(self.texts) > 1
 
-    def is_below_0(self, name: str) -> bool:
-        """Return whether all numbers of a column are below 0, as the logarithms of rates are."""
-        return self.is_numbers(name) and max(self.numbers(name)) < 0
+    @property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers from 0 on."""
+        return all(text.isascii() and text.isdigit() for text in self.values)
 
-    def is_like_rates(self, name: str) -> bool:
-        """Return whether the numbers of a column may be learning rates: few different ones above 0, with fractions."""
-        numbers = self.numbers(name) if self.is_numbers(name) else set()
-        whole = all(number.is_integer() for number in numbers)
-        return not whole and len(numbers) > 1 and min(numbers) > 0 and max(numbers) <= MOST_RATE
+    @property
+    def counts(self) -> bool:
+        """Whether the values may number repeats: 0, 1, 2 or 1, 2, 3."""
+        values = set(without_prefix(list(self.values)))
+        known = [text for text in values if text.isascii() and text.isdigit() and len(text) < NUMBER_DIGITS]
+        return sorted(map(int, known)) in ([*range(len(values))], [*range(1, len(values) + 1)])
 
-    def spans_a_decade(self, name: str) -> bool:
-        """Return whether the largest number of a column is about ten times the smallest, or more."""
-        return max(self.numbers(name)) >= LEAST_SPAN * min(self.numbers(name))
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether no value is a number, or true or false."""
+        return not any(is_number(text) or text.lower() in TRUTHS for text in self.values)
 
-    def names_runs(self, name: str) -> bool:
-        """Return whether a column differs in every row, and its texts have the settings of a run."""
-        texts = self.values(name)
-        return len(texts) == len(self.table.lines) > 1 and all(map(labels_of, texts))
+    @property
+    def is_below_0(self) -> bool:
+        """Whether all numbers are below 0, as the logarithms of rates are."""
+        return bool(self.numbers) and self.numbers[-1] < 0
 
-    def is_scheduled(self, name: str, labels: Sequence[str], step: str) -> bool:
-        """Return whether a column changes with the step, where `labels` name a run, and is decided by both."""
-        rows = pd.DataFrame({each: self.table.columns[each] for each in (name, *labels, step)}, dtype=object)
-        of_run, at_step = (rows.groupby(keys, sort=False)[name].nunique() for keys in ([*labels], [*labels, step]))
-        return bool(of_run.max() > 1 >= at_step.max())
+    @property
+    def likeness_to_rates(self) -> int:
+        """How much the numbers are like learning rates: above 0, none large, with fractions: 1; over a decade: 2."""
+        if len(self.numbers) < 2 or all(map(float.is_integer, self.numbers)):
+            return 0
+        least, most = self.numbers[0], self.numbers[-1]
+        return (least > 0 and most <= MOST_RATE) * (1 + (most >= LEAST_SPAN * least))
+
+    @cached_property
+    def kind(self) -> str:
+        """What a setting is: `repeat`, `tuned` or `size` by its name, `count`, `number` or `text` by its values."""
+        if named := next((kind for kind in ("repeat", "tuned", "size") if has_word(self.name, kind)), ""):
+            return named
+        return "count" if self.counts else "text" if self.is_text else "number"
+
+
+def columns_in(table: TableFile) -> dict[str, Column]:
+    """Return the columns of a table by their names."""
+    return {name: Column(name, texts, table.decimal_comma) for name, texts in table.columns.items()}

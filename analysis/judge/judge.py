@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
+from lr_sweep.analysis.judge.fields import Column
 from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, SEVERAL, SPLITS, listed
+from lr_sweep.analysis.judge.names import SEVERAL, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, asking
+from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import (
@@ -67,14 +68,13 @@ OF_RATES = {
 """Checks of the learning rates, which a table without rates has none of."""
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
-MOST_NAME = 60
-"""Characters of a name."""
 MEANING_WORDS = {
     "learning_rate": "learning rate",
     "num_steps": "step budget",
     "nuisance": "tuned as the rate",
     "run": "run id",
 }
+"""What columns mean, where the report has other words."""
 LIST = "judged.json"
 """Lists the files of the report: a folder with any other file is never replaced."""
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
@@ -112,9 +112,8 @@ class RunsRead(NamedTuple):
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
     read = runs_read(read_sources(paths), reading)
-    remarks = list(read.remarks)
-    if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
-        remarks.append(SHARED_SEEDS)
+    may_be_paired = read.has_seeds and not reading.paired and _shares_seeds(read.runs)
+    remarks = [*read.remarks, *[SHARED_SEEDS] * may_be_paired]
     if not read.is_tuned:
         return Judged(_study(read.info, read.runs, remarks), read.reading)
     runs, candidates, best = best_settings(read.runs, read.info.metric)
@@ -140,6 +139,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)
+    columns.guessed |= {role: why for role, why in said[0].items() if role in columns.of}
     _refuse_unlike(tables, columns)
     refuse_means(table, columns, reading)
     rows, about_rows = rows_of(table, columns)
@@ -148,33 +148,28 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
     decisive = "validation" if "validation" in rows else "test"
-    rows, compared = with_settings(rows, columns, decisive)
-    guessed = {**columns.guessed, **{role: why for role, why in said[0].items() if role in columns.of}}
-    guessed |= {"variant": compared} if compared else {}
+    rows = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
     if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
         _ask_if_nothing_is_compared(table, rows)
     runs = runs_of(rows, decisive)
-    about = [_read_as(table, columns, guessed, metric), *_about_tables(tables), *about_rows, *about_values]
-    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(columns, guessed, metric)]
+    of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
+    about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
+    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
     info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
-    read = ({"learning_rate": ""} if metric.untuned else {}) | ({"variant": compared} if compared else {})
-    filled = replace(
-        reading, columns={**read, **columns.of}, metric=metric.name, higher_is_better=metric.higher_is_better
-    )
+    given = {"learning_rate": ""} | of if metric.untuned else of
+    filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
-    return RunsRead(info, runs, about, filled, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
+    return RunsRead(info, runs, about, filled, has_seeds="seed" in of, is_tuned="nuisance" in rows)
 
 
 def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
     if len(rows) > 1 and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None):
-        alone = Choice(
-            "no rate was tuned, and runs differ in nothing but chance", Reading(columns={"learning_rate": ""})
-        )
+        says = "no rate was tuned, and runs differ in nothing but chance"
         there = "no column of learning rates, and nothing to compare"
         text = f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns"
-        raise QuestionError(text, [alone])
+        raise QuestionError(text, [Choice(says, Reading(columns={"learning_rate": ""}))])
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
@@ -183,10 +178,8 @@ def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
         for role, name in columns.of.items():
             if role not in SEVERAL and name not in table.columns:
                 other = next(each for each in tables if name in each.columns)
-                raise UserError(
-                    f"{table.path} has other columns than {other.path}, where {role} is {name}: "
-                    "judge them one by one, or write the same names in all"
-                )
+                there = f"{table.path} has other columns than {other.path}, where {role} is {name}"
+                raise UserError(f"{there}: judge them one by one, or write the same names in all")
 
 
 def _shares_seeds(runs: Runs) -> bool:
@@ -195,38 +188,30 @@ def _shares_seeds(runs: Runs) -> bool:
     return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
-def _read_as(table: TableFile, columns: Columns, guessed: Mapping[str, str], metric: Metric) -> str:
+def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
-    read = [_meaning(role, columns, guessed) for role in (*GIVEN_ROLES, *SPLITS) if role in {**columns.of, **guessed}]
-    unread = [name for name in columns.unread if name not in guessed.values()]
-    counted = [f"{printable(name)[:MOST_NAME]} ({_num_values(table, name)})" for name in unread[:MOST_NAMED]]
-    more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
-    rest = f"; not used: {', '.join(counted)}{more}" if counted else ""
+    guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
+    read = [f"{MEANING_WORDS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
+    unread = [f"{printable(each.name)} ({_num_values(each)})" for each in columns.unread]
+    rest = f"; not used: {listed(unread, MOST_NAMED)}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 
-def _meaning(role: str, columns: Columns, guessed: Mapping[str, str]) -> str:
-    name = MEANING_WORDS.get(role, role)
-    if role not in columns.of:  # a setting that is compared
-        return f"{name} = {printable(guessed[role])} (guessed: the one setting in which runs of a learning rate differ)"
-    why = f" (guessed: {printable(guessed[role])})" if role in guessed else ""
-    return f"{name} = {printable(columns.of[role])}{why}"
-
-
-def _num_values(table: TableFile, name: str) -> str:
-    values = set(map(str.strip, set(table.columns[name]))) - {""}
-    return f"{len(values):,} value{'' if len(values) == 1 else 's'}" if values else "empty"
+def _num_values(column: Column) -> str:
+    number = len(column.values)
+    return f"{number:,} value{'' if number == 1 else 's'}" if number else "empty"
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    read = {table.path: f"{table.reader}, " if table.reader else "" for table in tables}
-    files = [f"{each.name}: {read[each.path]}{len(each.lines)} rows, sha256 {each.sha256[:16]}" for each in tables]
+    files = [
+        f"{each.name}: {each.reader}{', ' * bool(each.reader)}{len(each.lines)} rows, sha256 {each.sha256[:16]}"
+        for each in tables
+    ]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
     return [*files, *cut]
 
 
-def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:
-    has = columns.of.keys() | guessed.keys()
+def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
     if "learning_rate" not in has:
         yield (
             "NO LEARNING RATE: nothing was tuned, and values are compared as they are; a better rate may change the "
@@ -268,13 +253,12 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
 
 
 def _unselected(summary: StudySummary) -> Iterator[CheckFinding]:
-    if not (chosen_on := summary.metric.chosen_on):
-        check, message = "not-chosen", "no learning rate is chosen"
-    elif chosen_on == "test":
-        check, message = "chosen-on-test", "its learning rate was chosen on test data"
-    else:
-        return
-    for cell in summary.cells.to_dict("records"):
+    said = {
+        "": ("not-chosen", "no learning rate is chosen"),
+        "test": ("chosen-on-test", "its learning rate was chosen on test data"),
+    }
+    for cell in summary.cells.to_dict("records") if summary.metric.chosen_on in said else ():
+        check, message = said[summary.metric.chosen_on]
         yield finding_of(cell, check, "problem", message, "measure validation data, and choose by them")
 
 
@@ -331,16 +315,13 @@ def _unwritable(folder: Path, error: Exception) -> UserError:
 
 
 def _check_ours(folder: Path) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise UserError(f"--out {folder}: a file is there: name another folder")
-    there = {path.name for path in folder.iterdir()}
+    there = {path.name for path in folder.iterdir()} if folder.exists() else set()
     try:
         ours = set(map(str, json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         ours = set()
     if others := sorted(there - {LIST, *ours}):
-        raise UserError(
-            f"--out {folder}: it has files that are not of an earlier `judge`, such as {others[0]}: name another folder"
-        )
+        strange = f"it has files that are not of an earlier `judge`, such as {others[0]}"
+        raise UserError(f"--out {folder}: {strange}: name another folder")

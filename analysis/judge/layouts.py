@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from lr_sweep.analysis.judge.fields import Content, is_number
+from lr_sweep.analysis.judge.fields import columns_in, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     ROLES,
@@ -81,9 +81,9 @@ def with_step_rows(table: TableFile) -> TableFile:
 
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
-    content = Content(table)
+    columns = columns_in(table)
     named = {name: cell for name in table.columns if (cell := _cell(name, label))}
-    cells = {name: named[name] for name in named if label == RUN or content.is_numbers(name)}
+    cells = {name: named[name] for name in named if label == RUN or columns[name].is_numbers}
     others = [name for name in table.columns if name not in cells and not name.endswith(ENDS)]
     texts = {text for _, text in cells.values()}
     is_repeated = len(set(cells.values())) < len(cells) or len(texts) < (1 if label == RUN else 2)
@@ -174,10 +174,9 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
 
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
-    content = Content(table)
-    rates = [name for name in table.columns if has_rate_word(name)]
-    logs = [name for name in rates if content.is_below_0(name)]
-    if not logs or any(is_rate(name) and name not in logs and content.has_numbers(name) for name in rates):
+    rates = [column for name, column in columns_in(table).items() if has_rate_word(name)]
+    logs = [column.name for column in rates if column.is_below_0]
+    if not logs or any(is_rate(each.name) and each.name not in logs and each.has_numbers for each in rates):
         return table
     texts = table.columns[logs[0]]
     powers = {
@@ -189,11 +188,11 @@ def _with_powers(table: TableFile) -> TableFile:
 
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
     """Make a column a split, or a metric, where a column says of which one each row is."""
-    content = Content(table)
-    values = [name for name in table.columns if is_named(name, VALUE) and content.has_numbers(name)]
-    metrics = [name for name in table.columns if is_metric(name) and not split_of(name) and content.has_numbers(name)]
+    columns = columns_in(table)
+    values = [name for name in table.columns if is_named(name, VALUE) and columns[name].has_numbers]
+    metrics = [name for name in table.columns if is_metric(name) and not split_of(name) and columns[name].has_numbers]
     for label in [name for name in table.columns if is_named(name, "split", "metric") and name not in given]:
-        kinds = {text: SPLIT_OF.get(text.lower(), "") for text in content.values(label)}
+        kinds = {text: SPLIT_OF.get(text.lower(), "") for text in columns[label].values}
         is_split = is_named(label, "split") and all(kinds.values())
         moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
         if len(kinds) > 1 and moved and not any(name in given for name in moved):

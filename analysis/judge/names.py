@@ -40,15 +40,14 @@ NAMES = ROLES | {
     "value": words("value metric_value objective score result values_0"),
     "metric": words("metric metric_name metric_key metric_key_used objective_name monitor"),
     "direction": words("direction mode goal metric_mode objective_direction"),
+    "device": words("device gpu gpu_name accelerator hardware"),
 }
 """Also those of columns that say of each row on which data it was measured, whether the run had diverged, a value of a
-metric that it does not name, which metric that is, and which way it is better."""
+metric that it does not name, which metric that is, which way it is better, and on what the run was trained."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
 """Meanings that the user may give, too: `nuisance`: settings that are tuned as the rate is; `ignored`: no settings."""
 SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
 """Meanings that several columns may have together."""
-REPEATS = {"seed", "fold", "repeat", "replicate", "rep"}
-"""Words of columns that number repeats."""
 SPLITS = {
     "validation": {*words("validation val valid dev eval evaluation")},
     "test": {"test", "heldout", "holdout"},
@@ -56,62 +55,59 @@ SPLITS = {
 }
 """What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
 RATE_WORDS = ("lr", "learning_rate", "learningrate")
-"""A column of numbers with one of these in its name may be the learning rate, if none of `NO_RATE` is."""
-NO_RATE = {
-    *words("scheduler schedule decay warmup min end final ratio mult multiplier factor"),
-    *words("current last log log10 steps step type gamma epoch epochs patience"),
-}
+"""A column of numbers with one of these in its name may be the learning rate, if it has no word of `no rate`."""
 SETTINGS = words(
     """hyperparameters.values. params. params_ param_ hparams. hparams/ config/ config. config_ hyperparameters. args.
     cfg. hps."""
 )
 """Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
-PASSED_OVER = {*words("best final last epoch step at metrics metric")}
-"""Words in the name of a metric's column that are no part of the metric's name."""
-MEANS, OF_MEANS = {"mean", "avg"}, {"squared", "absolute", "average", "iou", "precision"}
-"""Words that are none either, unless one of the others follows."""
-DEVIATIONS = {*words("std sd sem stderr stdev var variance ci ci95")}
-SPREADS = DEVIATIONS | {"count", "min", "max", "correct"}
-"""Words of columns that are no metric but its spread, or a count."""
-SETTING_WORDS = {*words("weight coef coefficient lambda scale function fn type size split dataset")}
-"""Words of columns that are settings, as `aux_loss_weight` and `train_size` are."""
-TIMES = {*words("time times seconds duration runtime timestamp created date datetime s sec")}
-"""Words of a time, which is a result."""
-WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
-HIGHER = {
-    *words("accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge map"),
-    *words("bacc ap auprc kappa psnr ssim"),
+SYNONYMS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
+WORDS = {
+    kind: frozenset(text.split())
+    for kind, text in {
+        # Metrics: which way they are better; which are no fractions; which are percents if they reach up to 100.
+        "higher": """accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge
+            map bacc ap auprc kappa psnr ssim""",
+        "lower": "loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece",
+        "negated": "neg negative minus",
+        "error rate": "error wer cer",
+        "unbounded": "reward return",
+        "accuracy": "accuracy",
+        "percent": "accuracy error",
+        "loss": "loss nll perplexity",  # beside the metric that is judged, it shows that a run diverged
+        # Words beside a metric's name: those of no meaning, of a mean unless one of the third follows, of its spread.
+        "beside": "best final last epoch step at metrics metric",
+        "mean": "mean avg",
+        "of a mean": "squared absolute average iou precision",
+        "deviation": "std sd sem stderr stdev var variance ci ci95",
+        "count": "count min max correct",
+        "so far": "best final last",
+        "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
+        "time": "time times seconds duration runtime timestamp created date datetime s sec",
+        # Learning rates: what makes a number of such a name another one.
+        "rate": "lr rate",
+        "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
+            steps step type gamma epoch epochs patience""",
+        # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
+        "setting": "weight coef coefficient lambda scale function fn type size split dataset",
+        "repeat": "seed fold repeat replicate rep",
+        "tuned": """bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup
+            clip eps epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature""",
+        "size": "n d params parameters tokens width depth dim hidden layers layer size heads scale",
+        # Where a run was, or how it went, and not how it was started; and its name.
+        "about": """host hostname node gpu device user note notes comment tags path logdir url pid ip commit version
+            sweep dir epoch decision message traceback job uuid name index worker rank log file checkpoint run trial
+            converged diverged""",
+        "label": "name run trial tag label",
+        "candidate": "description desc change idea hypothesis folder name label",  # that was tried
+        # Directions.
+        "up": "maximize maximise max higher",
+        "down": "minimize minimise min lower",
+    }.items()
 }
-LOWER = {*words("loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece")}
-FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
-"""Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
-NEGATED = {"neg", "negative", "minus"}
-"""Words that leave open which way a metric is better, as in `neg_mean_squared_error`."""
-PERCENTS = {"accuracy", "error"}
-"""Metrics whose values are percents if they reach up to 100."""
-LOSSES = {"loss", "nll", "perplexity"}
-"""Metrics that show, beside the one that is judged, that a run diverged."""
-UP, DOWN = {*words("maximize maximise max higher")}, {*words("minimize minimise min lower")}
-ABOUT_RUNS = {
-    *words("host hostname node gpu device user note notes comment tags path logdir url pid ip commit version sweep"),
-    *words(
-        "dir epoch decision message traceback job uuid name index worker rank log file checkpoint run trial converged"
-    ),
-    "diverged",
-}
-"""Words of columns that say where a run was, or how it went, and not how it was started."""
-CANDIDATES = words("description desc change idea hypothesis folder name label note notes commit")
-"""Words of columns that name what was tried, in a table with a row a candidate; the best is first."""
-TUNED = {
-    *words("bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup clip eps"),
-    *words("epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature"),
-}
-"""Words of settings that are tuned as the rate is, not compared."""
-SCALES = {
-    *words("n d params parameters tokens width depth dim hidden layers layer size heads scale"),
-}
-"""Words of settings that say how large a model or its data are."""
+"""Words of names by what they say of a column."""
+REPEATS, MEANS, SPREADS = WORDS["repeat"], WORDS["mean"], WORDS["deviation"] | WORDS["count"]
 _STATES = {
     "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
         discarded""",
@@ -123,8 +119,6 @@ _STATES = {
 }
 STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
 """How tools name the state of a run, in small letters."""
-STATUS_PREFIXES = words("trialstate. runstatus. state. status.")
-"""Prefixes of states, where an enumeration was written as text."""
 _UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""
@@ -148,14 +142,24 @@ def words_of(name: str) -> list[str]:
     return [word for word in plain(name).split("_") if word]
 
 
+def has_word(name: str, *kinds: str) -> bool:
+    """Return whether a word of some kinds is in a name."""
+    return any(SYNONYMS.get(word, word) in WORDS[kind] for word in words_of(name) for kind in kinds)
+
+
 def is_setting(name: str) -> bool:
     """Return whether a tool says of a column that runs were started with its values."""
     return name.strip().lower().startswith(SETTINGS)
 
 
+def is_about_run(name: str) -> bool:
+    """Return whether a column says how a run went, or where, and not how it was started."""
+    return not is_setting(name) and has_word(name, "about", "deviation", "count")
+
+
 def is_rate(name: str) -> bool:
     """Return whether a learning rate is in a name, and nothing that makes it another number."""
-    return has_rate_word(name) and not NO_RATE & set(words_of(name)) and not has_unit(name)
+    return has_rate_word(name) and not has_word(name, "no rate") and not has_unit(name)
 
 
 def has_rate_word(name: str) -> bool:
@@ -170,15 +174,15 @@ def has_unit(name: str) -> bool:
 
 def is_result(name: str) -> bool:
     """Return whether a column's name is that of a metric or of a time; one that weighs a loss is a setting."""
-    known = is_higher_better(measured(name)) is not None and not SETTING_WORDS & set(words_of(name))
-    return known or has_word(name, TIMES)
+    known = is_higher_better(measured(name)) is not None and not has_word(name, "setting")
+    return known or has_word(name, "time")
 
 
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
     known = bool(split_of(name)) or is_higher_better(measured(name)) is not None
     known = known and words_of(name)[-1] not in ROLES["step"]
-    return known and not (SPREADS | TIMES | SETTING_WORDS) & set(words_of(name)) and not is_setting(name)
+    return known and not has_word(name, "deviation", "count", "time", "setting") and not is_setting(name)
 
 
 def split_of(name: str) -> str:
@@ -189,23 +193,18 @@ def split_of(name: str) -> str:
 
 def measured(name: str) -> str:
     """Return the metric in a column's name: `accuracy` of `best_val_acc`; empty: there is none."""
-    words = words_of(name)
-    known = set().union(PASSED_OVER, *SPLITS.values(), set() if OF_MEANS & set(words) else MEANS)
-    return " ".join(WORDS.get(word, word) for word in words if word not in known)
+    means = frozenset() if has_word(name, "of a mean") else WORDS["mean"]
+    known = WORDS["beside"].union(means, *SPLITS.values())
+    return " ".join(SYNONYMS.get(word, word) for word in words_of(name) if word not in known)
 
 
 def is_higher_better(metric: str) -> bool | None:
     """Return which way a metric is better, by the words of its name; None: they do not say."""
-    if has_word(metric, NEGATED):
+    if has_word(metric, "negated"):
         return None
-    if has_word(metric, LOWER):
+    if has_word(metric, "lower"):
         return False
-    return True if has_word(metric, HIGHER) else None
-
-
-def has_word(metric: str, words: set[str]) -> bool:
-    """Return whether one of some words is in the name of a metric."""
-    return bool({WORDS.get(word, word) for word in words_of(metric)} & words)
+    return True if has_word(metric, "higher") else None
 
 
 def agree(one: str, other: str) -> bool:
@@ -217,11 +216,11 @@ def agree(one: str, other: str) -> bool:
 
 def kinds(metric: str) -> set[str]:
     """Return the words of a metric's name that are known."""
-    return {WORDS.get(word, word) for word in words_of(metric)} & (HIGHER | LOWER)
+    return {SYNONYMS.get(word, word) for word in words_of(metric)} & (WORDS["higher"] | WORDS["lower"])
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """List names of columns, for messages; of very many, and of very long ones, a part."""
-    shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:MOST_LISTED]]
+    shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:most]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

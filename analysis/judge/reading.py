@@ -7,8 +7,8 @@ import math
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
+from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 
@@ -23,12 +24,10 @@ KEPT = (".yaml", ".yml")
 """Endings of the name of a file that keeps a reading."""
 MOST_BYTES = 1_000_000
 FIELDS: dict[str, type] = {
-    **{"columns": dict, "metric": str, "higher_is_better": bool},
-    **{"select_on_test": bool, "paired": bool, "equal_within": float, "where": list, "target": float, "by": str},
+    **{"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool, "paired": bool},
+    **{"equal_within": float, "where": list, "target": float, "by": str},
 }
 """Settings that such a file may have."""
-_SAID = (("higher_is_better", False), ("target", 0.0))
-"""Values that say something, though they are false."""
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
@@ -77,7 +76,8 @@ class Reading:
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
-        return {name: value for name, value in asdict(self).items() if value or (name, value) in _SAID}
+        usual = vars(Reading())
+        return {name: value for name, value in vars(self).items() if value != usual[name]}
 
 
 class Choice(NamedTuple):
@@ -111,13 +111,12 @@ def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
     columns = f"--columns {shlex.quote(_columns_text(reading))}" if reading.columns else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
-    metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
-    within = "" if reading.equal_within is None else f"--equal-within {reading.equal_within:g}"
-    target = "" if reading.target is None else f"--target {reading.target:g}"
-    by = f"--by {shlex.quote(reading.by)}" if reading.by else ""
-    where = [f"--where {shlex.quote(text)}" for text in reading.where]
-    return " ".join(filter(None, [columns, metric, higher, *flags, within, target, by, *where]))
+    numbers = {"equal-within": reading.equal_within, "target": reading.target}
+    texts = [("metric", reading.metric), ("by", reading.by), *(("where", text) for text in reading.where)]
+    options = [f"--{name} {number:g}" for name, number in numbers.items() if number is not None]
+    options += [f"--{name} {shlex.quote(text)}" for name, text in texts if text]
+    return " ".join(filter(None, [columns, higher, *flags, *options]))
 
 
 def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
@@ -133,30 +132,26 @@ def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUES
         if not most:
             raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
         working: list[Choice] = []
-        lines = []
+        lines = [question.text]
         for choice in question.choices:
             if len(working) < MOST_CHOICES:
-                found = _answers(read, reading, choice, most - 1)
-                working += found if isinstance(found, list) else []
-                lines += [f"  not {options_text(choice.reading)}: {found}"] if isinstance(found, str) else []
+                try:
+                    working += _answers(read, reading, choice, most - 1)
+                except UserError as error:
+                    lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
         if working:
             raise QuestionError(question.text, working[:MOST_CHOICES]) from question
-        raise UserError("\n".join([question.text, *lines])) from question
+        raise UserError("\n".join(lines)) from question
 
 
-def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice] | str:
-    """Return a choice, or with the answers to the questions that follow, so that it leads to a table.
-
-    Returns the first line of what is wrong if it does not.
-    """
+def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice]:
+    """Return a choice, or with the answers to the questions that follow; raises UserError if it leads to no table."""
+    if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
+        raise UserError("a name has a character that --columns cannot hold")
     try:
-        if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
-            return "a name has a character that --columns cannot hold"
         asking(read, reading.but(choice.reading), most)
     except QuestionError as further:
         return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
-    except UserError as error:
-        return str(error).partition("\n")[0]
     return [choice]
 
 
@@ -180,8 +175,7 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
         elif role in found:
             mistakes.append(f"--columns: {role} is given twice, as {found[role]!r} and {name!r}")
         found[role] = name
-    if mistakes:
-        raise UserError("\n".join(mistakes))
+    raise_mistakes(mistakes)
     return found
 
 
@@ -207,21 +201,21 @@ def saved_reading(path: Path) -> Reading:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     if not isinstance(content, dict):
         raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
-    mistakes = [unknown("setting", name, FIELDS) for name in content if name not in FIELDS]
-    mistakes += [
-        f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
-        for name, value in content.items()
-        if name in FIELDS and not _is(value, FIELDS[name])
-    ]
-    within = content.get("equal_within")
-    if isinstance(within, int | float) and not 0 < within < math.inf:
-        mistakes.append(f"equal_within: got {within:g}, want a difference above 0")
-    columns = content.get("columns", {}) if isinstance(content.get("columns", {}), dict) else {}
-    mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
-    if mistakes:
-        raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
-    texts = {"columns": {role: str(name or "") for role, name in columns.items()}}
-    return Reading(**(content | texts | {"where": tuple(map(str, content.get("where", ())))}))
+    raise_mistakes([f"--columns {path}: {mistake}" for mistake in _mistakes(content)])
+    columns = {role: str(name or "") for role, name in content.get("columns", {}).items()}
+    return Reading(**content | {"columns": columns, "where": tuple(map(str, content.get("where", ())))})
+
+
+def _mistakes(content: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in content.items():
+        if name not in FIELDS:
+            yield unknown("setting", name, FIELDS)
+        elif not _is(value, FIELDS[name]):
+            yield f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
+        elif name == "equal_within" and not 0 < value < math.inf:
+            yield f"equal_within: got {value:g}, want a difference above 0"
+        elif name == "columns":
+            yield from (unknown("meaning", role, MEANINGS) for role in value if role not in MEANINGS)
 
 
 def _is(value: object, kind: type) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,31 +15,25 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import (
+    NOTHING,
     NUMBERS,
+    TRUTHS,
+    Column,
     as_number,
-    is_empty,
     is_nothing,
     is_number,
-    number,
     parsed,
-    parser_of,
     with_point,
     without_percent,
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import (
-    LOSSES,
-    ROLES,
-    SEVERAL,
     SPLITS,
     has_word,
     is_named,
-    is_result,
     is_setting,
     listed,
-    measured,
     plain,
-    split_of,
 )
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
@@ -51,21 +44,14 @@ ALL = "all"
 """The model, or the variant, of a table that names none."""
 UNREAD, LOSS = "unread ", "loss "
 """Prefixes of the frame's further columns: settings, and losses beside the metric."""
-MOST_BESIDE = 100
-"""Columns of that kind."""
-
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
 ZEROS = {"0", "0.0"}
 """Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
-TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
-TRUTHS = {"true", "false", "yes", "no", "on", "off"}
-"""Values that need the name of their column, as numbers do."""
+TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
 
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
-
-
 MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
 Noted = tuple[Any, list[str]]
@@ -77,27 +63,24 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
 
     Raises UserError for a column that is not there, and if no row is left.
     """
-    kept = [True] * len(table.lines)
+    kept = list(range(len(table.lines)))
     for text in where:
         name, _, wanted = text.partition("=")
         differs, name = name.endswith("!"), name.removesuffix("!").strip()
         if name not in table.columns:
             there = listed(list(table.columns))
             raise UserError(f"--where {text}: want COLUMN=VALUE or COLUMN!=VALUE, with a column of {there}")
-        fits = {each: as_number(each.strip()) == as_number(wanted.strip()) for each in set(table.columns[name])}
-        kept = [each and fits[field] is not differs for each, field in zip(kept, table.columns[name], strict=True)]
-    if not any(kept):
+        fields, value = table.columns[name], as_number(wanted.strip())
+        kept = [place for place in kept if (as_number(fields[place].strip()) == value) is not differs]
+    if not kept:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
-    return _kept(table, kept, "")[0]
+    return table.rows_at(kept) if where else table
 
 
 def rows_of(table: TableFile, columns: Columns) -> Noted:
     """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
-    steps = [_without_blank, *([_with_run_rates, _without_training, _without_rate] * ("learning_rate" in columns.of))]
-    remarks: list[str] = []
-    for step in steps:
-        table, said = step(table, columns)
-        remarks += said
+    table, scheduled = _with_run_rates(table, columns)
+    table, remarks = _without_untrained(table, columns)
     rows = _read_rows(table, columns)
     if "task" not in rows:
         rows["task"], how = _tasks(table, columns)
@@ -106,19 +89,17 @@ def rows_of(table: TableFile, columns: Columns) -> Noted:
         rows = rows.rename(columns={"model": "variant"})
     rows = rows.assign(**{name: ALL for name in ("model", "variant") if name not in rows})
     _refuse_spellings(rows)
-    return rows, remarks
+    return rows, scheduled + remarks
 
 
 def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
     """Name each row's task where no column does: by its file, unless files are parts, of one learning rate each."""
-    rates = defaultdict[Path, set[str]](set)
     what = "learning rate" if "learning_rate" in columns.of else "run"
-    name = columns.of.get(what.replace(" ", "_"), "")
-    for line, rate in zip(table.lines, table.columns.get(name, [""] * len(table.lines)), strict=True):
-        rates[line.path].add(rate)
-    if len(rates) > 1 and max(map(len, rates.values())) == 1 < len(set().union(*rates.values())):
-        return [ALL] * len(table.lines), f"{len(rates)} files with one {what} each are parts of one table"
-    stems = {path: stem_of(path) for path in rates}
+    texts = table.columns.get(columns.of.get(what.replace(" ", "_"), ""), [""] * len(table.lines))
+    pairs = {(line.path, text) for line, text in zip(table.lines, texts, strict=True)}
+    stems = {path: stem_of(path) for path, _ in pairs}
+    if 1 < len(stems) == len(pairs) and len({text for _, text in pairs}) > 1:
+        return [ALL] * len(table.lines), f"{len(stems)} files with one {what} each are parts of one table"
     return [stems[line.path] for line in table.lines], "no column of tasks: each file is one, by its name"
 
 
@@ -137,18 +118,10 @@ def _spelled(name: str) -> str:
     return unicodedata.normalize("NFC", seen).casefold()
 
 
-def _without_blank(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
-    texts = [table.columns[columns.of[role]] for role in ("learning_rate", *SPLITS) if role in columns.of]
-    blank = {text for column in texts for text in set(column) if is_empty(text)}
-    kept = [not blank.issuperset(fields) for fields in zip(*texts, strict=True)]
-    return _kept(table, kept, "{name}: left out: {rows} with neither a learning rate nor a value")
-
-
 def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     """Give each run the largest rate of its schedule, where only the rates of single steps are known."""
-    name, run = columns.of["learning_rate"], columns.of.get("run", "")
-    if run not in table.columns or "step" not in columns.of or is_setting(name):
+    name, run = columns.of.get("learning_rate", ""), columns.of.get("run", "")
+    if name not in table.columns or run not in table.columns or "step" not in columns.of or is_setting(name):
         return table, []
     texts, runs = table.columns[name], table.columns[run]
     values = {text: float(text) if is_number(text.strip()) and not is_nothing(text) else 0.0 for text in set(texts)}
@@ -156,35 +129,35 @@ def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     for label, text in dict.fromkeys(zip(runs, texts, strict=True)):
         highest[label] = max(highest.get(label, text), text, key=values.__getitem__)
     filled = [highest[label] for label in runs]
-    if filled == texts or not all(0 < values[text] < math.inf for text in highest.values()):
+    if filled == texts or not all(0 < values[text] < math.inf for text in highest.values() if not is_nothing(text)):
         return table, []
     remark = f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
     return replace(table, columns=table.columns | {name: filled}), [remark]
 
 
-def _without_training(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows whose learning rate is 0, as of an untrained model, unless a schedule may end there."""
-    kept = [text not in ZEROS for text in _texts(table, "learning_rate", columns.of["learning_rate"])]
-    steps = table.columns[columns.of["step"]] if "step" in columns.of else []
-    if set(steps) != {step for step, trained in zip(steps, kept, strict=False) if not trained}:
+def _without_untrained(table: TableFile, columns: Columns) -> Noted:
+    """Leave out rows with neither a rate nor a value, as of MLflow's parents, with a rate of 0, and few without one.
+
+    A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
+    """
+    fields = [_texts(table, role, columns.of[role]) for role in ("learning_rate", *SPLITS) if role in columns.of]
+    empty = {text for texts in fields for text in set(texts) if text.strip().lower() in NOTHING}
+    blank = list(map(empty.issuperset, zip(*fields, strict=True)))
+    left_out = {"{name}: left out: {rows} with neither a learning rate nor a value": blank}
+    if "learning_rate" in columns.of:
+        steps = table.columns[columns.of["step"]] if "step" in columns.of else [""] * len(table.lines)
+        untrained = [text in ZEROS for text in fields[0]]
+        if set(steps) == set(compress(steps, untrained)):
+            left_out["NO TRAINING at a learning rate of 0: {rows} of {name} left out"] = untrained
+        lacking = set(filter(is_nothing, set(fields[0])))
+        without = [text in lacking and not any(out) for text, *out in zip(fields[0], *left_out.values(), strict=True)]
+        if sum(without) <= MOST_LACKING * (len(without) - sum(map(sum, left_out.values()))):
+            left_out["{name}: left out: {rows} without a learning rate"] = without
+    kept = [place for place, out in enumerate(zip(*left_out.values(), strict=True)) if not any(out)]
+    if len(kept) in (0, len(table.lines)):
         return table, []
-    return _kept(table, kept, "NO TRAINING at a learning rate of 0: {rows} of {name} left out")
-
-
-def _without_rate(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows without a rate, as of a reference, where most rows have one."""
-    texts = table.columns[columns.of["learning_rate"]]
-    lacking = set(filter(is_nothing, set(texts)))
-    kept = [text not in lacking for text in texts]
-    few = kept.count(False) <= MOST_LACKING * len(kept)
-    return _kept(table, kept, "{name}: left out: {rows} without a learning rate") if few else (table, [])
-
-
-def _kept(table: TableFile, kept: Sequence[bool], remark: str) -> Noted:
-    if all(kept) or not any(kept):
-        return table, []
-    left_out = remark.format(name=table.name, rows=counted(kept.count(False), "row"))
-    return table.rows_at([place for place, held in enumerate(kept) if held]), [left_out]
+    remarks = {text: counted(sum(out), "row") for text, out in left_out.items() if any(out)}
+    return table.rows_at(kept), [text.format(name=table.name, rows=rows) for text, rows in remarks.items()]
 
 
 def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
@@ -196,9 +169,9 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     """
     read: Fields = {"where": list(map(str, table.lines))}
     mistakes = _ambiguous(table, columns)
-    for role, name in columns.of.items():
+    for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
-        values = {text: parsed(parser_of(role), text) for text in dict.fromkeys(texts)}
+        values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
         wrong = {text: value for text, value in values.items() if isinstance(value, ValueError)}
         places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
         mistakes += [(place, f"{name}: {wrong[texts[place]]}") for place in places]
@@ -219,45 +192,30 @@ def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive:
         frame[decisive] = frame[decisive].mask(failed)
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
-    frame["diverged"] = np.isinf(frame[decisive].astype(float)) | _said_diverged(table, columns)
+    frame["diverged"] = np.isinf(frame[decisive].astype(float))
+    for column in [each for each in columns.unread if is_named(each.name, "diverged")]:
+        if set(map(str.lower, column.values)) <= TRUE | FALSE:
+            frame["diverged"] |= np.array([text.strip().lower() in TRUE for text in table.columns[column.name]])
     splits = [split for split in SPLITS if split in frame]
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))
     return frame.assign(**_beside(table, columns, decisive))
 
 
-def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
-    found = np.zeros(len(table.lines), bool)
-    for name in [name for name in columns.unread if is_named(name, "diverged")]:
-        words = [text.strip().lower() for text in table.columns[name]]
-        if set(words) <= TRUE | FALSE:
-            found |= np.isin(words, list(TRUE))
-    return found
-
-
 def _texts(table: TableFile, role: str, name: str) -> list[str]:
     """Return the fields that have a meaning: numbers with a point, several labels as one."""
-    if role == "seed" and name not in table.columns:
-        together = joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
-        places = {label: str(place) for place, label in enumerate(sorted(set(together)))}
-        return [places[label] for label in together]
-    if role in SEVERAL and (name not in table.columns or _is_setting(role, name, table)):
-        return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
+    parts = [(part, table.columns[part]) for part in parts_of(name, table.columns)]
+    # The values of one column may need its name: 0.1 is a weight decay as well as a rate.
+    is_label = role in ("task", "model", "variant") and not is_named(name, role)
+    if len(parts) > 1 or role == "nuisance" or (is_label and Column(*parts[0]).is_numbers):
+        labels = joined_labels(parts)
+        places = {label: str(place) for place, label in enumerate(sorted(set(labels)))}
+        return [places[label] for label in labels] if role == "seed" else labels
     texts = list(map(str.strip, table.columns[name]))
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
     if role in SPLITS:
         return without_percent(texts)
     return without_prefix(texts) if role == "seed" else texts
-
-
-def _is_setting(role: str, name: str, table: TableFile) -> bool:
-    """Return whether the values of one column need its name: 0.1 may be a weight decay as well as a rate."""
-    if role not in ROLES:
-        return role == "nuisance"
-    if role in ("seed", "run"):
-        return False
-    texts = {text.strip() for text in set(table.columns[name])}
-    return plain(name) not in ROLES[role] and all(map(is_number, filter(None, texts)))
 
 
 def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
@@ -275,23 +233,13 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
-    for name in columns.unread:
-        texts = table.columns[name]
-        if split_of(name) in ("train", decisive) and has_word(measured(name), LOSSES) and not is_setting(name):
-            fields = {text: with_point(text.strip()) if table.decimal_comma else text.strip() for text in set(texts)}
-            values = {text: parsed(number, field) for text, field in fields.items()}
-            found[LOSS + name] = [math.nan if isinstance(values[text], ValueError) else values[text] for text in texts]
-        elif len(found) < MOST_BESIDE and _may_be_setting(name, set(texts), len(texts)):
-            found[UNREAD + name] = texts
+    for column in [Column(each.name, table.columns[each.name], table.decimal_comma) for each in columns.unread]:
+        if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
+            read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
+            found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
+        elif column.may_be_setting:
+            found[UNREAD + column.name] = column.texts
     return found
-
-
-def _may_be_setting(name: str, texts: set[str], num_rows: int) -> bool:
-    """Return whether a column may have been varied: results have other values in each row, and names that say so."""
-    if is_setting(name):
-        return len(texts) > 1
-    is_text = not any(is_number(with_point(text.strip())) for text in texts)
-    return (is_text or not is_result(name)) and 1 < len(texts) <= max(2, num_rows / 2)
 
 
 def refuse_cut(table: TableFile) -> None:
@@ -305,20 +253,16 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
     """Find numbers in which a comma, or a point, may be that of decimals or of thousands."""
     if not table.decimal_comma:
         return []
-    names = [part for role in columns.of for part in parts_of(columns.of[role], table.columns) if role in NUMBERS]
+    names = [columns.of[role] for role in columns.of if role in NUMBERS and columns.of[role] in table.columns]
     fields = [(place, name, text.strip()) for name in names for place, text in enumerate(table.columns[name])]
     with_comma = [field for field in fields if "," in field[2]]
+    with_point = [field for field in fields if "." in field[2]]
+    if not with_comma or not (with_point or all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma)):
+        return []
+    (place, name, text), *others = sorted([with_comma[0], *with_point[:1]])
+    also = "".join(f", and {other[:60]!r} in {column} at {table.lines[at]}" for at, column, other in others)
     advice = "write numbers with a decimal point, and without marks of thousands"
-    if with_comma and (point := next((field for field in fields if "." in field[2]), None)):
-        (place, name, text), (other_place, other_name, other) = sorted((with_comma[0], point))
-        also = f"and {other[:60]!r} in {other_name} at {table.lines[other_place]}"
-        which = f"got {text[:60]!r}, {also}: which mark is that of decimals, and which that of thousands? {advice}"
-        return [(place, f"{name}: {which}")]
-    if with_comma and all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma):
-        place, name, text = with_comma[0]
-        either = "one number with a decimal comma, another with a comma of thousands"
-        return [(place, f"{name}: got {text!r}, {either}: {advice}")]
-    return []
+    return [(place, f"{name}: got {text[:60]!r}{also}: which mark is that of decimals, or of thousands? {advice}")]
 
 
 def whole_steps(rows: pd.DataFrame) -> Noted:

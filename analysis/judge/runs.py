@@ -23,8 +23,6 @@ RUN = [*RATE, "seed"]
 """The columns that name a run."""
 LEAST_STEPS = 3
 """Steps from which on a learning rate that changes with them is seen."""
-MOST_NAMED = 10
-"""Pairs of learning rates in a remark."""
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
 LEAST_EQUAL = 4
 """Different values of one run that are no chance if another run has them all."""
@@ -55,27 +53,26 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
+    has_steps = "step" in rows
     rows, repeats = _without_repeats(rows)
     rows, seeds = _with_seeds(rows)
     _check_runs(rows)
-    rows = _merged(_with_defaults(rows), "step" in rows)
+    rows = rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0)))
+    rows = _merged(rows) if has_steps else rows
     _refuse_repeats(rows, [*RUN, "step"])
     rows["run_id"] = _run_ids(rows)
     rows, lost = _with_losses(rows, decisive)
     rows, tests = _spread_single_tests(_without_later(rows), decisive)
     runs = _runs(rows, decisive)
-    wanted = runs.reset_index()[["run_id", *RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None)
     stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
-    points = rows.dropna(subset=[decisive])
+    wanted = runs[[*RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None, stopped_at_step=stopped_at)
+    points = rows.dropna(subset=[decisive]).sort_values(["run_id", "step"], ignore_index=True)
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
-    curves = points[["run_id", "step"]].assign(**accuracies).sort_values(["run_id", "step"], ignore_index=True)
-    curves = in_range(curves)
+    curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())
-    return Runs(
-        wanted=wanted, ended=_ended(runs, rows), curves=curves, rows=rows, remarks=[*repeats, *seeds, *lost, *tests]
-    )
+    remarks = [*repeats, *seeds, *lost, *tests]
+    return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
 
 
 def _without_repeats(rows: pd.DataFrame) -> Noted:
@@ -132,14 +129,12 @@ def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
 def with_one_rate(rows: pd.DataFrame) -> Noted:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
-    swept = rates.to_numpy(float)
-    last_digit = 10 ** (np.floor(np.log10(swept[:-1])) - (RATE_DIGITS - 1))
-    alike = swept[1:] - swept[:-1] <= 1.01 * last_digit  # of a difference that is not exact
-    first = rates.where(np.array([True, *~alike])).ffill()
+    last_digit = 10 ** (np.floor(np.log10(rates)) - (RATE_DIGITS - 1))
+    first = rates.mask(rates.diff() <= 1.01 * last_digit.shift()).ffill()  # of a difference that is not exact
+    merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in zip(rates, first, strict=True) if rate != one]
+    remark = f"learning rates that differ in their sixth digit are one: {listed(merged)}"
     one_of = dict(zip(rates, first, strict=True))
-    merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]
-    remark = f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"
-    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] if merged else []
+    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] * bool(merged)
 
 
 def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
@@ -147,34 +142,27 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
 
     As that of a schedule does: then runs of one rate have a single step each, and the rates of the steps differ.
     """
-    if "step" not in rows or "run" in rows or rows["step"].nunique() < LEAST_STEPS:
+    if "step" not in rows or "run" in rows:
         return
-    key = [*RATE, *(label for label in ("nuisance", "seed") if label in rows)]
-    known = rows.dropna(subset=["learning_rate"])
-    steps = known.groupby(key, sort=False)["step"].nunique()
-    if (
-        steps.median() == 1
-        and known.groupby([label for label in key if label != "learning_rate"])["step"].nunique().max() >= LEAST_STEPS
-    ):
-        raise UserError(
-            f"{name} changes with the step: it is the rate of a schedule. Give the column of the rate that runs were "
-            "started with, --columns learning_rate=NAME, or the column of the run's id, --columns run=NAME"
+    key = [*CELL, *(label for label in ("nuisance", "seed") if label in rows)]
+    of_run, of_rate = (rows.groupby(labels, sort=False)["step"].nunique() for labels in (key, [*key, "learning_rate"]))
+    if of_rate.median() == 1 and of_run.max() >= LEAST_STEPS:
+        advice = (
+            "the rate that runs were started with, --columns learning_rate=NAME, or the run's id, --columns run=NAME"
         )
+        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column of {advice}")
 
 
-def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
+def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     """Make one row of several of the same run and step that complete each other, as of training and of validation."""
     key, splits = [*RUN, "step"], [split for split in SPLITS if split in rows]
     several = rows.duplicated(key, keep=False)
-    if not several.any() or not has_steps:
+    if not several.any():
         return rows
-    parts = rows[several]
-    number = parts[splits].notna().groupby([parts[name] for name in key], sort=False).transform("sum")
-    number = number.assign(diverged=parts.groupby(key, sort=False)["diverged"].transform("sum"))
-    alike = parts.groupby(key, sort=False)["status"].transform("nunique").eq(1)
-    complete = alike & number[splits].le(1).all(axis=1) & number["diverged"].eq(0)
-    whole = parts[complete].groupby(key, sort=False, as_index=False).first()
-    return pd.concat([rows[~several], whole, parts[~complete]], ignore_index=True)[rows.columns]
+    groups = rows[several].groupby(key, sort=False)
+    complete = groups[splits].count().le(1).all(axis=1) & groups["status"].nunique().eq(1) & ~groups["diverged"].any()
+    rest = rows[several & ~pd.MultiIndex.from_frame(rows[key]).isin(complete.index[complete])]
+    return pd.concat([rows[~several], groups.first()[complete].reset_index(), rest], ignore_index=True)[rows.columns]
 
 
 def _without_later(rows: pd.DataFrame) -> pd.DataFrame:
@@ -204,19 +192,13 @@ def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
     return rows, remarks
 
 
-def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = rows.assign(step=rows.get("step", rows.get("num_steps", 0)))
-    return rows if "status" in rows else rows.assign(status="complete")
-
-
 def _with_seeds(rows: pd.DataFrame) -> Noted:
     """Number the runs of each cell and learning rate if the table has no seeds."""
     if "seed" in rows:
         return rows, []
     if "run" in rows:
-        runs = rows.drop_duplicates([*RATE, "run"])
-        seeds = runs.assign(seed=runs.groupby(RATE, sort=False).cumcount())[[*RATE, "run", "seed"]]
-        return rows.merge(seeds, on=[*RATE, "run"]), ["no column of seeds: runs are numbered in their order"]
+        seeds = rows.groupby(RATE, sort=False)["run"].transform(lambda runs: pd.factorize(runs)[0])
+        return rows.assign(seed=seeds.astype(int)), ["no column of seeds: runs are numbered in their order"]
     if "step" in rows:
         return rows.assign(seed=0), ["no column of seeds or run ids: every cell and learning rate is one run"]
     remark = "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"
@@ -233,9 +215,8 @@ def _check_runs(rows: pd.DataFrame) -> None:
         one, other = found.to_dict("records")[:2]
         differ = next(name for name in RUN if one[name] != other[name])
         mistakes.append(
-            f"{other['where']}: run {run} has {differ} {other[differ]}, and {one[differ]} at {one['where']}: "
-            "a run has one; give the column of the value it was started with, or, where runs share a name, the columns "
-            "that tell them apart, as --columns run=A+B"
+            f"{other['where']}: run {run} has {differ} {other[differ]}, and {one[differ]} at {one['where']}: a run has "
+            "one; give the column of the value it was started with, or columns that tell runs apart: --columns run=A+B"
         )
     raise_mistakes(mistakes)
     _refuse_repeats(firsts, RUN)
@@ -243,6 +224,9 @@ def _check_runs(rows: pd.DataFrame) -> None:
 
 def _refuse_repeats(rows: pd.DataFrame, key: list[str]) -> None:
     """Raise UserError for rows with the labels of an earlier one: how to tell them apart, by columns that differ."""
+    advice = (
+        "remove one, give each run a seed of its own, or name the column that differs: --columns variant=..., run=..."
+    )
     mistakes = []
     unread = [str(name) for name in rows if str(name).startswith(UNREAD)]
     for _, found in rows[rows.duplicated(key, keep=False)].groupby(key, sort=False):
@@ -251,12 +235,8 @@ def _refuse_repeats(rows: pd.DataFrame, key: list[str]) -> None:
         for other in others:
             run = f"run {other['run']} " if "run" in other else ""
             differ = listed([name.removeprefix(UNREAD) for name in unread if one[name] != other[name]])
-            mistakes.append(
-                f"{other['where']}: {run}has the {labels} of {one['where']}"
-                f"{f': they differ in {differ}, not read' if differ else ''}; remove one of them, or name the column "
-                "that tells them apart: --columns variant=..., step=..., run=... or seed=...; give each run a seed of "
-                "its own"
-            )
+            not_read = f": they differ in {differ}, not read" if differ else ""
+            mistakes.append(f"{other['where']}: {run}has the {labels} of {one['where']}{not_read}; {advice}")
     raise_mistakes(mistakes)
 
 
@@ -269,9 +249,8 @@ def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:
     once = by_run["test"].transform("count").eq(1) & lacking
     if not once.any():
         return rows, []
-    remark = (
-        f"the one test value of {counted(rows.loc[once, 'run_id'].nunique(), 'run')} counts as that of the best step"
-    )
+    number = counted(rows.loc[once, "run_id"].nunique(), "run")
+    remark = f"the one test value of {number} counts as that of the best step"
     return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first"))), [remark]
 
 

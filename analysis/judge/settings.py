@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
-from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of, without_prefix
-from lr_sweep.analysis.judge.names import (
-    ABOUT_RUNS,
-    REPEATS,
-    SCALES,
-    SPREADS,
-    TIMES,
-    TUNED,
-    has_word,
-    is_setting,
-    listed,
-    words_of,
-)
+from lr_sweep.analysis.judge.fields import Column, is_nothing, parsed
+from lr_sweep.analysis.judge.names import has_word, listed
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
+from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
@@ -32,41 +20,37 @@ from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
-LABELS = {"name", "run", "trial", "tag", "label"}
-"""Words of columns that name a run, or what is compared."""
+REPEATED = ("repeat", "count")
+"""Kinds of columns that may number repeats."""
 LEAST_GROWN = 3
 """Numbers that have to grow in a row to be taken for steps."""
-MOST_SETTINGS = 20
-"""Settings among which it is looked for those that decide others."""
-MOST_DIGITS = 10
-"""Digits of a number that may count repeats."""
-RATE_NAMES = {"lr", "rate"}
-"""Words of columns that name the learning rate itself."""
 BESIDE = "\x1f"
 """Mark that joins a variant and its settings while runs are read; in no name of a table."""
 MOST_NAMED = 10
 """Variants whose chosen settings are named."""
 
 
-def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> tuple[pd.DataFrame, str]:
+def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.DataFrame:
     """Give a meaning to settings in which runs of one cell, learning rate and seed differ.
 
-    The only one of a table without variants is compared: its name is returned; empty: there is none. Raises
-    QuestionError where settings may mean several things.
+    The only one of a table without variants is compared, as `columns` then say. Raises QuestionError where settings may
+    mean several things.
     """
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
-    if not (names := _telling_apart(rows, decisive)):
-        return rows, ""
-    named = columns.of.get("variant") or columns.of.get("model")
-    if named or len(names) > 1 or _counts(names[0], rows) or _names_shared(rows):
-        raise _question(names, columns, rows, decisive)
-    values = rows[UNREAD + names[0]]
-    texts = [parsed(parser_of("variant"), text) for text in joined_labels([(names[0], list(values.unique()))])]
+    settings, shared = _telling_apart(rows, decisive)
+    if not settings:
+        return rows
+    if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared:
+        raise _question(settings, shared, columns.of, rows, decisive)
+    (name,) = [each.name for each in settings]
+    values = rows[UNREAD + name]
+    texts = [parsed("variant", text) for text in joined_labels([(name, list(values.unique()))])]
     if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
-        leave_out = Choice(f"{names[0]} left out", Reading(columns={"ignored": names[0]}))
-        raise QuestionError(f"{names[0]}, which is compared: {mistake}", [leave_out])
-    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True)))), names[0]
+        leave_out = Choice(f"{name} left out", Reading(columns={"ignored": name}))
+        raise QuestionError(f"{name}, which is compared: {mistake}", [leave_out])
+    columns.take("variant", name, "the one setting in which runs of a learning rate differ")
+    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
 
 
 def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -77,130 +61,82 @@ def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     if "nuisance" not in rows:
         return rows
     if not metric.chosen_on:
-        raise UserError(
-            "nuisance: settings are tuned on validation data, and the table has none: compare them, as in "
-            "--columns variant=NAME, or give --select-on-test"
-        )
+        advice = "compare them, as in --columns variant=NAME, or give --select-on-test"
+        raise UserError(f"nuisance: settings are tuned on validation data, and the table has none: {advice}")
     return rows.assign(variant=rows["variant"] + BESIDE + rows["nuisance"])
 
 
-def _telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
-    """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ."""
-    key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
-    shared = _names_shared(rows)
-    if "run" in rows:
-        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in shared)])
-    else:
-        key += ["step"] if "step" in rows else []
-        runs = rows[rows[decisive].notna() | rows["diverged"]] if "step" in rows else rows
-    several = runs[runs.duplicated(key, keep=False)]
-    names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
-    if "run" in rows:  # what changes within runs is no setting, unless several runs share a name
-        within = rows.groupby("run", sort=False)
-        names = [name for name in names if name in shared or within[UNREAD + name].nunique().le(1).all()]
-    crossed = [name for name in names if _is_crossed(name, runs) and ("seed" in rows or _names_variants(name, runs))]
-    names = [name for name in names if not _is_about_run(name) or name in crossed]
-    places = {
-        name: ("/" in name, -_num_decided(name, names, runs), not has_word(name, SCALES), runs[UNREAD + name].nunique())
-        for name in names
-    }
-    names.sort(key=lambda name: (_is_about_run(name), not is_setting(name), places[name]))
-    found = _needed(names, several, key)
-    if "seed" in rows or ("step" in rows and "run" not in rows):  # then they have to tell all apart
-        return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
-    return found
+def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], list[str]]:
+    """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ.
 
-
-def _num_decided(name: str, names: Sequence[str], runs: pd.DataFrame) -> int:
-    """Return how many other settings a setting decides, as a model's size does its width."""
-    others = [UNREAD + other for other in names if other != name]
-    return int(runs.groupby(UNREAD + name)[others].nunique().le(1).all().sum()) if len(names) <= MOST_SETTINGS else 0
-
-
-def _names_shared(rows: pd.DataFrame) -> list[str]:
-    """Return the settings that differ among the rows of one run's name: several runs share it.
-
-    Numbers and times that no tool calls a setting are left out: they may grow with the step.
+    Also those in which the rows of one run's name differ: several runs share it.
     """
-    if "run" not in rows:
-        return []
-    names = [
-        name
-        for name in _settings(rows)
-        if is_setting(name) or not (_is_about_run(name) or has_word(name, TIMES) or _has_numbers(name, rows))
-    ]
-    return [name for name in names if rows.groupby("run", sort=False)[UNREAD + name].nunique().gt(1).any()]
+    key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
+    every, shared, runs = _settings(rows), list[str](), rows
+    if "run" in rows:  # what changes within runs is no setting, but what no tool calls one may grow with the step
+        changing = [each for each in every if _differs(each, "run", rows)]
+        texts = [each for each in changing if each.is_text and not has_word(each.name, "time")]
+        shared = [each.name for each in changing if each.is_setting or (each in texts and not each.is_about_run)]
+        every = [each for each in every if each not in changing or each.name in shared]
+        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in shared)])
+    elif "step" in rows:
+        key, runs = [*key, "step"], rows[rows[decisive].notna() | rows["diverged"]]
+    several = runs[runs.duplicated(key, keep=False)]
+    differing = [each for each in every if _differs(each, key, several)]
+    differing = [each for each in differing if not each.is_about_run or _names_variants(each, runs)]
+    return _needed(sorted(differing, key=_place), several, key), shared
 
 
-def _has_numbers(name: str, rows: pd.DataFrame) -> bool:
-    return any(is_number(text.strip()) or text.strip().lower() in TRUTHS for text in rows[UNREAD + name].unique())
+def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
+    """Return whether a column's values have several rates each, and without seeds are names with a run at each."""
+    name = UNREAD + column.name
+    several = runs.groupby(name)["learning_rate"].nunique().gt(1).all()
+    single = not runs[name].map(is_nothing).any() and not runs.duplicated([*RATE, name]).any()
+    return bool(several and ("seed" in runs or (single and has_word(column.name, "label"))))
 
 
-def _is_crossed(name: str, runs: pd.DataFrame) -> bool:
-    return bool(runs.groupby(UNREAD + name)["learning_rate"].nunique().gt(1).all())
+def _place(column: Column) -> tuple[float, ...]:
+    """Return where a setting stands among others: those that a tool calls so first, then sizes; ratios are last."""
+    about = column.is_about_run, not column.is_setting, "/" in column.name
+    return *about, not has_word(column.name, "size"), len(column.values)
 
 
-def _names_variants(name: str, runs: pd.DataFrame) -> bool:
-    """Return whether a column without gaps has one run for each of its values and learning rates."""
-    column = UNREAD + name
-    filled = not runs[column].map(is_nothing).any()
-    return set(words_of(name)) <= LABELS and filled and not runs.duplicated([*RATE, column]).any()
-
-
-def _is_about_run(name: str) -> bool:
-    """Return whether a column says how a run went, or where, and not how it was started."""
-    return not is_setting(name) and bool((ABOUT_RUNS | SPREADS) & set(words_of(name)))
-
-
-def _needed(names: Sequence[str], rows: pd.DataFrame, key: Sequence[str]) -> list[str]:
+def _needed(columns: Sequence[Column], rows: pd.DataFrame, key: Sequence[str]) -> list[Column]:
     """Leave out columns that tell no more rows apart than those before them."""
-    found: list[str] = []
+    found: list[Column] = []
     groups = rows.groupby(list(key), sort=False).ngroups
-    for name in names:
-        together = rows.groupby([*key, *(UNREAD + each for each in (*found, name))], sort=False, dropna=False).ngroups
+    for column in columns:
+        names = [UNREAD + each.name for each in (*found, column)]
+        together = rows.groupby([*key, *names], sort=False, dropna=False).ngroups
         if together > groups:
-            found, groups = [*found, name], together
+            found, groups = [*found, column], together
     return found
 
 
-def _counts(name: str, rows: pd.DataFrame) -> bool:
-    """Return whether a column may number repeats: 0, 1, 2 or 1, 2, 3."""
-    values = set(without_prefix([text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)]))
-    if not all(text.isascii() and text.isdigit() and len(text) < MOST_DIGITS for text in values):
-        return False
-    numbers = sorted(map(int, values))
-    return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
-
-
-def _grows(name: str, rows: pd.DataFrame) -> bool:
+def _grows(column: Column, rows: pd.DataFrame) -> bool:
     """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
-    numbers = pd.to_numeric(rows[UNREAD + name].str.strip(), errors="coerce")
+    numbers = pd.to_numeric(rows[UNREAD + column.name].str.strip(), errors="coerce")
     groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
-    known = numbers.notna().all() and not has_word(name, SCALES | TUNED)
-    return bool(known and groups.size().min() >= LEAST_GROWN and groups.agg(_is_growing).all())
+    known = column.is_numbers and column.kind not in ("size", "tuned")
+    return bool(known and groups.size().min() >= LEAST_GROWN and groups.diff().dropna().gt(0).all())
 
 
-def _is_growing(numbers: pd.Series[float]) -> bool:
-    return numbers.is_monotonic_increasing and numbers.is_unique
-
-
-def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisive: str) -> QuestionError:
-    values = {name: {text.strip() for text in rows[UNREAD + name].unique()} - {""} for name in names}
-    differ = listed([f"{name} ({len(values[name])} values)" for name in names])
+def _question(
+    settings: Sequence[Column], shared: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str
+) -> QuestionError:
+    differ = listed([f"{each.name} ({len(each.values)} values)" for each in settings])
     text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
-    choices = _choices(names, columns.of, rows, decisive)
-    if shared := _names_shared(rows):
+    choices = _choices(settings, of, rows, decisive)
+    if shared:
         text = f"runs of one name differ in {listed(shared)}; {text}"
-        apart = Reading(columns={"run": JOIN.join([columns.of["run"], *shared])})
-        choices = [
-            Choice(says, reading if "ignored" in reading.columns else reading.but(apart)) for says, reading in choices
-        ]
+        apart = Reading(columns={"run": JOIN.join([of["run"], *shared])})
+        choices = [Choice(says, each if "ignored" in each.columns else each.but(apart)) for says, each in choices]
     return QuestionError(text, choices)
 
 
-def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> list[Choice]:
+def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> list[Choice]:
     """Offer what some settings may mean, the likeliest first."""
-    named = of.get("variant") or of.get("model") or ""
+    named, names = of.get("variant") or of.get("model") or "", [each.name for each in settings]
 
     def join(*names: str) -> str:
         return JOIN.join(filter(None, names))
@@ -209,101 +145,88 @@ def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, de
         """Return columns beside those that have the meaning already: a setting may hide another one."""
         return {role: join(of.get(role, ""), *names)}
 
-    counting = [name for name in names if _counts(name, rows) and not has_word(name, SCALES | TUNED)]
-    repeats = [name for name in names if REPEATS & set(words_of(name))] or counting * ("seed" not in rows)
-    tuned = [name for name in names if TUNED & set(words_of(name))]
-    scales = [name for name in names if SCALES & set(words_of(name)) and name not in tuned]
-    texts = [name for name in names if not named and not _has_numbers(name, rows) and name not in (*tuned, *repeats)]
-    others = [name for name in names if name in scales or name in texts]
-    rest = [name for name in names if name not in (*others, *repeats)]
-    every, together, chosen = join(*names), join(named, *names), decisive == "validation"
-    compared = (f"{together} compared, each value", {"variant": together})
-    split = (f"a table for each value of {every}", {"task": every})
+    def of_kind(*kinds: str) -> list[str]:
+        return [each.name for each in settings if each.kind in kinds]
+
+    every, together, is_tuned = join(*names), join(named, *names), decisive == "validation"
+    repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows)
+    compared = of_kind("size", *(["text"] * (not named)))
+    rest = [name for name in names if name not in (*compared, *repeats)]
     # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
-    at_first = rows["learning_rate"].nunique() == 1 or (not named and len(others) == len(names))
+    is_compared = rows["learning_rate"].nunique() == 1 or (not named and len(compared) == len(names))
     is_split = bool(named) and "task" not in of and len(names) == 1
-    offers = [(True, f"{name} numbers repeats", also("seed", name)) for name in repeats[:1]]
-    offers += [
-        ("step" not in rows and _grows(name, rows), f"{name} numbers the evaluations of a run", {"step": name})
-        for name in names
+    both = {"variant": join(named, *compared), **also("nuisance", *rest)}
+    offers = [
+        (9.0 * bool(repeats), f"{join(*repeats[:1])} numbers repeats", also("seed", *repeats[:1])),
+        (7.0 if is_compared else 2.0, f"{together} compared, each value", {"variant": together}),
+        (6.0 * (is_tuned and bool(rest and compared)), f"{both['variant']} compared, {join(*rest)} tuned", both),
+        (is_split * (5.0 if of_kind("size") else 1.5), f"a table for each value of {every}", {"task": every}),
+        (4.0 * is_tuned, f"{every} tuned as the learning rate is", also("nuisance", *names)),
+        (1.0 * ("seed" not in rows), f"{every} no setting, as a result is", also("ignored", *names)),
     ]
-    offers += [(at_first, *compared)]
-    both = {"variant": join(named, *others), **also("nuisance", *rest)}
-    offers += [(chosen and bool(rest and others), f"{both['variant']} compared, {join(*rest)} tuned", both)]
-    offers += [(is_split and bool(scales), *split)]
-    offers += [(chosen, f"{every} tuned as the learning rate is", also("nuisance", *names))]
-    for name in names if chosen and len(names) > 1 and not named else ():
-        left = [other for other in names if other != name]
-        offers += [(True, f"{name} compared, {join(*left)} tuned", {"variant": name, **also("nuisance", *left)})]
-    offers += [(not at_first, *compared), (is_split and not scales, *split)]
-    offers += [("seed" not in rows, f"{every} no setting, as a result is", also("ignored", *names))]
-    return [Choice(says, Reading(columns=columns)) for is_offered, says, columns in offers if is_offered]
+    for each in settings:
+        grows = "step" not in rows and _grows(each, rows)
+        offers.append((8.0 * grows, f"{each.name} numbers the evaluations of a run", {"step": each.name}))
+    offers.sort(key=lambda offer: -offer[0])
+    return [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
 
 
 def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
     """Find settings that differ between the seeds of a learning rate, and between the learning rates of a cell."""
     runs = rows.drop_duplicates("run_id").sort_values("learning_rate", kind="stable")
-    if not (settings := _settings(runs)):
-        return []
-    varied = [name for name in settings if _is_varied(name, runs)]
-    varied = [name for name in varied if _differs(name, "seed", runs)]  # what a seed decides is no setting
+    settings = _settings(runs)
+    # What a seed decides is no setting.
+    varied = [each for each in settings if _differs(each, "seed", runs) and _is_varied(each, runs)]
     found = []
-    for cell, of_cell in each_cell(runs):
+    for cell, of_cell in each_cell(runs) if settings else ():
         labels = labels_of(cell)
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
-        if names := [name for name in varied if _differs(name, "learning_rate", of_cell)]:
+        if names := [each.name for each in varied if _differs(each, "learning_rate", of_cell)]:
             message = f"runs of one learning rate differ in {listed(names)} besides their seeds"
             message, fix = f"{message}: the spread is not noise", "judge a table for each value"
             found.append(finding_of(labels, "settings", "problem", message, fix))
-        if "nuisance" not in rows and (moved := [name for name in settings if _moves_with_rate(name, of_cell)]):
-            once = of_cell["learning_rate"].is_unique
-            level: Level = "problem" if not once or any(map(is_setting, moved)) else "note"
-            message = f"its learning rates differ in {listed(moved)} as well: what is better may be due to any of them"
+        if "nuisance" not in rows and (moved := [each for each in settings if _moves_with_rate(each, of_cell)]):
+            sure = not of_cell["learning_rate"].is_unique or any(each.is_setting for each in moved)
+            also = listed([each.name for each in moved])
+            message = f"its learning rates differ in {also} as well: what is better may be due to any of them"
+            level: Level = "problem" if sure else "note"
             found.append(finding_of(labels, "settings", level, message, "vary the learning rate alone"))
     return list(dict.fromkeys(found))
 
 
-def _differs(name: str, key: str, runs: pd.DataFrame) -> bool:
-    return bool(runs.groupby(key)[UNREAD + name].nunique().gt(1).any())
+def _settings(runs: pd.DataFrame) -> list[Column]:
+    names = [name for name in map(str, runs) if name.startswith(UNREAD)]
+    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in names]
 
 
-def _moves_with_rate(name: str, runs: pd.DataFrame) -> bool:
+def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:
+    return bool(runs.groupby(key, sort=False)[UNREAD + column.name].nunique().gt(1).any())
+
+
+def _moves_with_rate(column: Column, runs: pd.DataFrame) -> bool:
     """Return whether a setting differs between the learning rates of a cell, and does not follow the rate.
 
     As where a search draws all settings at once: the curve over the rate is then not the rate's alone. A column that
     no tool calls a setting counts only where the runs of each rate have one value of it: a result would differ.
     """
-    at_rates = runs.groupby("learning_rate")[UNREAD + name].agg(frozenset)
-    alike = at_rates.map(len).eq(1).all() and not _is_about_run(name) and not RATE_NAMES & set(words_of(name))
-    return bool((is_setting(name) or alike) and at_rates.nunique() > 1 and not _follows(runs[UNREAD + name]))
-
-
-def _follows(values: pd.Series[str]) -> bool:
-    if not values.map(lambda text: is_number(text.strip())).all():
+    texts = runs[UNREAD + column.name]
+    at_rates = texts.groupby(runs["learning_rate"]).agg(frozenset)
+    alike = at_rates.map(len).eq(1).all() and not column.is_about_run and not has_word(column.name, "rate")
+    if not (column.is_setting or alike) or at_rates.nunique() < 2:
         return False
-    numbers = values.astype(float)
-    return bool(numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing)
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return bool(numbers.isna().any() or not (numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing))
 
 
-def _settings(runs: pd.DataFrame) -> list[str]:
-    return [str(name).removeprefix(UNREAD) for name in runs if str(name).startswith(UNREAD)]
-
-
-def _is_varied(name: str, runs: pd.DataFrame) -> bool:
+def _is_varied(column: Column, runs: pd.DataFrame) -> bool:
     """Return whether a column was varied on purpose: it has the same few values at most learning rates.
 
     Results, such as times, have others at each.
     """
-    column = UNREAD + name
-    pairs = runs[[*RATE, column]].drop_duplicates().dropna()
-    rates = pairs.groupby(RATE, sort=False)[column]
-    if is_setting(name) or rates.size().le(1).all():
-        return bool(rates.size().gt(1).any())
-    number = rates.ngroups
-    if number == 1:
-        return bool(len(pairs) <= len(runs) / 2)
-    common = Counter(map(frozenset, rates.agg(list)[rates.size() > 1])).most_common(1)
-    return common[0][1] >= max(2, number / 2)
+    values = runs.groupby(RATE, sort=False)[UNREAD + column.name].agg(frozenset)
+    several = values[values.map(len) > 1]
+    common = several.value_counts().max() if len(several) else 0
+    return bool(len(several) if column.is_setting else common >= min(len(values), max(2, len(values) / 2)))
 
 
 def best_settings(runs: Runs, metric: Metric) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
@@ -329,10 +252,9 @@ def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFra
     chosen = tuples_in(cells[RATE].merge(best, on=RATE))
     said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-    return (
-        f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by "
-        f"validation is shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
-    )
+    start = f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by"
+    found = f"{'; '.join(said[:MOST_NAMED])}{more}"
+    return f"{start} validation is shown; intervals count the choice. Chosen: {found}"
 
 
 def _apart(frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,29 +8,13 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns
-from lr_sweep.analysis.judge.fields import Content
-from lr_sweep.analysis.judge.names import (
-    DEVIATIONS,
-    FRACTIONS,
-    MEANS,
-    OF_MEANS,
-    PERCENTS,
-    SPLITS,
-    TIMES,
-    has_word,
-    is_higher_better,
-    listed,
-    plain,
-    words_of,
-)
+from lr_sweep.analysis.judge.names import SPLITS, WORDS, has_word, is_higher_better, is_named, listed, words_of
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.runs import RATE
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.errors import UserError, unknown
 
-NUMBERED = {"seeds", "runs", "repeats", "replicates", "reps", "folds"}
-"""Words of columns that say how many runs a mean is of; or `n` alone."""
 MOST_RUNS = 1000
 """The largest number of runs that a mean is of: a larger `N` counts parameters or examples."""
 FAR = 10
@@ -39,8 +23,6 @@ MIXED = 0.2
 """If more than this share of accuracies is up to 1, and others are above, some are fractions and some percent."""
 ALIKE = 0.05
 """An accuracy is in fractions if a hundred times it is so near the median at its rate."""
-DEVICES = {"device", "gpu", "gpu_name", "accelerator", "hardware"}
-"""Columns that say on what a run was trained."""
 WANTED = "`judge` needs the values of single runs, which say how far seeds differ: write a row for each run"
 
 
@@ -53,10 +35,9 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
     """
     if {"seed", "run"} & columns.of.keys():
         return
-    content = Content(table)
-    for name in [each for each in columns.unread if _counts_runs(each)]:
-        if content.is_numbers(name) and 1 < max(content.numbers(name)) <= MOST_RUNS:
-            raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
+    counts = [each for each in columns.unread if has_word(each.name, "runs") or words_of(each.name) == ["n"]]
+    if name := next((each.name for each in counts if each.numbers and 1 < each.numbers[-1] <= MOST_RUNS), ""):
+        raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
     for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
         name = columns.of[split]
         if sign := _mean_of(name, columns):
@@ -64,17 +45,11 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
             raise QuestionError(f"{table.path}: {name} may be a mean over seeds, {sign}. {WANTED}", [choice])
 
 
-def _counts_runs(name: str) -> bool:
-    words = set(words_of(name))
-    return words == {"n"} or bool(words & NUMBERED)
-
-
 def _mean_of(name: str, columns: Columns) -> str:
-    words = set(words_of(name))
-    if words & MEANS and not words & OF_MEANS:
+    if has_word(name, "mean") and not has_word(name, "of a mean"):
         return "as its name says"
-    spread = next((each for each in columns.unread if set(words_of(each)) & DEVIATIONS), None)
-    beside = spread is not None and set(words_of(spread)) - DEVIATIONS <= words
+    spread = next((each.name for each in columns.unread if has_word(each.name, "deviation")), None)
+    beside = spread is not None and {*words_of(spread)} - WORDS["deviation"] <= {*words_of(name)}
     return f"as {spread} beside it is their deviation" if beside else ""
 
 
@@ -90,19 +65,18 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
     if (higher := next((each for each in said if each is not None), None)) is None:
         ways = [Choice(f"{way} is better", Reading(higher_is_better=way == "more")) for way in ("more", "less")]
         raise QuestionError(f"is more {name} better or worse? give --higher-is-better or --lower-is-better", ways)
-    metric = Metric(name=name, higher_is_better=higher)
-    says_otherwise = is_higher_better(columns.metric) not in (None, higher)
+    # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
+    metric = Metric(name=name, higher_is_better=higher, untuned="learning_rate" not in columns.of)
     why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
-    against = f", {why}; the column's name says otherwise" if says_otherwise else ""
-    remarks = [f"{name}: {metric.better} is better{against}"]
+    says_otherwise = is_higher_better(columns.metric) not in (None, higher)
+    remarks = [f"{name}: {metric.better} is better" + f", {why}; the column's name says otherwise" * says_otherwise]
     if _are_percents(rows, name):
         remarks.append(f"some values of {name} are above 1: all are read as percent")
         rows = rows.assign(**(rows[_splits(rows)] / 100))
-    metric = replace(metric, is_fraction=has_word(name, FRACTIONS) and _within(rows, 1))
+    is_fraction = has_word(name, "higher", "error rate") and not has_word(name, "unbounded")
+    metric = replace(metric, is_fraction=is_fraction and _within(rows, 1))
     if "test" not in columns.of:
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
-    # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
-    metric = replace(metric, untuned="learning_rate" not in columns.of)
     if "validation" not in columns.of:
         metric = replace(metric, chosen_on="test" if reading.select_on_test or metric.untuned else "")
         metric = replace(metric, model="final" if metric.untuned else metric.model)
@@ -121,15 +95,15 @@ def _within(rows: pd.DataFrame, most: float) -> bool:
 
 
 def _are_percents(rows: pd.DataFrame, name: str) -> bool:
-    if has_word(name, {"accuracy"}) and (lowest := float(rows[_splits(rows)].min().min())) < 0:
+    if has_word(name, "accuracy") and (lowest := float(rows[_splits(rows)].min().min())) < 0:
         raise UserError(f"{name} is down to {lowest:g}, and none is below 0: write it as it was measured")
-    if not has_word(name, PERCENTS) or _within(rows, 1) or not _within(rows, 100):
+    if not has_word(name, "percent") or _within(rows, 1) or not _within(rows, 100):
         return False
     highest = {split: float(rows[split].max()) for split in _splits(rows)}
     if any(value <= 1 and FAR * value < max(highest.values()) for value in highest.values()):
         text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
         raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
-    if has_word(name, {"accuracy"}) and _is_mixed(rows):
+    if has_word(name, "accuracy") and _is_mixed(rows):
         raise UserError(f"{name} is a fraction in some rows and percent in others: write all as fractions")
     return True
 
@@ -148,8 +122,8 @@ def per_step(table: TableFile, rows: pd.DataFrame, by: str) -> pd.Series[float]:
     found = [name for name in table.columns if by == name or by in words_of(name)]
     if not found:
         raise UserError(f"--by {by}: {unknown('column', by, list(table.columns))}")
-    devices = {text for name in table.columns if plain(name) in DEVICES for text in table.columns[name]}
-    if set(words_of(found[0])) & TIMES and len(devices) != 1:
+    devices = {text for name in table.columns if is_named(name, "device") for text in table.columns[name]}
+    if has_word(found[0], "time") and len(devices) != 1:
         known = listed(sorted(devices)) or "not in the table"
         raise UserError(f"--by {by}: times compare variants on one kind of device, which is {known}: count steps")
     values = pd.to_numeric(pd.Series(table.columns[found[0]], [str(line) for line in table.lines]), errors="coerce")

@@ -268,8 +268,8 @@ def test_columns_are_read_as_they_are_written() -> None:
 
 
 def test_an_answer_keeps_those_before(tmp_path: Path) -> None:
-    """Width and depth change together, so the first question names one of them alone."""
-    rows = "a,x,0.1,8,1,0.5 b,x,0.1,16,2,0.6 c,x,0.2,8,1,0.7 d,x,0.2,16,2,0.8"
+    """Width and depth change together, so the first question names one of them alone; what is ignored may be empty."""
+    rows = "a,x,0.1,8,1,0.5 b,x,0.1,,2,0.6 c,x,0.2,8,1,0.7 d,x,0.2,,2,0.8"
     text, reading = rows_of("run_id,method,lr,width,depth,val_acc", rows), Reading(columns={"ignored": "width"})
     with pytest.raises(QuestionError) as raised:
         study_of(tmp_path, text, reading)

@@ -126,7 +126,7 @@ GRID = "".join(
         (HEAD + f"{'a' * 201},0.3,0,0.9\n", "table.csv:2: variant: got a name of 201 characters, want at most 200"),
         (PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "table.csv:2: which mark"),
         ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "table.csv:2: which mark"),
-        (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234', one number with a decimal comma, another"),
+        (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234': which mark"),
         (HEAD + "a,0.3,seed_0,0.9\na,0.3,run_1,0.9\n", "table.csv:2: seed: got 'seed_0', want a whole number"),
         ("lr,seed,step,val_loss\n0.3,0,99,0.9\n0.3,0,99,0.8\n", "table.csv:3: has the task table"),
         ("width,dropout,lr,seconds,val_loss\n" + GRID, "differ in width (2 values), dropout (2 values)"),
