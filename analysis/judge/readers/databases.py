@@ -45,16 +45,13 @@ HISTORY = """
 
 def read_database(path: Path, *, is_journal: bool) -> TableFile:
     """Read a database of Optuna, MLflow or Trackio, or a journal of Optuna; raises UserError."""
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
     with copied(path) as copy:
         if is_journal:
-            return _grouped(path, list(_trials(JournalStorage(JournalFileBackend(str(copy))))), "variant", OPTUNA)
+            return _grouped(path, list(_trials(copy, is_journal=True)), "variant", OPTUNA)
         with closing(sqlite3.connect(copy)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if {"studies", "trials"} <= names:
-                return _grouped(path, list(_trials(f"sqlite:///{copy}")), "variant", OPTUNA)
+                return _grouped(path, list(_trials(copy, is_journal=False)), "variant", OPTUNA)
             if {"metrics", "configs"} <= names:
                 return table_of_rows(path, list(_trackio_rows(database)), "runs of Trackio")
             if {"experiments", "runs"} <= names:
@@ -62,11 +59,13 @@ def read_database(path: Path, *, is_journal: bool) -> TableFile:
     raise UserError(f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file")
 
 
-def _trials(storage: Any) -> Iterator[Fields]:
+def _trials(copy: Path, *, is_journal: bool) -> Iterator[Fields]:
     """Yield the trials of every study, which are variants."""
     import optuna
 
     optuna.logging.set_verbosity(logging.WARNING)
+    backend = optuna.storages.journal.JournalFileBackend
+    storage: Any = optuna.storages.JournalStorage(backend(str(copy))) if is_journal else f"sqlite:///{copy}"
     for study in [optuna.load_study(study_name=each, storage=storage) for each in optuna.get_all_study_names(storage)]:
         name = study.study_name
         if len(study.directions) > 1:
