@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 
-from lr_sweep.analysis.judge.fields import columns_in, is_number
+from lr_sweep.analysis.judge.fields import columns_in, is_nothing, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     ROLES,
@@ -22,6 +23,7 @@ from lr_sweep.analysis.judge.names import (
     is_named,
     is_rate,
     is_result,
+    listed,
     plain,
     split_of,
     words,
@@ -160,6 +162,7 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     known = {plain(name) for name in table.columns}
     has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
     for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
+        table, left_out = _without_means(table, name)
         texts = list(dict.fromkeys(table.columns[name]))
         said = [settings_in(text) for text in texts]
         have_rates = all(any(map(is_rate, labels)) for labels in said)
@@ -168,8 +171,20 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
             keys = dict.fromkeys(key for labels in found for key in labels if not have_rates or plain(key) not in known)
             of = dict(zip(texts, found, strict=True))
             new = {key: [of[text].get(key, "") for text in table.columns[name]] for key in keys}
-            return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
+            return replace(table, columns=table.columns | new), {RATE: f"in {name}{left_out}"}
     return table, {}
+
+
+def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
+    """Leave out rows whose names say no seed where others do, and that have fewer fields than those, as means have."""
+    rows = list(zip(*table.columns.values(), strict=True))
+    is_seeded = [any(is_named(key, SEED) for key in labels_of(text)) for text in table.columns[name]]
+    is_filled = [not any(map(is_nothing, row)) for row in rows]
+    is_mean = [not (seeded or filled) for seeded, filled in zip(is_seeded, is_filled, strict=True)]
+    if not any(is_mean) or not all(compress(is_filled, is_seeded)) or not any(is_seeded):
+        return table, ""
+    kept = [place for place, mean in enumerate(is_mean) if not mean]
+    return table.rows_at(kept), f"; without {listed(list(compress(table.columns[name], is_mean)))}"
 
 
 def _with_powers(table: TableFile) -> TableFile:
