@@ -111,10 +111,11 @@ def _repeats(content: Mapping[str, Any]) -> list[Fields]:
     """Return a row a repeat of a list of numbers beside its mean; empty: there is none."""
     means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
-    repeats = [key for key in lists if any(math.isclose(fmean(lists[key]), mean, rel_tol=CLOSE) for mean in means)]
-    if len(repeats) != 1:
-        return []
+    named = [key for key in lists if has_word(key, "repeat", "runs") and not has_word(key, "time")]
+    repeats = [key for key in named if any(math.isclose(fmean(lists[key]), mean, rel_tol=CLOSE) for mean in means)]
     beside = {key: content[key] for key in content if key not in lists and not has_word(key, *SUMMARIES)}
+    if len(repeats) != 1 or any(map(_measures, beside)):
+        return []
     return [{**beside, SEED: number, VALUE: value} for number, value in enumerate(lists[repeats[0]])]
 
 
@@ -124,7 +125,9 @@ def _grid(content: Mapping[str, Any]) -> list[Fields]:
     grids = {key: value for key, value in content.items() if _is_list_of(value, list) and key not in lists}
     named = [(name, lists[key]) for key in lists if (name := _meaning(key))]
     for (key, rows), ((outer, keys), (inner, places)) in product(grids.items(), permutations(named, 2)):
-        if len(rows) == len(keys) and all(_is_list_of(row, int, float) and len(row) == len(places) for row in rows):
+        if len(places) != len(keys) == len(rows) and all(
+            _is_list_of(row, int, float) and len(row) == len(places) for row in rows
+        ):
             cells = zip(product(keys, places), chain(*rows), strict=True)
             return [{outer: one, inner: other, key: value} for (one, other), value in cells]
     return []
@@ -172,16 +175,17 @@ def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
     curves = _zipped({key: lists[key] for key in lists if _measures(key) or is_named(key, STEP)})
     beside: Fields = {}
-    parts = [curves]
+    parts, others = [curves], list[list[Fields]]()
     for key, value in content.items():
         rows = _rows(value, key) if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
         elif isinstance(value, Mapping) or _measure(rows):
-            parts.append(rows)
+            (parts if _measure(rows) else others).append(rows)
         elif not curves or key not in curves[0]:
             beside[key] = value
-    parts = list(filter(_measure, parts)) or parts  # callbacks of a trainer are no runs
+    if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
+        parts += others  # beside a history they are settings, as of callbacks
     return [beside | row for rows in parts for row in rows] or [beside]
 
 
