@@ -208,6 +208,9 @@ class Columns:
         choices = one_of("validation", [each.name for each in alike if each.differs])
         rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
         text = f"{rates}no column of validation or test in {listed(list(self.all))}"
+        if "train" in self.of:
+            trained = Reading(columns={"validation": self.of["train"], "train": ""})
+            choices.append(Choice(f"{self.of['train']} is compared", trained))
         if choices:
             raise QuestionError(f"{text}: which one has the values?", choices)
         raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
