@@ -64,8 +64,11 @@ def yaml_content(text: str) -> Any:
     return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
-def _numbered(number: int, rows: list[Fields]) -> list[Fields]:
-    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number."""
+def _numbered(number: int | str, rows: list[Fields]) -> list[Fields]:
+    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number.
+
+    The number has the key of the list before it, as other lists have runs of these numbers.
+    """
     differ = {name for row in rows for name in row if row[name] != rows[0].get(name)}
     are_steps = any(is_named(name, STEP) for name in rows[0]) or all(is_metric(n) or is_result(n) for n in differ)
     is_run = len(rows) > 1 and are_steps and not any(is_named(name, "run", SEED) for name in rows[0])
@@ -76,7 +79,10 @@ def _numbered(number: int, rows: list[Fields]) -> list[Fields]:
 def _rows(content: Any, parent: str | None = None) -> list[Fields]:
     """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
     if _is_list_of(content, Mapping):
-        runs = (_numbered(number, _rows(each, parent or "")) for number, each in enumerate(content))
+        runs = (
+            _numbered(f"{parent or ''} {number}".strip(), _rows(each, parent or ""))
+            for number, each in enumerate(content)
+        )
         return [_of_split(parent or "", row) for rows in runs for row in rows]
     if _is_list_of(content, int, float):
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
