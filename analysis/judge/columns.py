@@ -204,10 +204,13 @@ class Columns:
 
     def ask_for_values(self) -> None:
         """Ask which column has the values, among those of numbers whose names say nothing else."""
-        alike = [each for each in self.free() if not (each.is_setting or each.is_result or each.is_rate)]
+        alike = [x for x in self.free() if not (x.is_setting or x.is_result or has_rate_word(x.name))]
         choices = one_of("validation", [each.name for each in alike if each.differs])
         rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
         text = f"{rates}no column of validation or test in {listed(list(self.all))}"
+        if "train" in self.of:
+            trained = Reading(columns={"validation": self.of["train"], "train": ""})
+            choices.append(Choice(f"{self.of['train']} is compared", trained))
         if choices:
             raise QuestionError(f"{text}: which one has the values?", choices)
         raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
@@ -226,7 +229,7 @@ class Columns:
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""
-        held = [column for column in self.free() if column.is_metric and column.has_numbers]
+        held = [column for column in self.free() if column.is_metric and column.has_numbers and not column.is_empty]
         of_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
         whys = dict.fromkeys(SPLITS, "")
         if not any(split in self.of or of_split[split] for split in ("validation", "test")):

@@ -187,6 +187,11 @@ class Column:
         """Whether a field is a number, well written or not, or none holds anything."""
         return not self.values or any(is_number(text) or not _LETTERS.search(text) for text in self.values)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no field holds anything, NaN included."""
+        return all(text.strip().lower() in NOTHING for text in set(self.texts))
+
     @cached_property
     def numbers(self) -> list[float]:
         """The different numbers of a column of numbers alone, from the smallest; empty: it has other fields."""

@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 
-from lr_sweep.analysis.judge.fields import columns_in, is_number
+from lr_sweep.analysis.judge.fields import columns_in, is_nothing, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     ROLES,
@@ -22,6 +23,7 @@ from lr_sweep.analysis.judge.names import (
     is_named,
     is_rate,
     is_result,
+    listed,
     plain,
     split_of,
     words,
@@ -66,9 +68,13 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         if cells := _cells(table, names, label):
             said[label] = f"the names of {len(cells)} columns"
             table = _melted(table, cells, label)
-        if label == RUN and RATE not in given:
+        if label == RUN and not given.get(RATE):
             table, labels = _with_labels(table)
             said |= labels
+            if cells and not labels and not any(map(is_rate, table.columns)):  # runs by name are compared
+                columns = {VARIANT if name == RUN else name: texts for name, texts in table.columns.items()}
+                table = replace(table, columns=columns)
+                said[VARIANT] = said.pop(RUN)
     table, splits = _with_metric_columns(_with_powers(table), names)
     return table, said | splits
 
@@ -160,16 +166,31 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     known = {plain(name) for name in table.columns}
     has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
     for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
-        texts = list(dict.fromkeys(table.columns[name]))
+        kept, left_out = _without_means(table, name)
+        texts = list(dict.fromkeys(kept.columns[name]))
         said = [settings_in(text) for text in texts]
         have_rates = all(any(map(is_rate, labels)) for labels in said)
         found = said if have_rates else settings_by_place(texts) if table.reader else []  # a reader's are paths
         if found:
             keys = dict.fromkeys(key for labels in found for key in labels if not have_rates or plain(key) not in known)
             of = dict(zip(texts, found, strict=True))
-            new = {key: [of[text].get(key, "") for text in table.columns[name]] for key in keys}
-            return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
+            new = {key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
+            return replace(kept, columns=kept.columns | new), {RATE: f"in {name}{left_out}"}
     return table, {}
+
+
+def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
+    """Leave out rows whose names say no seed where others do, and that have fewer fields than those, as means have."""
+    texts = list(map(str.strip, table.columns[name]))
+    seeded = {text: any(is_named(key, SEED) for key in labels_of(text)) for text in set(texts)}
+    if all(seeded.values()) or not any(seeded.values()):
+        return table, ""
+    filled = [not any(map(is_nothing, row)) for row in zip(*table.columns.values(), strict=True)]
+    is_mean = [not (is_filled or seeded[text]) for text, is_filled in zip(texts, filled, strict=True)]
+    if not any(is_mean) or not all(compress(filled, map(seeded.__getitem__, texts))):
+        return table, ""
+    kept = [place for place, mean in enumerate(is_mean) if not mean]
+    return table.rows_at(kept), f"; without {listed(list(compress(texts, is_mean)))}"
 
 
 def _with_powers(table: TableFile) -> TableFile:

@@ -7,8 +7,11 @@ import io
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
+from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate
 from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, check_size, raise_mistakes
 from lr_sweep.common.errors import UserError
 
@@ -39,6 +42,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
 
 def table_of_fields(path: Path, numbers: list[int], rows: list[list[str]], reader: str = "") -> TableFile:
     """Return rows as a table, the first with the names; raises UserError if there are no others, or odd ones."""
+    if len(rows) > 1 and _are_fields(rows[0], rows[1:]):
+        rows, numbers, reader = [[""] * len(rows[0]), *rows], [*numbers[:1], *numbers], "no line of names"
     names = [name.strip() or f"#{place}" for place, name in enumerate(rows[0], 1)] if rows else []
     check_names(path, names, *numbers[:1])
     _drop_odd(path, numbers, rows)
@@ -47,6 +52,15 @@ def table_of_fields(path: Path, numbers: list[int], rows: list[list[str]], reade
     check_size(path, len(rows), 1)
     columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=True))
     return TableFile(path=path, columns=columns, lines=[Line(path, number) for number in numbers[1:]], reader=reader)
+
+
+def _are_fields(first: list[str], others: list[list[str]]) -> bool:
+    """Return whether the first row has no names: none is known, one is a number, and one is in its column again."""
+    if any(is_named(field) or is_rate(field) or is_metric(field) for field in first):
+        return False
+    below = zip_longest(*others, fillvalue="")
+    again = any(field.strip() and field in column for field, column in zip(first, below, strict=False))
+    return again and any(is_number(field.strip()) for field in first)
 
 
 def check_names(path: Path, names: list[str], line: int = 1) -> None:
@@ -58,8 +72,8 @@ def check_names(path: Path, names: list[str], line: int = 1) -> None:
 def _table_in(text: str) -> tuple[int, str, str]:
     """Return where a table begins in a text, the table, and what separates its fields."""
     tables = _MARKDOWN.finditer(text) if "|" in text else ()
-    if found := max(tables, key=lambda match: len(match[0]), default=None):
-        head, _, *rows = re.sub(r"(\*\*|__)([^|\n]+?)\1", r"\2", found[0]).split("\n")  # without bold type
+    if found := max(tables, key=_size, default=None):
+        head, _, *rows = re.sub(r"(\*\*|__|`)([^|\n]+?)\1", r"\2", found[0]).split("\n")  # without bold type and code
         return found.start(), "\n".join(line.strip().strip("|") for line in [head, "", *rows]), "|"
     above = _ABOVE.match(text)
     start = above.end() if above else 0
@@ -69,6 +83,12 @@ def _table_in(text: str) -> tuple[int, str, str]:
         return start, body, said[1]
     mark = max(DELIMITERS, key=head.count)
     return start, body, " " if mark not in head and len(head.split()) > 1 else mark
+
+
+def _size(table: re.Match[str]) -> tuple[bool, int, int]:
+    """Return whether a table has learning rates, and its rows and characters: of several the largest is read."""
+    head = table[0].partition("\n")[0]
+    return any(map(is_rate, head.split("|"))), table[0].count("\n"), len(table[0])
 
 
 def _rows(text: str, mark: str, skipped: int) -> tuple[list[int], list[list[str]]]:

@@ -23,7 +23,8 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
     """Return the evaluations in a log, each with the number of its line; empty: it is none.
 
     An evaluation without a step has the last one above it. The settings are those of a line of argparse, and lines
-    above the first evaluation such as `lr: 0.1`.
+    above the first evaluation such as `lr: 0.1`. One without evaluations that has a learning rate is a run without a
+    value, which was killed.
     """
     rows: list[tuple[int, Fields]] = []
     settings: Fields = {}
@@ -46,7 +47,7 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
         elif counted:
             above.append(line)
     stepped = [row for row in rows if _steps(row[1])]
-    return stepped or rows
+    return stepped or rows or [(1, settings) for name in settings if is_rate(name)][:1]
 
 
 def _steps(found: ReadFields) -> Fields:

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, permutations, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.fields import is_number
-from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_result, split_of
+from lr_sweep.analysis.judge.names import has_word, is_metric, is_named, is_rate, is_result, split_of
 from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import Fields, as_version_1_2
+from lr_sweep.common.files import Fields, ReadFields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
+SUMMARIES = ("mean", "deviation", "count")
+"""Kinds of words of what stands beside a list of repeats."""
+CLOSE = 1e-3
+"""Relative difference between a mean as it is written, perhaps rounded, and that of its values."""
 
 
 def read_json(path: Path, text: str) -> TableFile:
@@ -57,24 +64,32 @@ def yaml_content(text: str) -> Any:
     return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
-def _numbered(number: int, rows: list[Fields]) -> list[Fields]:
-    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number."""
+def _numbered(number: int | str, rows: list[Fields]) -> list[Fields]:
+    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number.
+
+    The number has the key of the list before it, as other lists have runs of these numbers.
+    """
     differ = {name for row in rows for name in row if row[name] != rows[0].get(name)}
     are_steps = any(is_named(name, STEP) for name in rows[0]) or all(is_metric(n) or is_result(n) for n in differ)
     is_run = len(rows) > 1 and are_steps and not any(is_named(name, "run", SEED) for name in rows[0])
+    is_run = is_run and not any(is_named(name, "task", "model", "variant") for name in differ)
     return [{"run": str(number), **row} for row in rows] if is_run else rows
 
 
 def _rows(content: Any, parent: str | None = None) -> list[Fields]:
     """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
     if _is_list_of(content, Mapping):
-        runs = (_numbered(number, _rows(each, parent or "")) for number, each in enumerate(content))
+        runs = (
+            _numbered(f"{parent or ''} {number}".strip(), _rows(each, parent or ""))
+            for number, each in enumerate(content)
+        )
         return [_of_split(parent or "", row) for rows in runs for row in rows]
     if _is_list_of(content, int, float):
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
         return [{VALUE: content}]
-    return _columns(content, parent is None) or _labelled(content, parent or "") or _with_beside(content)
+    found = _columns(content, parent is None) or _repeats(content) or _grid(content)
+    return found or _labelled(content, parent or "") or _with_beside(content)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:
@@ -96,6 +111,37 @@ def _columns(content: Mapping[str, Any], is_whole: bool) -> list[Fields]:
         return _zipped({name: list(column.values()) for name, column in content.items()})
     are_lists = all(isinstance(value, list) and not _is_nested(value) for value in values)
     return _zipped(content) if are_lists and (is_whole or any(map(_is_name, content))) else []
+
+
+def _repeats(content: Mapping[str, Any]) -> list[Fields]:
+    """Return a row a repeat of a list of numbers beside its mean; empty: there is none."""
+    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
+    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
+    named = [key for key in lists if has_word(key, "repeat", "runs") and not has_word(key, "time")]
+    repeats = [key for key in named if any(math.isclose(fmean(lists[key]), mean, rel_tol=CLOSE) for mean in means)]
+    beside = {key: content[key] for key in content if key not in lists and not has_word(key, *SUMMARIES)}
+    if len(repeats) != 1 or any(map(_measures, beside)):
+        return []
+    return [{**beside, SEED: number, VALUE: value} for number, value in enumerate(lists[repeats[0]])]
+
+
+def _grid(content: Mapping[str, Any]) -> list[Fields]:
+    """Return a row a number of a list of lists whose places two lists beside it name; empty: there is none."""
+    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float, str)}
+    grids = {key: value for key, value in content.items() if _is_list_of(value, list) and key not in lists}
+    named = [(name, lists[key]) for key in lists if (name := _meaning(key))]
+    for (key, rows), ((outer, keys), (inner, places)) in product(grids.items(), permutations(named, 2)):
+        if len(places) != len(keys) == len(rows) and all(
+            _is_list_of(row, int, float) and len(row) == len(places) for row in rows
+        ):
+            cells = zip(product(keys, places), chain(*rows), strict=True)
+            return [{outer: one, inner: other, key: value} for (one, other), value in cells]
+    return []
+
+
+def _meaning(key: str) -> str:
+    """Return a key that names a column, of one or of several values; empty: it names none."""
+    return next((each for each in (key, key.removesuffix("s")) if is_named(each) or is_rate(each)), "")
 
 
 def _zipped(lists: Mapping[str, Sequence[Any]]) -> list[Fields]:
@@ -135,16 +181,22 @@ def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
     curves = _zipped({key: lists[key] for key in lists if _measures(key) or is_named(key, STEP)})
     beside: Fields = {}
-    parts = [curves]
+    parts, others = [curves], list[list[Fields]]()
     for key, value in content.items():
         rows = _rows(value, key) if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
-        elif any(isinstance(value, Mapping) or _measures(name) for row in rows for name in row):
-            parts.append(rows)
+        elif isinstance(value, Mapping) or _measure(rows):
+            (parts if _measure(rows) else others).append(rows)
         elif not curves or key not in curves[0]:
             beside[key] = value
+    if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
+        parts += others  # beside a history they are settings, as of callbacks
     return [beside | row for rows in parts for row in rows] or [beside]
+
+
+def _measure(rows: Sequence[ReadFields]) -> bool:
+    return any(_measures(name) for row in rows for name in row)
 
 
 def _labelled(content: Mapping[str, Any], parent: str) -> list[Fields]:
@@ -178,7 +230,7 @@ def _are_repeats(keys: Sequence[str]) -> bool:
 
 def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
     """Yield what each of some keys says: the settings in it, or a number or name of what the level above names."""
-    name = next((each for each in (parent, parent.removesuffix("s")) if is_named(each) or is_rate(each)), "")
+    name = _meaning(parent)
     if not name and (_are_repeats(keys) or all(map(str.isdigit, keys))):
         name = SEED
     elif not name and all(map(is_number, keys)):

@@ -40,6 +40,8 @@ SETTINGS = words(
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
 KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
+WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log"}
+"""How the file of a run of W&B ends, and logs of W&B itself."""
 RAY_ERROR, ENDED = "error.txt", "state"
 MOST_FILES = 20_000
 
@@ -107,6 +109,9 @@ def _folder_of(path: Path) -> Path:
 
 def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
+    if stores := {path.parent for path in files if path.suffix == WANDB_RUN}:  # has all that other files there have
+        others = [path for path in files if not stores.intersection(path.parents) and path.name not in WANDB_LOGS]
+        files = [*(path for path in files if path.suffix == WANDB_RUN), *others]
     homes = set(map(_folder_of, filter(_is_settings, files)))
     events = {path.parent for path in files if EVENTS in path.name}
     known = homes | events - {folder}  # `add_hparams` writes below the folder of its run
@@ -127,7 +132,7 @@ def _parts(folder: Path, home: Path, files: Sequence[Path]) -> list[TableFile]:
     """Return the table of each run in a folder: of its best files of results, with its settings."""
     settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
     tables = _results([path for path in files if not _is_settings(path)])
-    if len(tables) > 1 and (settings or all(split_of(table.path.stem) for table in tables)):
+    if len(tables) > 1 and (settings or _are_splits(tables)):
         both = " and ".join(table.path.name for table in tables[:2])
         raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
     if (home / RAY_ERROR).exists() or (settings and not tables):
@@ -135,6 +140,12 @@ def _parts(folder: Path, home: Path, files: Sequence[Path]) -> list[TableFile]:
         tables = tables or [table_of_rows(home, [settings], "")]
     runs = [home if settings or len(tables) == 1 else table.path.with_suffix("") for table in tables]
     return [_of_run(table, folder, run, settings) for table, run in zip(tables, runs, strict=True)]
+
+
+def _are_splits(tables: Sequence[TableFile]) -> bool:
+    """Return whether files are those of one run's splits, each with another one in its name."""
+    splits = {split_of(table.path.stem) for table in tables}
+    return "" not in splits and len(splits) == len(tables)
 
 
 def _settings(path: Path) -> Fields:
@@ -152,12 +163,16 @@ def _settings(path: Path) -> Fields:
 
 
 def _results(files: Sequence[Path]) -> list[TableFile]:
-    """Return the tables of the first kind of files that has any metric."""
+    """Return the tables of the first kind of files that has any metric, or runs that ended without a value."""
+    ended: list[TableFile] = []
     for kind in KINDS:
         of_kind = [path for path in files if _kind(path) == kind]
-        if found := [table for table in _tables(of_kind, kind) if _measures(table)]:
-            return found
-    return []
+        tables = list(_tables(of_kind, kind))
+        started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
+        if any(map(_measures, tables)):
+            return started
+        ended += started if kind in (WANDB_RUN, ".log") else []
+    return ended
 
 
 def _kind(path: Path) -> str:

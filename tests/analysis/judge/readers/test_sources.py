@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import BEST, RATES, RUNS, accuracy, assert_found, chosen, judge, run_script
+
+READINGS = Path(__file__).parents[1] / "readings"
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "torch.utils.tensorboard"])
@@ -136,6 +139,18 @@ def test_a_trial_of_ray_tune_that_failed(tmp_path: Path) -> None:
     found = judge([tmp_path], Reading())
     assert found.summary.runs.sort_values("learning_rate")["status"].tolist() == ["failed", "complete", "diverged"]
     assert chosen(found) == {"all": (1e-2, 1e-2)}
+
+
+def test_other_files_in_folders_of_wandb_are_no_runs(tmp_path: Path) -> None:
+    wandb = tmp_path / "wandb"
+    shutil.copytree(READINGS / "wandb", wandb)
+    alone = judge([wandb], Reading())
+    run = next(wandb.glob("*run-*"))
+    for name, text in {"config.yaml": "lr: {value: 0.1}\n", "wandb-summary.json": '{"val_acc": 0.9}'}.items():
+        (run / "files").mkdir(exist_ok=True)
+        (run / "files" / name).write_text(text)
+    (wandb / "debug.log").write_text("config: {'lr': 0.1, 'val_size': 7}\nval_acc: 0.9\n")
+    assert judge([wandb], Reading()).summary.cells.equals(alone.summary.cells)
 
 
 def test_a_chart_of_wandb(tmp_path: Path) -> None:
