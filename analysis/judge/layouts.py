@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from lr_sweep.analysis.judge.fields import columns_in, is_number
+from lr_sweep.analysis.judge.fields import Column, as_number, columns_in, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     ROLES,
@@ -27,7 +27,14 @@ from lr_sweep.analysis.judge.names import (
     words,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_by_place, settings_in
+from lr_sweep.analysis.judge.readers.labels import (
+    SETTING,
+    labels_of,
+    numbers_in,
+    repeat_in,
+    settings_by_place,
+    settings_in,
+)
 from lr_sweep.analysis.judge.table_file import TableFile, check_size, joined
 from lr_sweep.common.errors import UserError
 
@@ -70,7 +77,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
             table, labels = _with_labels(table)
             said |= labels
     table, splits = _with_metric_columns(_with_powers(table), names)
-    return table, said | splits
+    return _with_numbers(table), said | splits
 
 
 def with_step_rows(table: TableFile) -> TableFile:
@@ -170,6 +177,24 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
             new = {key: [of[text].get(key, "") for text in table.columns[name]] for key in keys}
             return replace(table, columns=table.columns | new), {RATE: f"in {name}"}
     return table, {}
+
+
+def _with_numbers(table: TableFile) -> TableFile:
+    """Add settings that are only numbers in the names of runs, as in `net_7lg_4lf`, to a table without seeds."""
+    columns, found = columns_in(table), dict[str, list[str]]()
+    has_seeds = any(is_named(name, SEED, VARIANT) for name in table.columns)
+    for column in [columns[name] for name in table.columns if plain(name) in RUN_NAMES and not has_seeds]:
+        for word, numbers in numbers_in(names := list(dict.fromkeys(column.texts))).items():
+            of = dict(zip(names, map(as_number, numbers), strict=True))
+            new = Column(SETTING + (word or column.name), [of[text] for text in column.texts])
+            known = any(new.texts == list(map(as_number, each.texts)) for each in columns.values())
+            if (
+                len(new.values) > 1
+                and 2 * len(new.values) <= len(names)
+                and not (known or new.counts or new.name in columns)
+            ):
+                found[new.name] = list(new.texts)
+    return replace(table, columns=table.columns | found)
 
 
 def _with_powers(table: TableFile) -> TableFile:

@@ -23,18 +23,21 @@ from lr_sweep.analysis.judge.fields import (
     is_nothing,
     is_number,
     parsed,
+    state_in,
     with_point,
     without_percent,
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import (
     SPLITS,
+    VERDICTS,
     has_word,
     is_named,
     is_setting,
     listed,
     plain,
 )
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
@@ -153,6 +156,11 @@ def _without_untrained(table: TableFile, columns: Columns) -> Noted:
         without = [text in lacking and not any(out) for text, *out in zip(fields[0], *left_out.values(), strict=True)]
         if sum(without) <= MOST_LACKING * (len(without) - sum(map(sum, left_out.values()))):
             left_out["{name}: left out: {rows} without a learning rate"] = without
+        elif not all(without):
+            name = columns.of["learning_rate"]
+            left = Reading(where=[f"{name}!={text}" for text in sorted(lacking)])
+            text = f"{table.path}: {sum(without)} of {len(without)} rows have no learning rate in {name}"
+            raise QuestionError(text, [Choice("these rows are left out", left)])
     kept = [place for place, out in enumerate(zip(*left_out.values(), strict=True)) if not any(out)]
     if len(kept) in (0, len(table.lines)):
         return table, []
@@ -187,9 +195,9 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
 
 
 def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive: str) -> pd.DataFrame:
-    if "status" in frame:  # the 0 that a log has beside a crash
-        failed = frame["status"].eq("failed") & frame[decisive].eq(0)
-        frame[decisive] = frame[decisive].mask(failed)
+    if "status" in frame:  # the 0 that a log has beside a crash, or a loss that was not measured
+        is_loss = has_word(columns.of[decisive], "loss") and bool(frame[decisive].gt(0).any())
+        frame[decisive] = frame[decisive].mask(frame[decisive].eq(0) & (frame["status"].eq("failed") | is_loss))
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
     frame["diverged"] = np.isinf(frame[decisive].astype(float))
@@ -215,6 +223,8 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         texts = [with_point(text) for text in texts]
     if role in SPLITS:
         return without_percent(texts)
+    if role == "status" and VERDICTS & set(map(str.lower, texts)):
+        return [text if state_in(text) else "complete" for text in texts]
     return without_prefix(texts) if role == "seed" else texts
 
 
@@ -233,11 +243,12 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
+    is_numbered = not {"seed", "run", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
     for column in [Column(each.name, table.columns[each.name], table.decimal_comma) for each in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
             read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
-        elif column.may_be_setting:
+        elif column.may_be_setting or (is_numbered and column.is_short):
             found[UNREAD + column.name] = column.texts
     return found
 
