@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
@@ -176,12 +177,13 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     is none.
     """
     read: Fields = {"where": list(map(str, table.lines))}
-    mistakes = _ambiguous(table, columns)
+    mistakes, left_out = _ambiguous(table, columns), ""
     for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
         wrong = {text: value for text, value in values.items() if isinstance(value, ValueError)}
         places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
+        left_out = f"{name}!={next(iter(wrong))}" if wrong else left_out
         mistakes += [(place, f"{name}: {wrong[texts[place]]}") for place in places]
         read[role] = [values[text] for text in texts] if not wrong else [None] * len(texts)
     decisive = next(split for split in ("validation", "test") if split in read)
@@ -190,7 +192,9 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         lacking = [place for place in np.flatnonzero(has_value) if is_nothing(texts[place])]
         wanted = f"{columns.of['step']}: got no step for an evaluation, want a number from 0"
         mistakes += [(int(place), wanted) for place in lacking]
-    raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake in sorted(mistakes)])
+    alike = len({mistake for _, mistake in mistakes}) == 1 and left_out
+    advice = f"correct them, or leave these rows out: --where {shlex.quote(left_out)}" if alike else "correct them"
+    raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake in sorted(mistakes)], advice)
     return _measured(pd.DataFrame(read), table, columns, decisive)
 
 

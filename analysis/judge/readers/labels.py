@@ -59,10 +59,13 @@ def settings_in(name: str) -> dict[str, str]:
 
 def numbers_in(names: Sequence[str]) -> dict[str, list[str]]:
     """Return the numbers in names that differ in nothing else, by the word beside: `lg`, `lf` of `net_7lg_4lf`."""
-    if len({_WORD.sub(r"\1#\3", name) for name in names}) != 1:
+    if max(map(len, names)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", name) for name in names}) != 1:
         return {}
-    found = zip(*(_WORD.findall(name) for name in names), strict=True)
-    return {(place[0][2] or place[0][0]).lower(): [number for _, number, _ in place] for place in found}
+    found: dict[str, list[str]] = {}
+    for place in zip(*(_WORD.findall(name) for name in names), strict=True):
+        word = (place[0][2] or place[0][0]).lower()
+        found[f"{word}_{len(found)}" if word in found else word] = [number for _, number, _ in place]
+    return found
 
 
 def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:
