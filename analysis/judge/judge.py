@@ -147,7 +147,9 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows, about_rates = with_one_rate(rows)
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
-    rows, about_seeds = without_own_seeds(rows)
+    rows, about_seeds = (rows, []) if "seed" in reading.columns else without_own_seeds(rows)
+    if about_seeds:
+        del columns.of["seed"]
     decisive = "validation" if "validation" in rows else "test"
     rows = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
@@ -162,7 +164,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
-    return RunsRead(info, runs, about, filled, has_seeds="seed" in rows, is_tuned="nuisance" in rows)
+    return RunsRead(info, runs, about, filled, has_seeds="seed" in of, is_tuned="nuisance" in rows)
 
 
 def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
