@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-from lr_sweep.analysis.judge.fields import Column, columns_in
+from lr_sweep.analysis.judge.fields import Column, columns_in, is_nothing, state_in
 from lr_sweep.analysis.judge.names import (
     NAMES,
     ROLES,
@@ -27,6 +27,8 @@ from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, Question
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 
+PATH = re.compile(r".*[/\\].*\.\w{1,5}")
+"""Path of a file, which is no name of what was tried."""
 POWERS = ("10^", "e^")
 """How the columns of rates begin that are made of logarithms."""
 
@@ -85,13 +87,16 @@ class Columns:
         if "learning_rate" not in self.given:
             self.find_rate()
         self.find_repeats()
+        self.find_crossed()
         self.find_metric()
         raise_mistakes(list(self.contradictions()))
         if "learning_rate" not in {**self.of, **self.given}:
             self.ask_for_rate()
         if not {"validation", "test"} & self.of.keys():
             self.ask_for_values()
-        if "learning_rate" not in self.of:
+        rate = self.all.get(self.of.get("learning_rate", ""))
+        # Without repeats a single rate is tuned no more than none.
+        if rate is None or (len(rate.values) == 1 and not {"seed", "run", "step"} & self.of.keys()):
             self.find_candidates()
 
     def wrong_names(self) -> Iterator[str]:
@@ -130,6 +135,8 @@ class Columns:
         columns = [column for column in self.named(role) if column.values]
         if role == "variant":
             columns = [each for each in columns if not (each.is_unique and all(map(labels_of, each.values)))]
+        elif role == "status":
+            columns = [each for each in columns if sum(map(bool, map(state_in, each.texts))) >= len(each.texts) / 2]
         elif role == "run" and "step" in self.of:
             columns = [each for each in columns if not self.numbers_rows(each)]
         for column in self.likeliest("name", columns)[:1]:
@@ -158,6 +165,19 @@ class Columns:
             del self.of["run"]
             if not {"variant", "model"} & said.keys():
                 self.take("variant", name, "each has several learning rates")
+
+    def find_crossed(self) -> None:
+        """Take the column that makes a variant with its task and model for it, where each variant is in one of them."""
+        names, of = self.labels("variant"), self.labels("task", "model")
+        if len(names) != 1 or "variant" in self.given or len({*zip(*(self.all[x].texts for x in of), strict=True)}) < 2:
+            return
+        variants = self.all[names[0]].texts
+        texts = [each for each in self.free() if each.is_text and len(each.values) > 1 and not each.is_about_run]
+        for column in texts:
+            cells = [*zip(*(self.all[name].texts for name in of), column.texts, strict=True)]
+            if len({*cells}) == len({*variants}) == len({*zip(variants, cells, strict=True)}) > len(column.values):
+                self.take("variant", column.name, f"with {JOIN.join(of)} it is {names[0]}")
+                return
 
     def has_several_rates(self, *roles: str) -> bool:
         """Return whether rows of one run that are alike in some meanings have different learning rates."""
@@ -189,6 +209,7 @@ class Columns:
         """Ask where a column without such a name has values like rates; raise UserError where a named one has none."""
         names = listed(list(self.all))
         alike = [each for each in self.free() if not (each.is_metric or each.is_result or each.has_unit)]
+        alike = [each for each in alike if not (each.is_about_run or has_word(each.name, "setting"))]
         alike = [each for each in alike if each.likeness_to_rates > each.differs][: MOST_CHOICES - 1]
         if alike:
             choices = one_of("learning_rate", [x.name for x in sorted(alike, key=lambda x: -x.likeness_to_rates)])
@@ -217,12 +238,16 @@ class Columns:
 
     def find_candidates(self) -> None:
         """Take a column that names each row, in a table without rates and variants, for the variants."""
+        named = [self.all[name] for name in self.labels("variant") if "variant" not in self.given]
+        if "run" in self.of and any(is_nothing(text) for each in named for text in each.texts):  # all have a run id
+            del self.of["variant"]
         if {"variant", "model"} & {**self.of, **self.given}.keys():
             return
         if "step" not in self.of and "run" not in self.given and "run" in self.of:
             self.take("variant", self.of.pop("run"), "each run is one")
             return
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
+        texts = [each for each in texts if not all(map(PATH.fullmatch, each.values))]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
         for column in self.likeliest("candidate", texts)[:1]:
             self.take("variant", column.name, "it names what was tried")
@@ -307,6 +332,7 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
     "metric": [
         (8, lambda _, column: bool(column.values)),
         (4, lambda _, column: column.is_higher_better or False),
+        (4, lambda _, column: not has_word(column.name, "before")),
         (2, lambda _, column: column.measure == "loss"),
         (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
     ],

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from lr_sweep.analysis.judge.names import (
@@ -21,6 +22,7 @@ from lr_sweep.analysis.judge.names import (
     is_setting,
     measured,
     split_of,
+    words_of,
 )
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
@@ -42,6 +44,8 @@ RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBER_DIGITS = 12
 """Digits to which numbers in labels are equal; a time or an id may have more."""
+MOST_SMALL, MOST_SHORT = 12, 4
+"""Rows of a small table, and characters of numbers in it that are rather chosen than measured."""
 LEAST_SPAN, MOST_RATE = 9.0, 10.0
 """Numbers that are like a grid of learning rates: how far they span, and the largest."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
@@ -140,16 +144,20 @@ def _name(text: str) -> str:
     name = as_written(printable(text))
     if not name:
         raise ValueError("got nothing, want a name")
-    if len(name) > MOST_NAME:
-        raise ValueError(f"got a name of {len(name):,} characters, want at most {MOST_NAME}")
+    if len(name) > MOST_NAME:  # what is cut off may differ
+        return f"{name[: MOST_NAME - 12]}... {sha256(name.encode()).hexdigest()[:8]}"
     return name
 
 
+def state_in(text: str) -> str:
+    """Return what a word says of a run, as `STATUS`; empty: it says nothing."""
+    return STATUS.get(text.strip().lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0], "")
+
+
 def _status(text: str) -> str:
-    word = text.strip().lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0]
-    if word not in STATUS:
+    if not (state := state_in(text)):
         raise ValueError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
-    return STATUS[word]
+    return state
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
@@ -166,7 +174,7 @@ class Column:
 
     def __init__(self, name: str, texts: Sequence[str], decimal_comma: bool = False) -> None:
         self.name, self.texts = name, texts
-        self.is_setting, self.is_about_run, self.has_unit = is_setting(name), is_about_run(name), has_unit(name)
+        self.is_setting, self.has_unit = is_setting(name), has_unit(name)
         self.is_rate, self.is_metric, self.is_result = is_rate(name), is_metric(name), is_result(name)
         self.split, self.measure = split_of(name), measured(name)
         self.is_higher_better = is_higher_better(self.measure)
@@ -176,6 +184,11 @@ class Column:
     def values(self) -> set[str]:
         """The different fields that hold something, with a decimal point."""
         return {self.point(text) for text in set(map(str.strip, set(self.texts))) if not is_nothing(text)}
+
+    @cached_property
+    def is_about_run(self) -> bool:
+        """Whether the column says how a run went; a rank does where the ranks are 1, 2, 3."""
+        return is_about_run(self.name) and ("rank" not in words_of(self.name) or self.counts)
 
     @cached_property
     def is_numbers(self) -> bool:
@@ -208,6 +221,13 @@ class Column:
         different = len(set(self.texts))
         few = different <= max(2, len(self.texts) / 2) and (self.is_text or not self.is_result)
         return different > 1 and (self.is_setting or few)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a small table has several short or round numbers here, as of settings, and no name of a result."""
+        small = self.is_numbers and len(self.texts) <= MOST_SMALL and not (self.is_result or self.is_metric)
+        longer = [number for number in self.numbers if small and len(f"{number:g}") > MOST_SHORT]
+        return small and len(self.values) > 1 and all(number == float(f"{number:.1g}") for number in longer)
 
     @property
     def is_unique(self) -> bool:

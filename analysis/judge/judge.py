@@ -23,7 +23,7 @@ from lr_sweep.analysis.judge.names import SEVERAL, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
-from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
+from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate, without_own_seeds
 from lr_sweep.analysis.judge.settings import (
     best_settings,
     settings_findings,
@@ -147,6 +147,9 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows, about_rates = with_one_rate(rows)
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
+    rows, about_seeds = (rows, []) if "seed" in reading.columns else without_own_seeds(rows)
+    if about_seeds:
+        del columns.of["seed"]
     decisive = "validation" if "validation" in rows else "test"
     rows = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
@@ -155,7 +158,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     runs = runs_of(rows, decisive)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
     about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
-    about += [*about_rates, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
+    about += [*about_rates, *about_seeds, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
     info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
     given = {"learning_rate": ""} | of if metric.untuned else of

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
-from lr_sweep.analysis.judge.fields import columns_in, is_nothing, is_number
+from lr_sweep.analysis.judge.fields import Column, as_number, columns_in, is_nothing, is_number
 from lr_sweep.analysis.judge.names import (
     MEANS,
     ROLES,
@@ -29,7 +29,14 @@ from lr_sweep.analysis.judge.names import (
     words,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in, settings_by_place, settings_in
+from lr_sweep.analysis.judge.readers.labels import (
+    SETTING,
+    labels_of,
+    numbers_in,
+    repeat_in,
+    settings_by_place,
+    settings_in,
+)
 from lr_sweep.analysis.judge.table_file import TableFile, check_size, joined
 from lr_sweep.common.errors import UserError
 
@@ -76,7 +83,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
                 table = replace(table, columns=columns)
                 said[VARIANT] = said.pop(RUN)
     table, splits = _with_metric_columns(_with_powers(table), names)
-    return table, said | splits
+    return _with_numbers(table), said | splits
 
 
 def with_step_rows(table: TableFile) -> TableFile:
@@ -191,6 +198,24 @@ def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
         return table, ""
     kept = [place for place, mean in enumerate(is_mean) if not mean]
     return table.rows_at(kept), f"; without {listed(list(compress(texts, is_mean)))}"
+
+
+def _with_numbers(table: TableFile) -> TableFile:
+    """Add settings that are only numbers in the names of runs, as in `net_7lg_4lf`, to a table without seeds."""
+    columns, found = columns_in(table), dict[str, list[str]]()
+    has_seeds = any(is_named(name, SEED, VARIANT) for name in table.columns)
+    for column in [columns[name] for name in table.columns if plain(name) in RUN_NAMES and not has_seeds]:
+        for word, numbers in numbers_in(names := list(dict.fromkeys(column.texts))).items():
+            of = dict(zip(names, map(as_number, numbers), strict=True))
+            new = Column(SETTING + (word or column.name), [of[text] for text in column.texts])
+            known = any(new.texts == list(map(as_number, each.texts)) for each in columns.values())
+            if (
+                len(new.values) > 1
+                and 2 * len(new.values) <= len(names)
+                and not (known or new.counts or new.name in columns)
+            ):
+                found[new.name] = list(new.texts)
+    return replace(table, columns=table.columns | found)
 
 
 def _with_powers(table: TableFile) -> TableFile:

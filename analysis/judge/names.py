@@ -75,16 +75,17 @@ WORDS = {
         "unbounded": "reward return",
         "accuracy": "accuracy",
         "percent": "accuracy error",
-        "loss": "loss nll perplexity",  # beside the metric that is judged, it shows that a run diverged
+        "loss": "loss nll perplexity bpb bpc",  # beside the metric that is judged, it shows that a run diverged
         # Words beside a metric's name: those of no meaning, of a mean unless one of the third follows, of its spread.
         "beside": "best final last epoch step at metrics metric",
         "mean": "mean avg",
         "of a mean": "squared absolute average iou precision",
-        "deviation": "std sd sem stderr stdev var variance ci ci95",
+        "deviation": "std stddev sd sem stderr stdev var variance ci ci95",
         "count": "count min max correct",
+        "before": "baseline initial before",
         "so far": "best final last",
         "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
-        "time": "time times seconds duration runtime timestamp created date datetime s sec",
+        "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
         # Learning rates: what makes a number of such a name another one.
         "rate": "lr rate",
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
@@ -119,6 +120,8 @@ _STATES = {
 }
 STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
 """How tools name the state of a run, in small letters."""
+VERDICTS = {"keep", "kept", "discard", "discarded"}
+"""Words of an agent's log: others beside them are verdicts, too."""
 _UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""

@@ -63,7 +63,8 @@ class Reading:
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
-        return Reading(**self.said() | other.said() | {"columns": {**self.columns, **other.columns}})
+        both = {"columns": {**self.columns, **other.columns}, "where": (*self.where, *other.where)}
+        return Reading(**self.said() | other.said() | both)
 
     def at_positions(self, names: Sequence[str]) -> Reading:
         """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
@@ -136,7 +137,9 @@ def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUES
         for choice in question.choices:
             if len(working) < MOST_CHOICES:
                 try:
-                    working += _answers(read, reading, choice, most - 1)
+                    there = {options_text(each.reading) for each in working}
+                    found = _answers(read, reading, choice, most - 1)
+                    working += [each for each in found if options_text(each.reading) not in there]
                 except UserError as error:
                     lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
         if working:

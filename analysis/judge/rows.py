@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,18 +24,21 @@ from lr_sweep.analysis.judge.fields import (
     is_nothing,
     is_number,
     parsed,
+    state_in,
     with_point,
     without_percent,
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import (
     SPLITS,
+    VERDICTS,
     has_word,
     is_named,
     is_setting,
     listed,
     plain,
 )
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
@@ -153,6 +157,11 @@ def _without_untrained(table: TableFile, columns: Columns) -> Noted:
         without = [text in lacking and not any(out) for text, *out in zip(fields[0], *left_out.values(), strict=True)]
         if sum(without) <= MOST_LACKING * (len(without) - sum(map(sum, left_out.values()))):
             left_out["{name}: left out: {rows} without a learning rate"] = without
+        elif not all(without):
+            name = columns.of["learning_rate"]
+            left = Reading(where=[f"{name}!={text}" for text in sorted(lacking)])
+            text = f"{table.path}: {sum(without)} of {len(without)} rows have no learning rate in {name}"
+            raise QuestionError(text, [Choice("these rows are left out", left)])
     kept = [place for place, out in enumerate(zip(*left_out.values(), strict=True)) if not any(out)]
     if len(kept) in (0, len(table.lines)):
         return table, []
@@ -168,12 +177,13 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     is none.
     """
     read: Fields = {"where": list(map(str, table.lines))}
-    mistakes = _ambiguous(table, columns)
+    mistakes, left_out = _ambiguous(table, columns), ""
     for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
         wrong = {text: value for text, value in values.items() if isinstance(value, ValueError)}
         places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
+        left_out = f"{name}!={next(iter(wrong))}" if wrong else left_out
         mistakes += [(place, f"{name}: {wrong[texts[place]]}") for place in places]
         read[role] = [values[text] for text in texts] if not wrong else [None] * len(texts)
     decisive = next(split for split in ("validation", "test") if split in read)
@@ -182,14 +192,16 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         lacking = [place for place in np.flatnonzero(has_value) if is_nothing(texts[place])]
         wanted = f"{columns.of['step']}: got no step for an evaluation, want a number from 0"
         mistakes += [(int(place), wanted) for place in lacking]
-    raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake in sorted(mistakes)])
+    alike = len({mistake for _, mistake in mistakes}) == 1 and left_out
+    advice = f"correct them, or leave these rows out: --where {shlex.quote(left_out)}" if alike else "correct them"
+    raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake in sorted(mistakes)], advice)
     return _measured(pd.DataFrame(read), table, columns, decisive)
 
 
 def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive: str) -> pd.DataFrame:
-    if "status" in frame:  # the 0 that a log has beside a crash
-        failed = frame["status"].eq("failed") & frame[decisive].eq(0)
-        frame[decisive] = frame[decisive].mask(failed)
+    if "status" in frame:  # the 0 that a log has beside a crash, or a loss that was not measured
+        is_loss = has_word(columns.of[decisive], "loss") and bool(frame[decisive].gt(0).any())
+        frame[decisive] = frame[decisive].mask(frame[decisive].eq(0) & (frame["status"].eq("failed") | is_loss))
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
     frame["diverged"] = np.isinf(frame[decisive].astype(float))
@@ -215,6 +227,8 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         texts = [with_point(text) for text in texts]
     if role in SPLITS:
         return without_percent(texts)
+    if role == "status" and VERDICTS & set(map(str.lower, texts)):
+        return [text if state_in(text) else "complete" for text in texts]
     return without_prefix(texts) if role == "seed" else texts
 
 
@@ -233,11 +247,12 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
+    is_numbered = not {"seed", "run", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
     for column in [Column(each.name, table.columns[each.name], table.decimal_comma) for each in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
             read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
-        elif column.may_be_setting:
+        elif column.may_be_setting or (is_numbered and column.is_short):
             found[UNREAD + column.name] = column.texts
     return found
 

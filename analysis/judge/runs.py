@@ -75,6 +75,18 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
 
 
+def without_own_seeds(rows: pd.DataFrame) -> Noted:
+    """Take seeds for run ids where each run of a variant with several learning rates has another: none is a repeat."""
+    key = "run" if "run" in rows else RUN if "step" in rows else None
+    runs = rows.drop_duplicates(key) if key and "seed" in rows else rows
+    several = rows.groupby(CELL)["learning_rate"].nunique().gt(1).any()
+    if "seed" not in rows or not several or runs.duplicated([*CELL, "seed"]).any():
+        return rows, []
+    if "step" in rows and "run" not in rows:
+        rows = rows.assign(run=rows.groupby([*CELL, "seed"], sort=False).ngroup().astype(str))
+    return rows.drop(columns="seed"), ["each run of a variant has a seed of its own: seeds are read as run ids"]
+
+
 def _without_repeats(rows: pd.DataFrame) -> Noted:
     """Leave out runs that equal an earlier one of their cell, learning rate and seed in all that was measured.
 

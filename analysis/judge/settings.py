@@ -22,7 +22,7 @@ from lr_sweep.common.text import rate_text
 
 REPEATED = ("repeat", "count")
 """Kinds of columns that may number repeats."""
-LEAST_GROWN = 3
+LEAST_GROWN = 5
 """Numbers that have to grow in a row to be taken for steps."""
 BESIDE = "\x1f"
 """Mark that joins a variant and its settings while runs are read; in no name of a table."""
@@ -41,7 +41,8 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     settings, shared = _telling_apart(rows, decisive)
     if not settings:
         return rows
-    if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared:
+    grow = "step" not in rows and _grows(settings[0], rows)
+    if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared or grow:
         raise _question(settings, shared, columns.of, rows, decisive)
     (name,) = [each.name for each in settings]
     values = rows[UNREAD + name]
@@ -149,7 +150,7 @@ def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFra
         return [each.name for each in settings if each.kind in kinds]
 
     every, together, is_tuned = join(*names), join(named, *names), decisive == "validation"
-    repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows)
+    repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows and len(names) == 1)
     compared = of_kind("size", *(["text"] * (not named)))
     rest = [name for name in names if name not in (*compared, *repeats)]
     # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
@@ -161,7 +162,7 @@ def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFra
         (7.0 if is_compared else 2.0, f"{together} compared, each value", {"variant": together}),
         (6.0 * (is_tuned and bool(rest and compared)), f"{both['variant']} compared, {join(*rest)} tuned", both),
         (is_split * (5.0 if of_kind("size") else 1.5), f"a table for each value of {every}", {"task": every}),
-        (4.0 * is_tuned, f"{every} tuned as the learning rate is", also("nuisance", *names)),
+        (is_tuned * (4.0 if named else 1.5), f"{every} tuned as the learning rate is", also("nuisance", *names)),
         (1.0 * ("seed" not in rows), f"{every} no setting, as a result is", also("ignored", *names)),
     ]
     for each in settings:

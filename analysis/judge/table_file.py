@@ -20,7 +20,6 @@ MOST_FIELDS = 20_000_000
 """Fields of a table that may have equal rows in next to no space."""
 MOST_NAME = 200
 """Characters of a name; longer ones make lines of a report, and figures, without end."""
-ADVICE = "correct them, or leave rows out, as with --where STATE!=failed"
 MOST_MISTAKES = 5
 """Mistakes that are listed; the rest are counted."""
 
@@ -91,11 +90,11 @@ def printable(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", text).strip()
 
 
-def raise_mistakes(mistakes: list[str]) -> None:
-    """Raise UserError with all mistakes, if there are any; very many are counted."""
+def raise_mistakes(mistakes: list[str], advice: str = "correct them") -> None:
+    """Raise UserError with all mistakes, if there are any; very many are counted, with advice."""
     if mistakes:
         more = len(mistakes) - MOST_MISTAKES
-        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these: {ADVICE}"] if more > 0 else [])
+        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these: {advice}"] if more > 0 else [])
         raise UserError("\n".join(listed))
 
 

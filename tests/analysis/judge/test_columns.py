@@ -24,6 +24,7 @@ RAY = ["val_acc", "test_acc", "training_iteration", "trial_id", "time_total_s", 
 def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | None) -> Columns:
     """Of a table with two rows, in which all columns differ."""
     fields = {name: [f"0.{place}1", f"0.{place}2"] for place, name in enumerate(names, 1)}
+    fields |= {name: ["finished", "failed"] for name in ("status", "state") if name in names}
     table = TableFile(
         path=Path("t.csv"),
         sha256="",

@@ -123,7 +123,6 @@ GRID = "".join(
         (HEAD + "a,1_0,0,5\n", "table.csv:2: lr: got '1_0'"),
         (HEAD + "a,0.3,0,0.9\na,0.03,0,0.", "table.csv:3: the file ends within a number, '0.'"),
         (HEAD + "a,0.3,0,0.9\na,0.03,0,5e-", "table.csv:3: the file ends within a number, '5e-'"),
-        (HEAD + f"{'a' * 201},0.3,0,0.9\n", "table.csv:2: variant: got a name of 201 characters, want at most 200"),
         (PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "table.csv:2: which mark"),
         ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "table.csv:2: which mark"),
         (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234': which mark"),
