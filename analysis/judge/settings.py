@@ -150,7 +150,8 @@ def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFra
         return [each.name for each in settings if each.kind in kinds]
 
     every, together, is_tuned = join(*names), join(named, *names), decisive == "validation"
-    repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows and len(names) == 1)
+    # Numbers that are crossed with those of another setting are a grid, and count no repeats.
+    repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows and len(names) == 1 + len(of_kind("text")))
     compared = of_kind("size", *(["text"] * (not named)))
     rest = [name for name in names if name not in (*compared, *repeats)]
     # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
