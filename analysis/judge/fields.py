@@ -266,7 +266,7 @@ class Column:
 
     @cached_property
     def kind(self) -> str:
-        """What a setting is: `repeat`, `tuned` or `size` by its name, `count`, `number` or `text` by its values."""
+        """Kind of a setting: `repeat`, `tuned` or `size` by its name, `count`, `number` or `text` by its values."""
         if named := next((kind for kind in ("repeat", "tuned", "size") if has_word(self.name, kind)), ""):
             return named
         return "count" if self.counts else "text" if self.is_text else "number"

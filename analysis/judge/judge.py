@@ -74,7 +74,7 @@ MEANING_WORDS = {
     "nuisance": "tuned as the rate",
     "run": "run id",
 }
-"""What columns mean, where the report has other words."""
+"""Words of the report for what columns mean, where they differ."""
 LIST = "judged.json"
 """Lists the files of the report: a folder with any other file is never replaced."""
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]

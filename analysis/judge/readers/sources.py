@@ -49,12 +49,12 @@ MOST_FILES = 20_000
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
     tables = [_read(each) for source in sources for each in expanded(str(source))]
-    tables = tables if len(tables) == 1 else list(map(_told_apart, tables))
+    tables = tables if len(tables) == 1 else list(map(_with_places, tables))
     digests = (each.sha256 or hashlib.sha256(json.dumps(each.columns).encode()).hexdigest() for each in tables)
     return [replace(table, sha256=digest) for table, digest in zip(tables, digests, strict=True)]
 
 
-def _told_apart(table: TableFile) -> TableFile:
+def _with_places(table: TableFile) -> TableFile:
     """Add what a file's name says, as `lr=0.1,seed=1.csv`, if it says the learning rate; and the name of a folder."""
     if table.path.is_dir() and "folder" not in table.columns:
         runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]}
