@@ -23,7 +23,7 @@ ROLES = {
         init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate start_learning_rate
         learning_rate_init lr_init lr0 eta0"""
     ),
-    "seed": words("seed random_seed random_state rng_seed repeat replicate rep fold"),
+    "seed": words("seed random_seed torch_seed random_state rng_seed repeat replicate rep fold"),
     "step": words(
         """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
         env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen

@@ -154,7 +154,7 @@ def _settings(path: Path) -> Fields:
         text = read_plain(path, MOST_BYTES).decode()
         found = json.loads(text) if path.suffix == ".json" else yaml_content(text)
     plainly = {
-        name: value["value"] if isinstance(value, dict) and value.keys() <= {"value", "desc"} else value
+        name: value["value"] if isinstance(value, dict) and {"value"} <= value.keys() <= {"value", "desc"} else value
         for name, value in (found.items() if isinstance(found, dict) else ())
         if not name.startswith("_")
     }

@@ -245,6 +245,15 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
 }
 
 
+def test_a_setting_that_is_an_empty_mapping_is_none(tmp_path: Path) -> None:
+    for rate in (0.1, 0.01):
+        folder = tmp_path / str(rate)
+        folder.mkdir()
+        (folder / "hparams.yaml").write_text(f"lr: {rate}\nscheduler: {{}}\n")
+        (folder / "metrics.csv").write_text("step,val_acc\n1,0.5\n2,0.75\n")
+    assert sorted(judge([tmp_path], Reading()).wanted["learning_rate"]) == [0.01, 0.1]
+
+
 @pytest.mark.parametrize(("source", "files", "message"), DAMAGED.values(), ids=DAMAGED)
 def test_what_cannot_be_read_is_named(tmp_path: Path, source: str, files: dict[str, str], message: str) -> None:
     for name, text in files.items():
