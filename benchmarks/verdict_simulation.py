@@ -49,7 +49,7 @@ def pairs_of_study(setting: Setting) -> Pairs:
 
 
 def distinguished(p: Floats, pairs: Pairs) -> np.ndarray:
-    """Return which pairs are distinguishable, studies x pairs, as `shaffer` corrects them."""
+    """Return which pairs differ significantly, studies x pairs, as `shaffer` corrects them."""
     order = np.argsort(p, axis=-1)
     corrected = np.maximum.accumulate(np.take_along_axis(p, order, -1) * pairs.most_equal, axis=-1)
     found = np.zeros(p.shape, bool)

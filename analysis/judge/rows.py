@@ -199,9 +199,10 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
 
 
 def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive: str) -> pd.DataFrame:
-    if "status" in frame:  # the 0 that a log has beside a crash, or a loss that was not measured
-        is_loss = has_word(columns.of[decisive], "loss") and bool(frame[decisive].gt(0).any())
-        frame[decisive] = frame[decisive].mask(frame[decisive].eq(0) & (frame["status"].eq("failed") | is_loss))
+    if "status" in frame:  # the 0 that a log has beside a crash, and an agent's log beside what it never ran
+        is_agents = bool(VERDICTS & set(map(str.lower, table.columns[columns.of["status"]])))
+        no_loss = is_agents and has_word(columns.of[decisive], "loss") and bool(frame[decisive].gt(0).any())
+        frame[decisive] = frame[decisive].mask(frame[decisive].eq(0) & (frame["status"].eq("failed") | no_loss))
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
     frame["diverged"] = np.isinf(frame[decisive].astype(float))

@@ -32,6 +32,13 @@ def table(head: str, *columns: object) -> str:
     return rows_of(head, rows)
 
 
+@pytest.mark.parametrize(("state", "number"), [("finished", 2), ("keep", 1)])
+def test_a_loss_of_0_is_no_value_beside_an_agent_s_verdicts_alone(tmp_path: Path, state: str, number: int) -> None:
+    rows = [f"{name},0.1,0,{state},{loss}" for name, loss in (("a", 0.0), ("b", 0.5))]
+    study = study_of(tmp_path, rows_of("variant,lr,seed,status,val_loss", rows))
+    assert int(study.summary.cells["num_values"].sum()) == number
+
+
 def test_the_configured_rate_is_read_and_not_the_scheduled_one(tmp_path: Path) -> None:
     rows = [
         f"{rate},{float(rate) * (1 - step / 4)},{seed},{step},{VALUES[rate] + seed / 100 + step / 1000}"
