@@ -28,7 +28,7 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, quiet_neighbours, welch
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
-from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, drawn, windows
+from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, Studies, drawn, windows
 from lr_sweep.benchmarks.gating import FAILING, GATED, NOISES, Rows, gate_table, percent
 
 
@@ -57,14 +57,23 @@ def distinguished(p: Floats, pairs: Pairs) -> np.ndarray:
     return found
 
 
+def significant(studies: Studies, pairs: Pairs) -> tuple[Floats, Noise, np.ndarray]:
+    """Return the windows of studies, the noise of their cells, and which pairs differ significantly."""
+    found = windows(studies, studies.chosen)
+    noise = cell_noise(found)
+    t, dof = compared(found, noise, pairs, studies.behind)
+    return found, noise, distinguished(2 * stdtr(dof, -np.abs(t)), pairs)
+
+
 def claims(setting: Setting, number: int, rng: np.random.Generator, plain: bool = False) -> np.ndarray:
     """Return which pairs of drawn studies are distinguishable; `plain`: Welch's test with Holm's correction."""
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
+    if not plain:
+        return significant(studies, pairs)[-1]
     found = windows(studies, studies.chosen)
     noise = Noise(found[:, :, 0].var(-1, ddof=1), np.full(found.shape[:2], found.shape[-1] - 1.0))
-    t, dof = compared(found, noise, pairs) if plain else compared(found, cell_noise(found), pairs, studies.behind)
-    steps = np.arange(t.shape[-1], 0, -1) if plain else pairs.most_equal
-    return distinguished(2 * stdtr(dof, -np.abs(t)), replace(pairs, most_equal=steps))
+    t, dof = compared(found, noise, pairs)
+    return distinguished(2 * stdtr(dof, -np.abs(t)), replace(pairs, most_equal=np.arange(t.shape[-1], 0, -1)))
 
 
 def false_claims(setting: Setting, number: int, rng: np.random.Generator) -> float:
@@ -250,10 +259,7 @@ def named(setting: Setting, number: int, rng: np.random.Generator) -> list[float
     The checks are `unequal-noise` and `quiet-neighbours`, in this order.
     """
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
-    found = windows(studies, studies.chosen)
-    noise = cell_noise(found)
-    t, dof = compared(found, noise, pairs, studies.behind)
-    sure = distinguished(2 * stdtr(dof, -np.abs(t)), pairs)
+    found, noise, sure = significant(studies, pairs)
     is_false, one, other = sure.any(-1), noise.variance[:, pairs.first], noise.variance[:, pairs.second]
     unequal = sure & (np.maximum(one, other) > UNEQUAL**2 * np.minimum(one, other))
     quiet = [quiet_neighbours(each)[1] < QUIETER for each in found[is_false]]
