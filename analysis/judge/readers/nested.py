@@ -194,7 +194,7 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
             beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
         elif isinstance(value, Mapping) or _measure(rows):
             (parts if _measure(rows) else others).append(rows)
-        elif not curves or named.get(key) not in curves[0]:
+        elif value != [] and not (curves and named.get(key) in curves[0]):
             beside[key] = value
     if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
