@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ from lr_sweep.common.errors import UserError
 OUTCOMES = ("first", "offer", "other", "refused", "useless", "wrong")
 TOLERANCE = 2e-4
 """Relative difference up to which means are equal; percents are compared as fractions, too."""
+_SETTING = re.compile(r"(?:^|(?<=, ))[A-Za-z]\w*=(?=[^\s,]*(?:,|$))")
+"""Name of a setting in a label."""
 Truth = Mapping[str, Any]
 
 
@@ -126,7 +129,7 @@ def difference(study: Study, truth: Truth) -> str:
 
 
 def _label(row: Mapping[Hashable, Any], names: Sequence[str]) -> str:
-    return "/".join(", ".join(part.rpartition("=")[2] for part in row[name].split(", ")) for name in names)
+    return "/".join(_SETTING.sub("", row[name]) for name in names)
 
 
 def _known(label: str, found: Mapping[tuple[str, str], object]) -> str:

@@ -97,13 +97,12 @@ def rows_of(table: TableFile, columns: Columns) -> Noted:
 
 
 def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
-    """Name each row's task where no column does: by its file, unless files are parts, of one learning rate each."""
-    what = "learning rate" if "learning_rate" in columns.of else "run"
-    texts = table.columns.get(columns.of.get(what.replace(" ", "_"), ""), [""] * len(table.lines))
-    pairs = {(line.path, text) for line, text in zip(table.lines, texts, strict=True)}
-    stems = {path: stem_of(path) for path, _ in pairs}
-    if 1 < len(stems) == len(pairs) and len({text for _, text in pairs}) > 1:
-        return [ALL] * len(table.lines), f"{len(stems)} files with one {what} each are parts of one table"
+    """Name each row's task where no column does: by its file, unless files are parts, of one rate or run each."""
+    stems = {line.path: stem_of(line.path) for line in table.lines}
+    for what, name in (("learning rate", columns.of.get("learning_rate")), ("run", columns.of.get("run"))):
+        pairs = {(line.path, text) for line, text in zip(table.lines, table.columns.get(name or "", ()), strict=False)}
+        if 1 < len(stems) == len(pairs) and len({text for _, text in pairs}) > 1:
+            return [ALL] * len(table.lines), f"{len(stems)} files with one {what} each are parts of one table"
     return [stems[line.path] for line in table.lines], "no column of tasks: each file is one, by its name"
 
 

@@ -34,6 +34,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
     """Read a table of separated fields; raises UserError, csv.Error."""
     if not text.strip():
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
+    if text.lstrip().startswith(("<", "\\")):
+        raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
     start, body, mark = _table_in(text)
     found = table_of_fields(path, *_rows(body, mark, text.count("\n", 0, start)))
     is_cut = text.endswith(body) and not text.endswith(("\n", "\r"))

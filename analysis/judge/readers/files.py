@@ -71,10 +71,10 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
             return table_of_rows(path, wandb_rows(path.stem, content), "a run of W&B")
         if EVENTS in name:
             return table_of_rows(path, event_rows([content]), "events of TensorBoard")
-        if kind in LOGS and (found := log_rows(content.decode("utf-8", "replace"))):
+        text = _decoded(path, content)
+        if kind in LOGS and (found := log_rows(text)):
             numbers, rows = zip(*found, strict=True)
             return table_of_rows(path, rows, "a log", numbers)
-        text = _decoded(path, content)
         if kind in (".yaml", ".yml"):
             text = json.dumps(yaml_content(text))
         if text.lstrip()[:1] in ("{", "["):

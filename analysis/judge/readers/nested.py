@@ -1,7 +1,8 @@
 """Rows in JSON of any nesting: runs with their evaluations in lists, and keys that are settings.
 
-A list of objects is a list of rows, wherever it is; what stands beside it belongs to each of them. The keys of an
-object are labels, not names, where its values are alike and no key names a column: `{"adam": {"lr=0.1": ...}}`.
+A list of objects is a list of rows, wherever it is; what stands beside it belongs to each of them. Lists of numbers of
+one length are columns. The keys of an object are labels, not names, where what is below each of them has values of the
+same metrics and no key names a column: `{"adam": {"lr=0.1": ...}}`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, permutations, product
@@ -30,6 +32,10 @@ SUMMARIES = ("mean", "deviation", "count")
 """Kinds of words of what stands beside a list of repeats."""
 CLOSE = 1e-3
 """Relative difference between a mean as it is written, perhaps rounded, and that of its values."""
+MEDIA = "_type"
+"""Key of what W&B writes for a picture, a film or a table."""
+_BY_STEP = re.compile(r"_(by|per|each)_(epoch|step|iteration)s?$")
+"""End of the name of a list of evaluations."""
 
 
 def read_json(path: Path, text: str) -> TableFile:
@@ -39,8 +45,7 @@ def read_json(path: Path, text: str) -> TableFile:
     except ValueError:
         return _read_lines(path, text)
     items = content if isinstance(content, list) else [content]
-    rows = [row for number, item in enumerate(items) for row in _numbered(number, _rows(item))]
-    return table_of_rows(path, rows, "JSON")
+    return table_of_rows(path, [row for number, item in enumerate(items) for row in _numbered(number, item)], "JSON")
 
 
 def _read_lines(path: Path, text: str) -> TableFile:
@@ -49,7 +54,7 @@ def _read_lines(path: Path, text: str) -> TableFile:
     mistakes = []
     for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         try:
-            rows += _numbered(number, _rows(json.loads(line))) if line.strip() else []
+            rows += _numbered(number, json.loads(line)) if line.strip() else []
             numbers += [number] * (len(rows) - len(numbers))
         except (ValueError, RecursionError) as error:
             mistakes.append(f"{path}:{number}: no JSON ({reason(error)}): want an object a line, or one list of them")
@@ -64,11 +69,12 @@ def yaml_content(text: str) -> Any:
     return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
-def _numbered(number: int | str, rows: list[Fields]) -> list[Fields]:
+def _numbered(number: int | str, content: Any, parent: str | None = None) -> list[Fields]:
     """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number.
 
     The number has the key of the list before it, as other lists have runs of these numbers.
     """
+    rows = _rows(content, parent)
     differ = {name for row in rows for name in row if row[name] != rows[0].get(name)}
     are_steps = any(is_named(name, STEP) for name in rows[0]) or all(is_metric(n) or is_result(n) for n in differ)
     is_run = len(rows) > 1 and are_steps and not any(is_named(name, "run", SEED) for name in rows[0])
@@ -78,18 +84,18 @@ def _numbered(number: int | str, rows: list[Fields]) -> list[Fields]:
 
 def _rows(content: Any, parent: str | None = None) -> list[Fields]:
     """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
+    key = parent or ""
     if _is_list_of(content, Mapping):
-        runs = (
-            _numbered(f"{parent or ''} {number}".strip(), _rows(each, parent or ""))
-            for number, each in enumerate(content)
-        )
-        return [_of_split(parent or "", row) for rows in runs for row in rows]
+        items = (_numbered(f"{key} {number}".strip(), each, key) for number, each in enumerate(content))
+        return [_of_split(key, row) for rows in items for row in rows]
     if _is_list_of(content, int, float):
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
         return [{VALUE: content}]
-    found = _columns(content, parent is None) or _repeats(content) or _grid(content)
-    return found or _labelled(content, parent or "") or _with_beside(content)
+    if found := _columns(content, parent) or _repeats(content) or _grid(content):
+        return found
+    parts = {name: _rows(value, name) for name, value in content.items()}
+    return _labelled(content, parts, key) or _with_beside(content, parts)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:
@@ -102,21 +108,22 @@ def _of_split(key: str, row: Fields) -> Fields:
     return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
 
 
-def _columns(content: Mapping[str, Any], is_whole: bool) -> list[Fields]:
+def _columns(content: Mapping[str, Any], parent: str | None) -> list[Fields]:
     """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
     values = list(content.values())
     if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
-    if _are_alike(values) and all(map(str.isdigit, values[0])) and any(map(_is_name, content)):
+    is_table = any(map(_is_name, content))
+    if is_table and all(isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in values):
         return _zipped({name: list(column.values()) for name, column in content.items()})
     are_lists = all(isinstance(value, list) and not _is_nested(value) for value in values)
-    return _zipped(content) if are_lists and (is_whole or any(map(_is_name, content))) else []
+    return _zipped(content, parent or "") if are_lists and (parent is None or is_table) else []
 
 
 def _repeats(content: Mapping[str, Any]) -> list[Fields]:
     """Return a row a repeat of a list of numbers beside its mean; empty: there is none."""
+    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float)}
     means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
-    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
     named = [key for key in lists if has_word(key, "repeat", "runs") and not has_word(key, "time")]
     repeats = [key for key in named if any(math.isclose(fmean(lists[key]), mean, rel_tol=CLOSE) for mean in means)]
     beside = {key: content[key] for key in content if key not in lists and not has_word(key, *SUMMARIES)}
@@ -127,13 +134,10 @@ def _repeats(content: Mapping[str, Any]) -> list[Fields]:
 
 def _grid(content: Mapping[str, Any]) -> list[Fields]:
     """Return a row a number of a list of lists whose places two lists beside it name; empty: there is none."""
-    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float, str)}
-    grids = {key: value for key, value in content.items() if _is_list_of(value, list) and key not in lists}
-    named = [(name, lists[key]) for key in lists if (name := _meaning(key))]
+    named = [(_meaning(key), value) for key, value in content.items() if _meaning(key) and isinstance(value, list)]
+    grids = {key: value for key, value in content.items() if _is_list_of(value, list)}
     for (key, rows), ((outer, keys), (inner, places)) in product(grids.items(), permutations(named, 2)):
-        if len(places) != len(keys) == len(rows) and all(
-            _is_list_of(row, int, float) and len(row) == len(places) for row in rows
-        ):
+        if len(keys) == len(rows) and all(_is_list_of(row, int, float) and len(row) == len(places) for row in rows):
             cells = zip(product(keys, places), chain(*rows), strict=True)
             return [{outer: one, inner: other, key: value} for (one, other), value in cells]
     return []
@@ -144,12 +148,22 @@ def _meaning(key: str) -> str:
     return next((each for each in (key, key.removesuffix("s")) if is_named(each) or is_rate(each)), "")
 
 
-def _zipped(lists: Mapping[str, Sequence[Any]]) -> list[Fields]:
-    """Return the rows of lists of one length; those of metrics alone are evaluations."""
+def _zipped(lists: Mapping[str, Sequence[Any]], run: str = "") -> list[Fields]:
+    """Return the rows of lists of one length; those of metrics, and of a schedule's rates, are evaluations of a run."""
     if len(set(map(len, lists.values()))) != 1:
         return []
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-    return [{STEP: step, **row} for step, row in enumerate(rows, 1)] if all(map(_measures, lists)) else rows
+    others = [name for name in lists if not _measures(name)]
+    if others and not any(split_of(name) == "train" for name in lists):
+        return rows
+    if not all(is_rate(name) and _is_falling(lists[name]) for name in others):
+        return rows
+    named = {"run": run} if others and run else {}  # its rates alone do not tell it from other runs
+    return [{**named, STEP: step, **row} for step, row in enumerate(rows, 1)]
+
+
+def _is_falling(values: Any) -> bool:
+    return _is_list_of(values, int, float) and values == sorted(values, reverse=True)
 
 
 @lru_cache
@@ -163,32 +177,24 @@ def _is_name(key: str) -> bool:
     return not labels_of(key) and bool(is_named(key) or is_rate(key) or is_metric(key) or split_of(key))
 
 
-def _are_alike(values: Sequence[Any]) -> bool:
-    mappings = [each for each in values if isinstance(each, Mapping) and each]
-    return len(mappings) == len(values) > 1 and all(each.keys() == mappings[0].keys() for each in mappings)
-
-
 def _is_nested(value: object) -> bool:
     return isinstance(value, Mapping) or _is_list_of(value, Mapping)
 
 
-def _is_grid(value: object) -> bool:
-    return isinstance(value, Mapping) and len(value) > 0 and all(is_number(key) or labels_of(key) for key in value)
-
-
-def _with_beside(content: Mapping[str, Any]) -> list[Fields]:
+def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
-    curves = _zipped({key: lists[key] for key in lists if _measures(key) or is_named(key, STEP)})
+    named = {key: _BY_STEP.sub("", key) for key in lists}
+    curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
     beside: Fields = {}
     parts, others = [curves], list[list[Fields]]()
     for key, value in content.items():
-        rows = _rows(value, key) if _is_nested(value) else []
+        rows = rows_of[key] if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
-            beside |= {f"{key}.{name}": each for name, each in rows[0].items()}
+            beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
         elif isinstance(value, Mapping) or _measure(rows):
             (parts if _measure(rows) else others).append(rows)
-        elif not curves or key not in curves[0]:
+        elif value != [] and not (curves and named.get(key) in curves[0]):
             beside[key] = value
     if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
@@ -199,29 +205,28 @@ def _measure(rows: Sequence[ReadFields]) -> bool:
     return any(_measures(name) for row in rows for name in row)
 
 
-def _labelled(content: Mapping[str, Any], parent: str) -> list[Fields]:
-    """Return the rows of an object whose keys are labels; empty: it is none."""
-    keys, values = list(content), list(content.values())
-    if len(keys) < 2 or any(map(_is_name, keys)):
-        return []
+def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], parent: str) -> list[Fields]:
+    """Return the rows of an object whose keys are labels, and not names; empty: it is none."""
+    keys = list(content)
     are_rates = all(map(is_number, keys)) and not all(map(str.isdigit, keys))
-    are_scalars = not any(isinstance(value, list | Mapping) for value in values)
-    are_cells = are_scalars and (are_rates or any(map(labels_of, keys)))
-    are_runs = _are_alike(values) or all(_is_list_of(value, int, float) or _is_grid(value) for value in values)
-    if not (are_cells or are_runs):
+    are_labels = are_rates or any(map(labels_of, keys))
+    are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
+    metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
+    is_uniform = len(keys) > 1 and len(are_nested) == len(metrics) == 1 and all(metrics)
+    if not is_uniform or not (are_labels or all(are_nested)) or any(map(_is_name, keys)):
         return []
-    parts = [_rows(value, "") for value in values]
-    names = {name for rows in parts for row in rows for name in row}
+    names = {name for rows in parts.values() for row in rows for name in row}
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
-    named = has_settings and not _are_repeats(keys)  # each key is the name of a run
+    named = has_settings and not _are_repeats(keys) and "run" not in names  # each key is the name of a run
     labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
-    return [_joined(label, row) for label, rows in zip(labels, parts, strict=True) for row in rows]
+    return [_joined(label, row) for label, key in zip(labels, keys, strict=True) for row in parts[key]]
 
 
 def _joined(label: Fields, row: Fields) -> Fields:
     """Join the labels of two levels; a second name without a meaning belongs to the variant of the first one."""
-    both = [str(each["variant"]) for each in (label, row) if "variant" in each]
-    return label | row | ({"variant": " ".join(both)} if both else {})
+    names = [name for name in ("variant", "run") if "variant" in label and name in row]
+    variant = str(label.get("variant", ""))
+    return label | row | {name: f"{variant} {str(row[name]).removeprefix(variant).strip()}" for name in names}
 
 
 def _are_repeats(keys: Sequence[str]) -> bool:

@@ -57,12 +57,11 @@ def _events(content: bytes) -> Iterator[bytes]:
 
 
 def _scalar(value: Any) -> float | None:
-    if value.HasField("simple_value"):
-        return float(value.simple_value)
-    if value.tensor.dtype != FLOAT or value.tensor.tensor_shape.dim:
-        return None
-    numbers = value.tensor.float_val or np.frombuffer(value.tensor.tensor_content, "<f4")
-    return float(numbers[0]) if len(numbers) == 1 else None
+    """Return the number that was written, of as many digits as single precision has; None: it is no number."""
+    numbers: Sequence[float] = [value.simple_value] if value.HasField("simple_value") else value.tensor.float_val
+    if value.tensor.dtype == FLOAT and not value.tensor.tensor_shape.dim:
+        numbers = numbers or np.frombuffer(value.tensor.tensor_content, "<f4").tolist()
+    return float(str(np.float32(numbers[0]))) if len(numbers) == 1 else None
 
 
 def _hyperparameters(content: bytes) -> Fields:

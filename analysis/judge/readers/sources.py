@@ -10,14 +10,14 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, plain, split_of, words
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, plain, split_of, words
 from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
 from lr_sweep.analysis.judge.readers.labels import SETTING, settings_in
@@ -25,7 +25,7 @@ from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, joined, table_of_rows
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields, ReadFields, read_plain
+from lr_sweep.common.files import Fields, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
@@ -42,8 +42,8 @@ KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .pa
 """Names and endings of files of results: a run has those of the first kind with a metric."""
 WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log"}
 """How the file of a run of W&B ends, and logs of W&B itself."""
-RAY_ERROR, ENDED = "error.txt", "state"
-MOST_FILES = 20_000
+RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
+MOST_FILES = 100_000
 
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
@@ -83,21 +83,20 @@ def _read(source: str) -> TableFile:
 
 
 def _read_folder(folder: Path) -> TableFile:
-    """Read every run below a folder; raises UserError.
-
-    A file whose rows have several learning rates is a part of a table, and no run.
-    """
-    files = sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_FILES]
+    """Read every run below a folder; raises UserError."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if len(files) > MOST_FILES:
+        raise UserError(f"{folder} has more than {MOST_FILES:,} files: name the folder of one sweep")
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
-    parts = [part for home, of_run in _runs(folder, files).items() for part in _parts(folder, home, of_run)]
-    kinds = Counter(_kind(part.path) for part in parts)
-    reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
+    parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files))))))
     if not any(map(_measures, parts)):
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
     if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
         parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
+    kinds = Counter(_kind(part.path) for part in parts)
+    reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
     return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
@@ -109,37 +108,39 @@ def _folder_of(path: Path) -> Path:
 
 def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
-    if stores := {path.parent for path in files if path.suffix == WANDB_RUN}:  # has all that other files there have
-        others = [path for path in files if not stores.intersection(path.parents) and path.name not in WANDB_LOGS]
-        files = [*(path for path in files if path.suffix == WANDB_RUN), *others]
-    homes = set(map(_folder_of, filter(_is_settings, files)))
+    stores = {path.parent for path in files if path.suffix == WANDB_RUN}  # each has all that other files there have
     events = {path.parent for path in files if EVENTS in path.name}
-    known = homes | events - {folder}  # `add_hparams` writes below the folder of its run
-    homes |= {each for each in events if not known & {*each.parents}}
+    homes = {_folder_of(path) for path in files if path.name in SETTINGS}
+    known = homes | events - {folder}
+    homes |= {each for each in events if not known & {*each.parents}}  # `add_hparams` writes below the folder of a run
     runs = defaultdict[Path, list[Path]](list)
     for path in files:
-        if not any(part.startswith(".") and part != HIDDEN for part in path.relative_to(folder).parts):
+        is_hidden = any(part.startswith(".") and part != HIDDEN for part in path.relative_to(folder).parts)
+        is_copy = path.suffix != WANDB_RUN and (path.name in WANDB_LOGS or not stores.isdisjoint(path.parents))
+        if not (is_hidden or is_copy):
             above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
             runs[next(above, _folder_of(path))].append(path)
     return {home: runs[home] for home in sorted(runs)}
 
 
-def _is_settings(path: Path) -> bool:
-    return path.name in SETTINGS and (path.parent.name == HIDDEN or not (path.parent / HIDDEN).is_dir())
-
-
-def _parts(folder: Path, home: Path, files: Sequence[Path]) -> list[TableFile]:
-    """Return the table of each run in a folder: of its best files of results, with its settings."""
-    settings = {name: value for path in files if _is_settings(path) for name, value in _settings(path).items()}
-    tables = _results([path for path in files if not _is_settings(path)])
-    if len(tables) > 1 and (settings or _are_splits(tables)):
-        both = " and ".join(table.path.name for table in tables[:2])
-        raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
-    if (home / RAY_ERROR).exists() or (settings and not tables):
-        settings |= {ENDED: "ERROR"}
-        tables = tables or [table_of_rows(home, [settings], "")]
-    runs = [home if settings or len(tables) == 1 else table.path.with_suffix("") for table in tables]
-    return [_of_run(table, folder, run, settings) for table, run in zip(tables, runs, strict=True)]
+def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]]) -> Iterator[tuple[str, TableFile]]:
+    """Yield the path and the table of each run in a folder: of its best results, with its settings and those above."""
+    above = {each for home in runs for each in home.parents}
+    settings: dict[Path, Fields] = {}
+    for home, files in runs.items():
+        own = {name: value for path in files if path.name in SETTINGS for name, value in _settings(path).items()}
+        of_run = next((settings[each] for each in home.parents if each in settings), {}) | own
+        settings[home] = of_run
+        tables = _results([path for path in files if path.name not in SETTINGS])
+        if len(tables) > 1 and (of_run or _are_splits(tables)):
+            both = " and ".join(table.path.name for table in tables[:2])
+            raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
+        if (home / RAY_ERROR).exists() or (own and not tables and home not in above):
+            of_run |= {ENDED: "ERROR"}
+            tables = tables or [table_of_rows(home, [of_run], "")]
+        for table in tables:
+            run = home if of_run or len(tables) == 1 else table.path.with_suffix("")
+            yield run.relative_to(folder).as_posix() if run != folder else "", table.beside(of_run)
 
 
 def _are_splits(tables: Sequence[TableFile]) -> bool:
@@ -163,16 +164,35 @@ def _settings(path: Path) -> Fields:
 
 
 def _results(files: Sequence[Path]) -> list[TableFile]:
-    """Return the tables of the first kind of files that has any metric, or runs that ended without a value."""
-    ended: list[TableFile] = []
+    """Return the tables of the kind of files that has most with a metric, or runs that ended without a value.
+
+    A table of several learning rates, and one of a known name, is taken before any other.
+    """
+    found, ended = list[TableFile](), list[TableFile]()
     for kind in KINDS:
-        of_kind = [path for path in files if _kind(path) == kind]
-        tables = list(_tables(of_kind, kind))
+        tables = list(_tables([path for path in files if _kind(path) == kind], kind))
         started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
-        if any(map(_measures, tables)):
-            return started
-        ended += started if kind in (WANDB_RUN, ".log") else []
-    return ended
+        if not any(map(_measures, started)):
+            ended += started if kind in (WANDB_RUN, ".log") else []
+        elif len(started := _as_one_run(started)) > len(found):
+            found = started
+        if found and (kind in RESULTS or any(_has_rates(table) for table in found)):
+            break
+    return found or ended
+
+
+def _as_one_run(tables: list[TableFile]) -> list[TableFile]:
+    """Make one table of files without a common metric, which are parts of a run: those of one row have its columns."""
+    counts = Counter(name for table in tables for name in filter(_is_value, table.columns))
+    if len(tables) < 2 or max(counts.values(), default=0) > 1:
+        return tables
+    longest = max(tables, key=lambda table: (_is_validated(table), len(table.lines)))
+    beside = {name: table.columns[name][0] for table in tables if len(table.lines) == 1 for name in table.columns}
+    return [longest.beside({name: beside[name] for name in beside if name not in longest.columns})]
+
+
+def _is_validated(table: TableFile) -> bool:
+    return any(is_metric(name) and split_of(name) != "train" for name in table.columns)
 
 
 def _kind(path: Path) -> str:
@@ -194,27 +214,47 @@ def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
 
 
 def _measures(table: TableFile) -> bool:
-    return any(is_metric(name) or is_named(name, "value", "metric") for name in table.columns)
+    return any(map(_is_value, table.columns))
 
 
-def _of_run(table: TableFile, folder: Path, run: Path, settings: ReadFields) -> TableFile:
-    """Add settings to the rows of a file, from a file of settings or from the path; and the run, if it is one."""
-    path = run.relative_to(folder).as_posix() if run != folder else ""
-    names = {*settings, *table.columns}
-    known = set(map(plain, names))
-    has_rate = any(is_rate(name) and not _varies(table, name) for name in names)
-    labels = {
-        name: value
-        for name, value in settings_in(path).items()
-        if not (has_rate if is_rate(name) else plain(name) in known)
-    }
-    beside = {**settings, **labels}
-    has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
-    if not has_seeds and not {"run_id", "trial_id"} & known:
-        beside["run"] = path or table.path.stem
-        if not beside.keys() - {"run"} and "/" in path:
-            beside["folder"] = path.rpartition("/")[0]
-    return table.beside(beside)
+def _is_value(name: str) -> bool:
+    return is_metric(name) or is_named(name, "value", "metric")
+
+
+def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
+    """Add the run to the rows of each file, if it is one, and what all paths say of runs, or else their folder.
+
+    A file whose rows have several learning rates or seeds is a part of a table, and no run.
+    """
+    said = [settings_in(path) for path, _ in runs]
+    common = set(said[0] if said else ()).intersection(*said)
+    for (path, table), labels in zip(runs, said, strict=True):
+        known = set(map(plain, table.columns))
+        has_rate = any(is_rate(name) and not _varies(table, name) for name in table.columns)
+        new = {name for name in common if not (has_rate if is_rate(name) else plain(name) in known)}
+        beside = {name: labels[name] for name in labels if name in new}
+        has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
+        if not has_seeds and not {"run_id", "trial_id"} & known:
+            beside["run"] = path or table.path.stem
+            has_settings = any(is_setting(name) and not is_named(name, "seed") for name in table.columns)
+            if not (common or has_settings) and "/" in path:
+                beside["folder"] = path.rpartition("/")[0]
+        yield table.beside(beside)
+
+
+def _with_steps(tables: list[TableFile]) -> list[TableFile]:
+    """Name the steps of all tables alike, where no name of them is common to all that have steps."""
+    steps = [[name for name in table.columns if is_named(name, STEP)] for table in tables]
+    if not any(steps) or set.intersection(*(set(names) for names in steps if names)):
+        return tables
+    return [
+        replace(table, columns={STEP if [name] == names[:1] else name: texts for name, texts in table.columns.items()})
+        for table, names in zip(tables, steps, strict=True)
+    ]
+
+
+def _has_rates(table: TableFile) -> bool:
+    return any(is_rate(name) and _varies(table, name) for name in table.columns)
 
 
 def _varies(table: TableFile, name: str) -> bool:
