@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from lr_sweep.analysis.judge.fields import Column, columns_in, is_nothing, state_in
 from lr_sweep.analysis.judge.names import (
@@ -75,6 +75,11 @@ class Columns:
         """Columns that say which metric it is, and which way it is better."""
 
     @property
+    def known(self) -> set[str]:
+        """The meanings that a column has, or that the user says no column has."""
+        return {*self.of, *self.given}
+
+    @property
     def unread(self) -> list[Column]:
         """The other columns."""
         return [column for column in self.free() if column not in self.said_by]
@@ -90,7 +95,7 @@ class Columns:
         self.find_crossed()
         self.find_metric()
         raise_mistakes(list(self.contradictions()))
-        if "learning_rate" not in {**self.of, **self.given}:
+        if "learning_rate" not in self.known:
             self.ask_for_rate()
         if not {"validation", "test"} & self.of.keys():
             self.ask_for_values()
@@ -107,9 +112,10 @@ class Columns:
             elif name not in self.all and role not in SEVERAL:
                 yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
-    def take(self, role: str, name: str, why: str) -> None:
-        """Give a meaning to a column, and the reason."""
-        self.of[role], self.guessed[role] = name, why
+    def take(self, role: str, name: str, *whys: str) -> None:
+        """Give a meaning to a column, and the reasons where its name alone does not say so."""
+        self.of[role] = name
+        self.guessed |= {role: "; ".join(filter(None, whys))} if any(whys) else {}
 
     def labels(self, *roles: str) -> list[str]:
         """Return the columns of some meanings."""
@@ -125,8 +131,10 @@ class Columns:
         columns = [column for column in self.free() if is_named(column.name, role)]
         return sorted(columns, key=lambda column: NAMES[role].index(plain(column.name)))
 
-    def likeliest(self, evidence: str, columns: Iterable[Column]) -> list[Column]:
+    def likeliest(self, evidence: str, columns: Sequence[Column]) -> list[Column]:
         """Return the columns for which most speaks: several are equally likely."""
+        if len(columns) < 2:
+            return list(columns)
         scores = {each: sum(weight * speaks(self, each) for weight, speaks in EVIDENCE[evidence]) for each in columns}
         return [column for column, score in scores.items() if score == max(scores.values())]
 
@@ -155,15 +163,15 @@ class Columns:
 
     def find_repeats(self) -> None:
         """Take a column `run` whose values have several rates each for seeds, if they are numbers, or for variants."""
-        name, said = self.of.get("run", ""), {**self.of, **self.given}
+        name = self.of.get("run", "")
         if not name or "run" in self.given or "learning_rate" not in self.of:
             return
         if self.all[name].is_whole:
-            if "seed" not in said and self.has_several_rates("task", "model", "variant", "step"):
+            if "seed" not in self.known and self.has_several_rates("task", "model", "variant", "step"):
                 self.take("seed", self.of.pop("run"), "its numbers are those of several learning rates")
         elif plain(name) == "run" and "step" not in self.of and self.has_several_rates():
             del self.of["run"]
-            if not {"variant", "model"} & said.keys():
+            if not {"variant", "model"} & self.known:
                 self.take("variant", name, "each has several learning rates")
 
     def find_crossed(self) -> None:
@@ -189,44 +197,39 @@ class Columns:
         """Find the column of learning rates by its name; raises QuestionError where several are equally likely."""
         if powers := [column.name for column in self.free() if column.name.startswith(POWERS)]:
             raise QuestionError(f"{powers[0][3:]} has logarithms: of which base?", one_of("learning_rate", powers))
-        named = [column for column in self.named("learning_rate") if not column.has_unit]
+        named = self.named("learning_rate")
         known = [*named, *(each for each in self.free() if each not in named and each.is_rate)]
-        candidates = [each for each in known if each.has_numbers and not each.is_below_0]
+        candidates = [each for each in known if each.has_numbers and not (each.has_unit or each.is_below_0)]
         likely = self.likeliest("learning_rate", candidates)
-        first = {tuple(each.texts): each for each in reversed(likely)}  # of equal columns
-        names = [each.name for each in likely if each in first.values()]
+        texts = [each.texts for each in likely]
+        names = [each.name for place, each in enumerate(likely) if each.texts not in texts[:place]]
         if len(names) > 1 and len(likely[0].values) > 1:
             text = f"{len(names)} columns may be learning_rate: {listed(names)}: say which"
             raise QuestionError(text, one_of("learning_rate", names, "" if "step" in self.of else "nuisance"))
-        for name in names[:1]:
-            self.of["learning_rate"] = name
-            if others := [each.name for each in candidates if each.name != name]:
-                self.guessed["learning_rate"] = f"rather than {listed(others)}"
-            elif likely[0] not in named:
-                self.guessed["learning_rate"] = "by its name"
+        for column in likely[:1]:
+            others = listed([each.name for each in candidates if each is not column])
+            why = f"rather than {others}" if others else "" if column in named else "by its name"
+            self.take("learning_rate", column.name, why)
 
     def ask_for_rate(self) -> None:
-        """Ask where a column without such a name has values like rates; raise UserError where a named one has none."""
-        names = listed(list(self.all))
-        alike = [each for each in self.free() if not (each.is_metric or each.is_result or each.has_unit)]
-        alike = [each for each in alike if not (each.is_about_run or has_word(each.name, "setting"))]
-        alike = [each for each in alike if each.likeness_to_rates > each.differs][: MOST_CHOICES - 1]
+        """Ask whether a column without such a name has the rates; raises UserError where a named one has no numbers."""
+        text = f"no column of learning rates in {listed(list(self.all))}"
+        alike = [each for each in self.free() if each.says_nothing and each.is_like_rates]
+        first = [each.name for each in alike if has_word(each.name, "rate symbol") or each.name.startswith("#")]
         if alike:
-            choices = one_of("learning_rate", [x.name for x in sorted(alike, key=lambda x: -x.likeness_to_rates)])
-            none = Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""}))
-            choices.insert([each.likeness_to_rates for each in alike].count(2), none)
-            raise QuestionError(f"no column of learning rates in {names}: which one is it?", choices)
-        if named := next((each for each in self.all.values() if each.is_rate), None):
-            got = next(filter(str.strip, named.texts), "")[:MOST_NAME]
-            raise UserError(f"{named.name} has no numbers: got {got!r}, want learning rates, such as 0.001 or 1e-3")
-        if any(map(has_rate_word, self.all)):
-            advice = "give --columns learning_rate=NAME, or learning_rate= if none was tuned"
-            raise UserError(f"no column of learning rates in {names}: {advice}")
+            names = [*first, *(each.name for each in alike if each.name not in first)][: MOST_CHOICES - 1]
+            choices = one_of("learning_rate", names)
+            choices.insert(len(first), Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})))
+            raise QuestionError(f"{text}: which one is it?", choices)
+        if named := next((each for each in self.all.values() if has_rate_word(each.name)), None):
+            got = f"{named.name} has {next(filter(str.strip, named.texts), '')[:MOST_NAME]!r}"
+            raise UserError(f"{text}: {got}: give --columns learning_rate=NAME, or learning_rate= if none was tuned")
 
     def ask_for_values(self) -> None:
         """Ask which column has the values, among those of numbers whose names say nothing else."""
-        alike = [x for x in self.free() if not (x.is_setting or x.is_result or has_rate_word(x.name))]
-        choices = one_of("validation", [each.name for each in alike if each.differs])
+        alike = [each for each in self.free() if each.says_nothing and each.differs]
+        names = [each.name for each in alike if not (each.is_setting or has_rate_word(each.name))]
+        choices = one_of("validation", names)
         rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
         text = f"{rates}no column of validation or test in {listed(list(self.all))}"
         if "train" in self.of:
@@ -241,7 +244,7 @@ class Columns:
         named = [self.all[name] for name in self.labels("variant") if "variant" not in self.given]
         if "run" in self.of and any(is_nothing(text) for each in named for text in each.texts):  # all have a run id
             del self.of["variant"]
-        if {"variant", "model"} & {**self.of, **self.given}.keys():
+        if {"variant", "model"} & self.known:
             return
         if "step" not in self.of and "run" not in self.given and "run" in self.of:
             self.take("variant", self.of.pop("run"), "each run is one")
@@ -254,7 +257,7 @@ class Columns:
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""
-        held = [column for column in self.free() if column.is_metric and column.has_numbers and not column.is_empty]
+        held = [column for column in self.free() if column.is_metric and column.has_numbers]
         of_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
         whys = dict.fromkeys(SPLITS, "")
         if not any(split in self.of or of_split[split] for split in ("validation", "test")):
@@ -315,10 +318,8 @@ class Columns:
             text = f"{len(names)} columns may be {split}: {listed(names)}: say which{hint}"
             raise QuestionError(text, one_of(split, names))
         if len(names) == 1:
-            self.of[split] = names[0]
-            others = [each.name for each in columns if each.name != names[0]] if not self.metric_given else []
-            whys = [why] * bool(why) + [f"rather than {listed(others)}"] * bool(others)
-            self.guessed |= {split: "; ".join(whys)} if whys else {}
+            others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
+            self.take(split, names[0], why, f"rather than {others}" if others else "")
 
 
 EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
@@ -330,7 +331,7 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
         (1, lambda search, column: "step" in search.of and not column.is_setting and 1 / max(1, len(column.values))),
     ],
     "metric": [
-        (8, lambda _, column: bool(column.values)),
+        (8, lambda _, column: not all(map(is_nothing, column.texts))),
         (4, lambda _, column: column.is_higher_better or False),
         (4, lambda _, column: not has_word(column.name, "before")),
         (2, lambda _, column: column.measure == "loss"),

@@ -88,6 +88,7 @@ WORDS = {
         "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
         # Learning rates: what makes a number of such a name another one.
         "rate": "lr rate",
+        "rate symbol": "rate eta alpha stepsize",
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
