@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
+from statistics import fmean
 
 from lr_sweep.analysis.judge.fields import Column, columns_in, is_nothing, state_in
 from lr_sweep.analysis.judge.names import (
@@ -15,6 +16,8 @@ from lr_sweep.analysis.judge.names import (
     agree,
     has_rate_word,
     has_word,
+    is_higher_better,
+    is_known,
     is_named,
     kinds,
     listed,
@@ -260,6 +263,9 @@ class Columns:
         held = [column for column in self.free() if column.is_metric and column.has_numbers]
         of_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
         whys = dict.fromkeys(SPLITS, "")
+        if any(has_word(name, "gradient") for name in self.all):  # which only steps of training have
+            of_split["train"] += [each for each in of_split[""] if each.measure == "loss"]
+            of_split[""] = [each for each in of_split[""] if each.measure != "loss"]
         if not any(split in self.of or of_split[split] for split in ("validation", "test")):
             columns, split, why = self.unlabelled(of_split[""])
             of_split[split], whys[split] = columns, why
@@ -267,11 +273,24 @@ class Columns:
         for split in [split for split in SPLITS if split not in {**self.given, **self.of}]:
             self.find_split(split, of_split[split], self.wanted or "".join(there), whys[split])
         self.metric = self.wanted or "".join(there)
+        self.find_direction()
+
+    def find_direction(self) -> None:
+        """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
         for column in self.named("direction"):
             said = {text.lower().rpartition(".")[2] for text in column.values}
             if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
                 self.higher_is_better = said <= WORDS["up"]
                 self.said_by.append(column)
+        one = self.of.get("validation") or self.of.get("test", "")
+        five = self.all.get(re.sub("top1", "top5", one, flags=re.IGNORECASE))
+        has_both = five and five.name != one and five.is_numbers and self.all[one].is_numbers
+        if five and has_both and is_higher_better(self.metric) is None:  # an accuracy of the top 5 is the higher one
+            self.higher_is_better = fmean(five.numbers) > fmean(self.all[one].numbers)
+            self.said_by.append(five)
+            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {five.name} shows"
+            split = "validation" if "validation" in self.of else "test"
+            self.take(split, one, self.guessed.get(split, ""), why)
 
     @property
     def wanted(self) -> str:
@@ -310,7 +329,7 @@ class Columns:
             alike = [each for each in columns if kinds(each.name) & kinds(metric) and agree(metric, each.name)]
             columns = [each for each in columns if each.measure == metric] or alike
         else:
-            columns = [each for each in columns if each.is_higher_better is not None] or columns
+            columns = [each for each in columns if is_known(each.measure)] or columns
         names = [each.name for each in self.likeliest("metric", columns)]
         if len(names) > 1 and split != "train":
             numbered = len({re.sub(r"\d+", "", name) for name in names}) == 1
@@ -332,9 +351,9 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
     ],
     "metric": [
         (8, lambda _, column: not all(map(is_nothing, column.texts))),
-        (4, lambda _, column: column.is_higher_better or False),
+        (4, lambda _, column: has_word(column.measure, "higher", "either")),
         (4, lambda _, column: not has_word(column.name, "before")),
-        (2, lambda _, column: column.measure == "loss"),
+        (2, lambda _, column: column.measure == "loss" or "top1" in column.measure),
         (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
     ],
     "candidate": [(1, lambda _, column: has_word(column.name, "candidate"))],

@@ -15,7 +15,6 @@ from lr_sweep.analysis.judge.names import (
     has_unit,
     has_word,
     is_about_run,
-    is_higher_better,
     is_metric,
     is_named,
     is_rate,
@@ -173,7 +172,6 @@ class Column:
         self.is_setting, self.has_unit = is_setting(name), has_unit(name)
         self.is_rate, self.is_metric, self.is_result = is_rate(name), is_metric(name), is_result(name)
         self.split, self.measure = split_of(name), measured(name)
-        self.is_higher_better = is_higher_better(self.measure)
         self.point: Callable[[str], str] = with_point if decimal_comma else str
 
     @cached_property
