@@ -8,6 +8,7 @@ from statistics import fmean
 
 from lr_sweep.analysis.judge.fields import Column, columns_in, is_nothing, state_in
 from lr_sweep.analysis.judge.names import (
+    JOIN,
     NAMES,
     ROLES,
     SEVERAL,
@@ -24,9 +25,10 @@ from lr_sweep.analysis.judge.names import (
     measured,
     plain,
     split_of,
+    words_of,
 )
 from lr_sweep.analysis.judge.readers.labels import labels_of
-from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 
@@ -148,6 +150,8 @@ class Columns:
             columns = [each for each in columns if not (each.is_unique and all(map(labels_of, each.values)))]
         elif role == "status":
             columns = [each for each in columns if sum(map(bool, map(state_in, each.texts))) >= len(each.texts) / 2]
+        elif role == "step":
+            columns = [each for each in columns if "round" not in words_of(each.name) or each.climbs]
         elif role == "run" and "step" in self.of:
             columns = [each for each in columns if not self.numbers_rows(each)]
         for column in self.likeliest("name", columns)[:1]:
@@ -217,6 +221,8 @@ class Columns:
     def ask_for_rate(self) -> None:
         """Ask whether a column without such a name has the rates; raises UserError where a named one has no numbers."""
         text = f"no column of learning rates in {listed(list(self.all))}"
+        if len(next(iter(self.all.values())).texts) == 1:
+            raise UserError(f"{text}, and a single run: there is nothing to compare")
         alike = [each for each in self.free() if each.says_nothing and each.is_like_rates]
         first = [each.name for each in alike if has_word(each.name, "rate symbol") or each.name.startswith("#")]
         if alike:
@@ -249,7 +255,9 @@ class Columns:
             del self.of["variant"]
         if {"variant", "model"} & self.known:
             return
-        if "step" not in self.of and "run" not in self.given and "run" in self.of:
+        runs = self.all.get(self.of.get("run", ""))
+        tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}
+        if runs and "step" not in self.of and "run" not in self.given and not 1 < len(tried) < len(runs.values):
             self.take("variant", self.of.pop("run"), "each run is one")
             return
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
@@ -335,7 +343,12 @@ class Columns:
             numbered = len({re.sub(r"\d+", "", name) for name in names}) == 1
             hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
             text = f"{len(names)} columns may be {split}: {listed(names)}: say which{hint}"
-            raise QuestionError(text, one_of(split, names))
+            each = Choice("each column is a variant", Reading(columns={split: JOIN.join(names)}))
+            are_alike = len({measured(name) for name in names}) == len(names) * len(
+                {frozenset(kinds(x)) for x in names}
+            )
+            are_alike = are_alike and not numbered and not {"variant", "model"} & self.known
+            raise QuestionError(text, [each] * are_alike + one_of(split, names))
         if len(names) == 1:
             others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
             self.take(split, names[0], why, f"rather than {others}" if others else "")

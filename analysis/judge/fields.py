@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 from lr_sweep.analysis.judge.names import (
@@ -43,6 +44,8 @@ MOST_SMALL, MOST_SHORT = 12, 4
 """Rows of a small table, and characters of numbers in it that are rather chosen than measured."""
 LEAST_SPAN, MOST_RATE = 9.0, 10.0
 """Numbers that are like a grid of learning rates: how far many of them span, and the largest."""
+LEAST_GROWN = 5
+"""Numbers that have to grow in a row to be taken for steps."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -220,6 +223,13 @@ class Column:
         return small and len(self.values) > 1 and all(number == float(f"{number:.1g}") for number in longer)
 
     @property
+    def climbs(self) -> bool:
+        """Whether the numbers grow from row to row and several times begin again, as the steps of runs do."""
+        numbers = [float(text) if is_number(text) else math.nan for text in self.texts]
+        starts = [*numbers[:1], *(later for number, later in pairwise(numbers) if not later > number)]
+        return 1 < len(starts) <= len(numbers) / LEAST_GROWN and len(set(starts)) == 1
+
+    @property
     def is_unique(self) -> bool:
         """Whether each row has a value of its own."""
         return len(self.values) == len(self.texts) > 1
@@ -258,7 +268,7 @@ class Column:
     def says_nothing(self) -> bool:
         """Whether the name says neither that the values are results or counts nor where a run was."""
         named = self.is_metric or self.is_result or self.is_about_run or self.has_unit
-        return not (named or has_word(self.name, "setting") or is_named(self.name, "step"))
+        return not (named or has_word(self.name, "setting", "gradient") or is_named(self.name, "step"))
 
     @cached_property
     def kind(self) -> str:

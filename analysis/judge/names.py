@@ -16,7 +16,7 @@ ROLES = {
     "model": words("model model_name architecture arch backbone network"),
     "variant": words(
         """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition arm
-        recipe exp_name experiment experiment_name optimizer_name"""
+        recipe exp_name experiment experiment_name optimizer_name configuration"""
     ),
     "learning_rate": words(
         """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr base_learning_rate
@@ -27,7 +27,7 @@ ROLES = {
     "step": words(
         """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
         env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen
-        consumed_tokens consumed_samples"""
+        consumed_tokens consumed_samples round communication_round generation"""
     ),
     "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
     "run": words("run_id trial_id run id"),
@@ -91,7 +91,7 @@ WORDS = {
         "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
         # Learning rates: what makes a number of such a name another one.
         "rate": "lr rate",
-        "rate symbol": "rate eta alpha stepsize",
+        "rate symbol": "rate eta stepsize",
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
@@ -128,6 +128,8 @@ STATUS = {word: status for status, text in _STATES.items() for word in words(tex
 VERDICTS = {"keep", "kept", "discard", "discarded"}
 """Words of an agent's log: others beside them are verdicts, too."""
 _UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
+JOIN = "+"
+"""Mark that joins the names of columns that mean one thing together."""
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""
 
@@ -198,10 +200,11 @@ def split_of(name: str) -> str:
 
 
 def measured(name: str) -> str:
-    """Return the metric in a column's name: `accuracy` of `best_val_acc`; empty: there is none."""
+    """Return the metric in a column's name: `accuracy` of `best_val_acc`; of names joined by `+` what all have."""
     means = frozenset() if has_word(name, "of a mean") else WORDS["mean"]
     known = WORDS["beside"].union(means, *SPLITS.values())
-    return " ".join(SYNONYMS.get(word, word) for word in words_of(name) if word not in known)
+    of_all = set.intersection(*(set(words_of(part)) for part in name.split(JOIN)))
+    return " ".join(SYNONYMS.get(word, word) for word in words_of(name.split(JOIN)[0]) if word in of_all - known)
 
 
 def is_known(metric: str) -> bool:
