@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from statistics import fmean
 
 from lr_sweep.analysis.judge.fields import Column, columns_in, is_nothing, state_in
 from lr_sweep.analysis.judge.names import (
+    JOIN,
     NAMES,
     ROLES,
     SEVERAL,
@@ -15,15 +17,18 @@ from lr_sweep.analysis.judge.names import (
     agree,
     has_rate_word,
     has_word,
+    is_higher_better,
+    is_known,
     is_named,
     kinds,
     listed,
     measured,
     plain,
     split_of,
+    words_of,
 )
 from lr_sweep.analysis.judge.readers.labels import labels_of
-from lr_sweep.analysis.judge.reading import JOIN, MOST_CHOICES, Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 
@@ -75,6 +80,11 @@ class Columns:
         """Columns that say which metric it is, and which way it is better."""
 
     @property
+    def known(self) -> set[str]:
+        """The meanings that a column has, or that the user says no column has."""
+        return {*self.of, *self.given}
+
+    @property
     def unread(self) -> list[Column]:
         """The other columns."""
         return [column for column in self.free() if column not in self.said_by]
@@ -90,7 +100,7 @@ class Columns:
         self.find_crossed()
         self.find_metric()
         raise_mistakes(list(self.contradictions()))
-        if "learning_rate" not in {**self.of, **self.given}:
+        if "learning_rate" not in self.known:
             self.ask_for_rate()
         if not {"validation", "test"} & self.of.keys():
             self.ask_for_values()
@@ -107,9 +117,10 @@ class Columns:
             elif name not in self.all and role not in SEVERAL:
                 yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
-    def take(self, role: str, name: str, why: str) -> None:
-        """Give a meaning to a column, and the reason."""
-        self.of[role], self.guessed[role] = name, why
+    def take(self, role: str, name: str, *whys: str) -> None:
+        """Give a meaning to a column, and the reasons where its name alone does not say so."""
+        self.of[role] = name
+        self.guessed |= {role: "; ".join(filter(None, whys))} if any(whys) else {}
 
     def labels(self, *roles: str) -> list[str]:
         """Return the columns of some meanings."""
@@ -125,8 +136,10 @@ class Columns:
         columns = [column for column in self.free() if is_named(column.name, role)]
         return sorted(columns, key=lambda column: NAMES[role].index(plain(column.name)))
 
-    def likeliest(self, evidence: str, columns: Iterable[Column]) -> list[Column]:
+    def likeliest(self, evidence: str, columns: Sequence[Column]) -> list[Column]:
         """Return the columns for which most speaks: several are equally likely."""
+        if len(columns) < 2:
+            return list(columns)
         scores = {each: sum(weight * speaks(self, each) for weight, speaks in EVIDENCE[evidence]) for each in columns}
         return [column for column, score in scores.items() if score == max(scores.values())]
 
@@ -137,6 +150,8 @@ class Columns:
             columns = [each for each in columns if not (each.is_unique and all(map(labels_of, each.values)))]
         elif role == "status":
             columns = [each for each in columns if sum(map(bool, map(state_in, each.texts))) >= len(each.texts) / 2]
+        elif role == "step":
+            columns = [each for each in columns if "round" not in words_of(each.name) or each.climbs]
         elif role == "run" and "step" in self.of:
             columns = [each for each in columns if not self.numbers_rows(each)]
         for column in self.likeliest("name", columns)[:1]:
@@ -155,15 +170,15 @@ class Columns:
 
     def find_repeats(self) -> None:
         """Take a column `run` whose values have several rates each for seeds, if they are numbers, or for variants."""
-        name, said = self.of.get("run", ""), {**self.of, **self.given}
+        name = self.of.get("run", "")
         if not name or "run" in self.given or "learning_rate" not in self.of:
             return
         if self.all[name].is_whole:
-            if "seed" not in said and self.has_several_rates("task", "model", "variant", "step"):
+            if "seed" not in self.known and self.has_several_rates("task", "model", "variant", "step"):
                 self.take("seed", self.of.pop("run"), "its numbers are those of several learning rates")
         elif plain(name) == "run" and "step" not in self.of and self.has_several_rates():
             del self.of["run"]
-            if not {"variant", "model"} & said.keys():
+            if not {"variant", "model"} & self.known:
                 self.take("variant", name, "each has several learning rates")
 
     def find_crossed(self) -> None:
@@ -189,44 +204,41 @@ class Columns:
         """Find the column of learning rates by its name; raises QuestionError where several are equally likely."""
         if powers := [column.name for column in self.free() if column.name.startswith(POWERS)]:
             raise QuestionError(f"{powers[0][3:]} has logarithms: of which base?", one_of("learning_rate", powers))
-        named = [column for column in self.named("learning_rate") if not column.has_unit]
+        named = self.named("learning_rate")
         known = [*named, *(each for each in self.free() if each not in named and each.is_rate)]
-        candidates = [each for each in known if each.has_numbers and not each.is_below_0]
+        candidates = [each for each in known if each.has_numbers and not (each.has_unit or each.is_below_0)]
         likely = self.likeliest("learning_rate", candidates)
-        first = {tuple(each.texts): each for each in reversed(likely)}  # of equal columns
-        names = [each.name for each in likely if each in first.values()]
+        texts = [each.texts for each in likely]
+        names = [each.name for place, each in enumerate(likely) if each.texts not in texts[:place]]
         if len(names) > 1 and len(likely[0].values) > 1:
             text = f"{len(names)} columns may be learning_rate: {listed(names)}: say which"
             raise QuestionError(text, one_of("learning_rate", names, "" if "step" in self.of else "nuisance"))
-        for name in names[:1]:
-            self.of["learning_rate"] = name
-            if others := [each.name for each in candidates if each.name != name]:
-                self.guessed["learning_rate"] = f"rather than {listed(others)}"
-            elif likely[0] not in named:
-                self.guessed["learning_rate"] = "by its name"
+        for column in likely[:1]:
+            others = listed([each.name for each in candidates if each is not column])
+            why = f"rather than {others}" if others else "" if column in named else "by its name"
+            self.take("learning_rate", column.name, why)
 
     def ask_for_rate(self) -> None:
-        """Ask where a column without such a name has values like rates; raise UserError where a named one has none."""
-        names = listed(list(self.all))
-        alike = [each for each in self.free() if not (each.is_metric or each.is_result or each.has_unit)]
-        alike = [each for each in alike if not (each.is_about_run or has_word(each.name, "setting"))]
-        alike = [each for each in alike if each.likeness_to_rates > each.differs][: MOST_CHOICES - 1]
+        """Ask whether a column without such a name has the rates; raises UserError where a named one has no numbers."""
+        text = f"no column of learning rates in {listed(list(self.all))}"
+        if len(next(iter(self.all.values())).texts) == 1:
+            raise UserError(f"{text}, and a single run: there is nothing to compare")
+        alike = [each for each in self.free() if each.says_nothing and each.is_like_rates]
+        first = [each.name for each in alike if has_word(each.name, "rate symbol") or each.name.startswith("#")]
         if alike:
-            choices = one_of("learning_rate", [x.name for x in sorted(alike, key=lambda x: -x.likeness_to_rates)])
-            none = Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""}))
-            choices.insert([each.likeness_to_rates for each in alike].count(2), none)
-            raise QuestionError(f"no column of learning rates in {names}: which one is it?", choices)
-        if named := next((each for each in self.all.values() if each.is_rate), None):
-            got = next(filter(str.strip, named.texts), "")[:MOST_NAME]
-            raise UserError(f"{named.name} has no numbers: got {got!r}, want learning rates, such as 0.001 or 1e-3")
-        if any(map(has_rate_word, self.all)):
-            advice = "give --columns learning_rate=NAME, or learning_rate= if none was tuned"
-            raise UserError(f"no column of learning rates in {names}: {advice}")
+            names = [*first, *(each.name for each in alike if each.name not in first)][: MOST_CHOICES - 1]
+            choices = one_of("learning_rate", names)
+            choices.insert(len(first), Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})))
+            raise QuestionError(f"{text}: which one is it?", choices)
+        if named := next((each for each in self.all.values() if has_rate_word(each.name)), None):
+            got = f"{named.name} has {next(filter(str.strip, named.texts), '')[:MOST_NAME]!r}"
+            raise UserError(f"{text}: {got}: give --columns learning_rate=NAME, or learning_rate= if none was tuned")
 
     def ask_for_values(self) -> None:
         """Ask which column has the values, among those of numbers whose names say nothing else."""
-        alike = [x for x in self.free() if not (x.is_setting or x.is_result or has_rate_word(x.name))]
-        choices = one_of("validation", [each.name for each in alike if each.differs])
+        alike = [each for each in self.free() if each.says_nothing and each.differs]
+        names = [each.name for each in alike if not (each.is_setting or has_rate_word(each.name))]
+        choices = one_of("validation", names)
         rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
         text = f"{rates}no column of validation or test in {listed(list(self.all))}"
         if "train" in self.of:
@@ -241,9 +253,11 @@ class Columns:
         named = [self.all[name] for name in self.labels("variant") if "variant" not in self.given]
         if "run" in self.of and any(is_nothing(text) for each in named for text in each.texts):  # all have a run id
             del self.of["variant"]
-        if {"variant", "model"} & {**self.of, **self.given}.keys():
+        if {"variant", "model"} & self.known:
             return
-        if "step" not in self.of and "run" not in self.given and "run" in self.of:
+        runs = self.all.get(self.of.get("run", ""))
+        tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}
+        if runs and "step" not in self.of and "run" not in self.given and not 1 < len(tried) < len(runs.values):
             self.take("variant", self.of.pop("run"), "each run is one")
             return
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
@@ -254,9 +268,12 @@ class Columns:
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""
-        held = [column for column in self.free() if column.is_metric and column.has_numbers and not column.is_empty]
+        held = [column for column in self.free() if column.is_metric and column.has_numbers]
         of_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
         whys = dict.fromkeys(SPLITS, "")
+        if any(has_word(name, "gradient") for name in self.all):  # which only steps of training have
+            of_split["train"] += [each for each in of_split[""] if each.measure == "loss"]
+            of_split[""] = [each for each in of_split[""] if each.measure != "loss"]
         if not any(split in self.of or of_split[split] for split in ("validation", "test")):
             columns, split, why = self.unlabelled(of_split[""])
             of_split[split], whys[split] = columns, why
@@ -264,11 +281,24 @@ class Columns:
         for split in [split for split in SPLITS if split not in {**self.given, **self.of}]:
             self.find_split(split, of_split[split], self.wanted or "".join(there), whys[split])
         self.metric = self.wanted or "".join(there)
+        self.find_direction()
+
+    def find_direction(self) -> None:
+        """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
         for column in self.named("direction"):
             said = {text.lower().rpartition(".")[2] for text in column.values}
             if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
                 self.higher_is_better = said <= WORDS["up"]
                 self.said_by.append(column)
+        one = self.of.get("validation") or self.of.get("test", "")
+        five = self.all.get(re.sub("top1", "top5", one, flags=re.IGNORECASE))
+        has_both = five and five.name != one and five.is_numbers and self.all[one].is_numbers
+        if five and has_both and is_higher_better(self.metric) is None:  # an accuracy of the top 5 is the higher one
+            self.higher_is_better = fmean(five.numbers) > fmean(self.all[one].numbers)
+            self.said_by.append(five)
+            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {five.name} shows"
+            split = "validation" if "validation" in self.of else "test"
+            self.take(split, one, self.guessed.get(split, ""), why)
 
     @property
     def wanted(self) -> str:
@@ -307,18 +337,21 @@ class Columns:
             alike = [each for each in columns if kinds(each.name) & kinds(metric) and agree(metric, each.name)]
             columns = [each for each in columns if each.measure == metric] or alike
         else:
-            columns = [each for each in columns if each.is_higher_better is not None] or columns
+            columns = [each for each in columns if is_known(each.measure)] or columns
         names = [each.name for each in self.likeliest("metric", columns)]
         if len(names) > 1 and split != "train":
             numbered = len({re.sub(r"\d+", "", name) for name in names}) == 1
             hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
             text = f"{len(names)} columns may be {split}: {listed(names)}: say which{hint}"
-            raise QuestionError(text, one_of(split, names))
+            each = Choice("each column is a variant", Reading(columns={split: JOIN.join(names)}))
+            are_alike = len({measured(name) for name in names}) == len(names) * len(
+                {frozenset(kinds(x)) for x in names}
+            )
+            are_alike = are_alike and not numbered and not {"variant", "model"} & self.known
+            raise QuestionError(text, [each] * are_alike + one_of(split, names))
         if len(names) == 1:
-            self.of[split] = names[0]
-            others = [each.name for each in columns if each.name != names[0]] if not self.metric_given else []
-            whys = [why] * bool(why) + [f"rather than {listed(others)}"] * bool(others)
-            self.guessed |= {split: "; ".join(whys)} if whys else {}
+            others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
+            self.take(split, names[0], why, f"rather than {others}" if others else "")
 
 
 EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
@@ -330,10 +363,10 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
         (1, lambda search, column: "step" in search.of and not column.is_setting and 1 / max(1, len(column.values))),
     ],
     "metric": [
-        (8, lambda _, column: bool(column.values)),
-        (4, lambda _, column: column.is_higher_better or False),
+        (8, lambda _, column: not all(map(is_nothing, column.texts))),
+        (4, lambda _, column: has_word(column.measure, "higher", "either")),
         (4, lambda _, column: not has_word(column.name, "before")),
-        (2, lambda _, column: column.measure == "loss"),
+        (2, lambda _, column: column.measure == "loss" or "top1" in column.measure),
         (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
     ],
     "candidate": [(1, lambda _, column: has_word(column.name, "candidate"))],

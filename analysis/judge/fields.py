@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 from lr_sweep.analysis.judge.names import (
@@ -15,8 +16,8 @@ from lr_sweep.analysis.judge.names import (
     has_unit,
     has_word,
     is_about_run,
-    is_higher_better,
     is_metric,
+    is_named,
     is_rate,
     is_result,
     is_setting,
@@ -35,11 +36,6 @@ NO_NUMBER = NOTHING | {"nan"}
 """Fields without a number where it is not a metric's, in which NaN is one."""
 TRUTHS = {"true", "false", "yes", "no", "on", "off"}
 """Values that need the name of their column, as numbers do."""
-NO_NUMBERS = {
-    "%": "the sign % behind all values or none: ",
-    **dict.fromkeys(("±", "+-", "("), "the value of a single run, not a mean: "),
-}
-"""What is wanted of values with these marks."""
 RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBER_DIGITS = 12
@@ -47,7 +43,9 @@ NUMBER_DIGITS = 12
 MOST_SMALL, MOST_SHORT = 12, 4
 """Rows of a small table, and characters of numbers in it that are rather chosen than measured."""
 LEAST_SPAN, MOST_RATE = 9.0, 10.0
-"""Numbers that are like a grid of learning rates: how far they span, and the largest."""
+"""Numbers that are like a grid of learning rates: how far many of them span, and the largest."""
+LEAST_GROWN = 5
+"""Numbers that have to grow in a row to be taken for steps."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 
@@ -111,8 +109,8 @@ def number(text: str) -> float:
     if not is_number(text):
         if text.lower() in NOTHING:
             return math.nan
-        why = next((said for mark, said in NO_NUMBERS.items() if mark in text), "")
-        raise ValueError(f"got {text[:60]!r}, want {why}a number, `nan` where the run diverged, or nothing")
+        wanted = "a number of a single run (no mean), with the sign % behind all values or none"
+        raise ValueError(f"got {text[:60]!r}, want {wanted}, `nan` where the run diverged, or nothing")
     found = float(text)
     return found if abs(found) <= MOST_VALUE else math.inf
 
@@ -177,7 +175,6 @@ class Column:
         self.is_setting, self.has_unit = is_setting(name), has_unit(name)
         self.is_rate, self.is_metric, self.is_result = is_rate(name), is_metric(name), is_result(name)
         self.split, self.measure = split_of(name), measured(name)
-        self.is_higher_better = is_higher_better(self.measure)
         self.point: Callable[[str], str] = with_point if decimal_comma else str
 
     @cached_property
@@ -197,13 +194,9 @@ class Column:
 
     @cached_property
     def has_numbers(self) -> bool:
-        """Whether a field is a number, well written or not, or none holds anything."""
-        return not self.values or any(is_number(text) or not _LETTERS.search(text) for text in self.values)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no field holds anything, NaN included."""
-        return all(text.strip().lower() in NOTHING for text in set(self.texts))
+        """Whether a field is a number, well written or not, or NaN."""
+        held = (text for text in map(str.strip, set(self.texts)) if text.lower() not in NOTHING)
+        return any(is_number(text) or not _LETTERS.search(text) for text in held)
 
     @cached_property
     def numbers(self) -> list[float]:
@@ -228,6 +221,13 @@ class Column:
         small = self.is_numbers and len(self.texts) <= MOST_SMALL and not (self.is_result or self.is_metric)
         longer = [number for number in self.numbers if small and len(f"{number:g}") > MOST_SHORT]
         return small and len(self.values) > 1 and all(number == float(f"{number:.1g}") for number in longer)
+
+    @property
+    def climbs(self) -> bool:
+        """Whether the numbers grow from row to row and several times begin again, as the steps of runs do."""
+        numbers = [float(text) if is_number(text) else math.nan for text in self.texts]
+        starts = [*numbers[:1], *(later for number, later in pairwise(numbers) if not later > number)]
+        return 1 < len(starts) <= len(numbers) / LEAST_GROWN and len(set(starts)) == 1
 
     @property
     def is_unique(self) -> bool:
@@ -257,12 +257,18 @@ class Column:
         return bool(self.numbers) and self.numbers[-1] < 0
 
     @property
-    def likeness_to_rates(self) -> int:
-        """How much the numbers are like learning rates: above 0, none large, with fractions: 1; over a decade: 2."""
+    def is_like_rates(self) -> bool:
+        """Whether the numbers are like a grid of learning rates: fractions, none large, few ones or over a decade."""
         if len(self.numbers) < 2 or all(map(float.is_integer, self.numbers)):
-            return 0
+            return False
         least, most = self.numbers[0], self.numbers[-1]
-        return (least > 0 and most <= MOST_RATE) * (1 + (most >= LEAST_SPAN * least))
+        return 0 < least < most <= MOST_RATE and (most >= LEAST_SPAN * least or not self.differs)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the name says neither that the values are results or counts nor where a run was."""
+        named = self.is_metric or self.is_result or self.is_about_run or self.has_unit
+        return not (named or has_word(self.name, "setting", "gradient") or is_named(self.name, "step"))
 
     @cached_property
     def kind(self) -> str:

@@ -14,6 +14,7 @@ from itertools import compress
 
 from lr_sweep.analysis.judge.fields import Column, as_number, columns_in, is_nothing, is_number
 from lr_sweep.analysis.judge.names import (
+    JOIN,
     MEANS,
     ROLES,
     SPLITS,
@@ -69,8 +70,12 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
     Raises:
         UserError: rows are of several splits, and which belong together cannot be seen.
     """
-    names = {part for name in given.values() for part in (name, *name.split("+"))}
+    names = {part for name in given.values() for part in (name, *name.split(JOIN))}
     said: dict[str, str] = {}
+    for values in [name for role, name in given.items() if role in SPLITS and name not in table.columns]:
+        cells: Cells = {name: (values, name) for name in values.split(JOIN)}
+        if cells.keys() <= table.columns.keys():
+            table, said[VARIANT] = _melted(table, cells, VARIANT), f"the names of {len(cells)} columns"
     for label in [label for label in (RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
         if cells := _cells(table, names, label):
             said[label] = f"the names of {len(cells)} columns"
@@ -130,7 +135,7 @@ def _fit(table: TableFile, texts: Collection[str], others: Sequence[str], label:
     if label == RUN:  # a chart
         return others == [*table.columns][:1] and all(map(is_number, table.columns[others[0]]))
     if label == VARIANT:
-        return bool(others) and all(is_named(name, SEED) or is_rate(name) for name in others)
+        return bool(others) and all(is_named(name, SEED, "metric") or is_rate(name) for name in others)
     if label == RATE:
         numbers = list(map(float, texts))
         is_bare = any(text in table.columns for text in texts)

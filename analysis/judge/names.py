@@ -16,7 +16,7 @@ ROLES = {
     "model": words("model model_name architecture arch backbone network"),
     "variant": words(
         """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition arm
-        recipe exp_name experiment experiment_name optimizer_name"""
+        recipe exp_name experiment experiment_name optimizer_name configuration"""
     ),
     "learning_rate": words(
         """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr base_learning_rate
@@ -27,7 +27,7 @@ ROLES = {
     "step": words(
         """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
         env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen
-        consumed_tokens consumed_samples"""
+        consumed_tokens consumed_samples round communication_round generation"""
     ),
     "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
     "run": words("run_id trial_id run id"),
@@ -67,9 +67,12 @@ WORDS = {
     kind: frozenset(text.split())
     for kind, text in {
         # Metrics: which way they are better; which are no fractions; which are percents if they reach up to 100.
-        "higher": """accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return top1 top5 rouge
-            map bacc ap auprc kappa psnr ssim""",
+        "higher": """accuracy f1 auc auroc precision recall bleu iou miou dice r2 mcc ndcg reward return rouge map
+            bacc ap auprc kappa psnr ssim gleu""",
         "lower": "loss error perplexity nll bpc bpb mse rmse mae wer cer fid entropy mape ece",
+        "distance": "l1 l2",  # lower, in a metric's name alone: else these are penalties
+        "either": "top1 top5",  # of accuracies, or of errors
+        "gradient": "grad gradient",
         "negated": "neg negative minus",
         "error rate": "error wer cer",
         "unbounded": "reward return",
@@ -81,17 +84,19 @@ WORDS = {
         "mean": "mean avg",
         "of a mean": "squared absolute average iou precision",
         "deviation": "std stddev sd sem stderr stdev var variance ci ci95",
-        "count": "count min max correct",
+        "count": "count min max correct tn fp tp",
         "before": "baseline initial before",
         "so far": "best final last",
         "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
         "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
         # Learning rates: what makes a number of such a name another one.
         "rate": "lr rate",
+        "rate symbol": "rate eta stepsize",
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
-        "setting": "weight coef coefficient lambda scale function fn type size split dataset",
+        "setting": """weight coef coefficient lambda scale function fn type size split dataset steps samples batches
+            limit examples num ratio reg""",
         "repeat": "seed fold repeat replicate rep",
         "tuned": """bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup
             clip eps epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature""",
@@ -123,6 +128,8 @@ STATUS = {word: status for status, text in _STATES.items() for word in words(tex
 VERDICTS = {"keep", "kept", "discard", "discarded"}
 """Words of an agent's log: others beside them are verdicts, too."""
 _UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
+JOIN = "+"
+"""Mark that joins the names of columns that mean one thing together."""
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""
 
@@ -177,15 +184,13 @@ def has_unit(name: str) -> bool:
 
 def is_result(name: str) -> bool:
     """Return whether a column's name is that of a metric or of a time; one that weighs a loss is a setting."""
-    known = is_higher_better(measured(name)) is not None and not has_word(name, "setting")
-    return known or has_word(name, "time")
+    return (is_known(measured(name)) and not has_word(name, "setting")) or has_word(name, "time")
 
 
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
-    known = bool(split_of(name)) or is_higher_better(measured(name)) is not None
-    known = known and words_of(name)[-1] not in ROLES["step"]
-    return known and not has_word(name, "deviation", "count", "time", "setting") and not is_setting(name)
+    known = (split_of(name) or is_known(measured(name))) and words_of(name)[-1] not in ROLES["step"]
+    return bool(known) and not (has_word(name, "deviation", "count", "time", "setting") or is_setting(name))
 
 
 def split_of(name: str) -> str:
@@ -195,17 +200,23 @@ def split_of(name: str) -> str:
 
 
 def measured(name: str) -> str:
-    """Return the metric in a column's name: `accuracy` of `best_val_acc`; empty: there is none."""
+    """Return the metric in a column's name: `accuracy` of `best_val_acc`; of names joined by `+` what all have."""
     means = frozenset() if has_word(name, "of a mean") else WORDS["mean"]
     known = WORDS["beside"].union(means, *SPLITS.values())
-    return " ".join(SYNONYMS.get(word, word) for word in words_of(name) if word not in known)
+    of_all = set.intersection(*(set(words_of(part)) for part in name.split(JOIN)))
+    return " ".join(SYNONYMS.get(word, word) for word in words_of(name.split(JOIN)[0]) if word in of_all - known)
+
+
+def is_known(metric: str) -> bool:
+    """Return whether the words of a metric's name say what it is, if not always which way it is better."""
+    return has_word(metric, "higher", "lower", "either") and not has_word(metric, "negated")
 
 
 def is_higher_better(metric: str) -> bool | None:
     """Return which way a metric is better, by the words of its name; None: they do not say."""
     if has_word(metric, "negated"):
         return None
-    if has_word(metric, "lower"):
+    if has_word(metric, "lower", "distance"):
         return False
     return True if has_word(metric, "higher") else None
 

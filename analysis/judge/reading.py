@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, JOIN, SPLITS
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, read_plain, write_bytes
@@ -33,8 +33,6 @@ MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
 MOST_QUESTIONS = 4
 """Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
-JOIN = "+"
-"""Mark that joins the names of columns that mean one thing together."""
 T = TypeVar("T")
 MEANINGS = (*GIVEN_ROLES, *SPLITS)
 """What a column may mean."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import JOIN, Columns
-from lr_sweep.analysis.judge.fields import Column, is_nothing, parsed
-from lr_sweep.analysis.judge.names import has_word, listed
+from lr_sweep.analysis.judge.columns import Columns
+from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, is_nothing, parsed
+from lr_sweep.analysis.judge.names import JOIN, has_word, listed
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
@@ -22,8 +22,6 @@ from lr_sweep.common.text import rate_text
 
 REPEATED = ("repeat", "count")
 """Kinds of columns that may number repeats."""
-LEAST_GROWN = 5
-"""Numbers that have to grow in a row to be taken for steps."""
 BESIDE = "\x1f"
 """Mark that joins a variant and its settings while runs are read; in no name of a table."""
 MOST_NAMED = 10
@@ -99,7 +97,7 @@ def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
 def _place(column: Column) -> tuple[float, ...]:
     """Return where a setting stands among others: those that a tool calls so first, then sizes; ratios are last."""
     about = column.is_about_run, not column.is_setting, "/" in column.name
-    return *about, not has_word(column.name, "size"), len(column.values)
+    return *about, not has_word(column.name, "size"), any(map(is_nothing, column.texts)), len(column.values)
 
 
 def _needed(columns: Sequence[Column], rows: pd.DataFrame, key: Sequence[str]) -> list[Column]:

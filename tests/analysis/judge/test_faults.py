@@ -46,7 +46,7 @@ def test_rows_without_training_are_left_out_and_said(tmp_path: Path, untrained: 
         (ACCURACIES, ("a,0.1,", "A,0.1,"), "variant has 'A' and 'a': one or two"),
         (ACCURACIES.replace("lr", "lr (x1e-3)"), ("", ""), "no column of learning rates"),
         (ACCURACIES.replace("lr", "lr (%)"), ("", ""), "no column of learning rates"),
-        (ACCURACIES, (",0.", ",lr=0."), "lr has no numbers: got 'lr=0.1', want learning rates"),
+        (ACCURACIES, (",0.", ",lr=0."), "lr has 'lr=0.1': give --columns"),
         (ACCURACIES, ("a,0.01,1,0.81", "a,0.01,1,81"), "a fraction in some rows and percent in others"),
         (ACCURACIES, ("a,0.01,1,0.81", "a,0.01,1,-0.81"), "accuracy is down to -0.81"),
     ],

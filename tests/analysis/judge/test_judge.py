@@ -76,8 +76,8 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
         ("lr,val_acc\n0.1,0.5,0.6\n", ["table.csv:2: got 3 fields, want 2"]),
         ("lr,lr,val_acc\n0.1,0.1,0.6\n", ["table.csv:1: two columns are named 'lr'"]),
         (
-            "lr_decay,val_acc\n1,0.6\n",
-            ["no column of learning rates in lr_decay, val_acc: give --columns learning_rate"],
+            "lr_decay,val_acc\n1,0.6\n1,0.7\n",
+            ["no column of learning rates in lr_decay, val_acc: lr_decay has"],
         ),
         ("lr,seed\n1,2\n", ["no column of validation or test"]),
         ("lr,val_score\n1,2\n", ["is more score better or worse? give --higher-is-better or --lower-is-better"]),

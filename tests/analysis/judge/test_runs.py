@@ -133,9 +133,9 @@ GRID = "".join(
             "lr,seed,val_acc,test_acc\n0.3,0,0.9,89\n0.1,0,0.8,79\n",
             "a fraction in one column and percent in another (validation up to 0.9, test",
         ),
-        (ACC + "0.1,0,91%\n0.1,1,0.5\n", "got '91%', want the sign % behind all values or none"),
+        (ACC + "0.1,0,91%\n0.1,1,0.5\n", "got '91%', want a number of a single run (no mean), with the sign %"),
         *(
-            (ACC + f"0.1,0,0.9{mark}\n", "want the value of a single run, not a mean")
+            (ACC + f"0.1,0,0.9{mark}\n", "want a number of a single run (no mean)")
             for mark in (" ± 0.1", "+-0.1", " (0.1)")
         ),
         *(

@@ -230,7 +230,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "no rows": (
         "runs.json",
         {"runs.json": '{"columns": ["lr", "val_acc"], "data": [1, 2, 3]}'},
-        "no column of learning rates, and no",
+        "no column of learning rates in columns, data, and",
     ),
     "a date": (".", METRICS | {"hparams.yaml": "day: 2001-13-45"}, "hparams.yaml cannot be read"),
     "deep settings": (".", METRICS | {"hparams.yaml": "x: " + "[" * 1000}, "hparams.yaml cannot be read"),
