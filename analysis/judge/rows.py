@@ -17,7 +17,6 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import (
     NOTHING,
-    NUMBERS,
     TRUTHS,
     Column,
     as_number,
@@ -25,7 +24,6 @@ from lr_sweep.analysis.judge.fields import (
     is_number,
     parsed,
     state_in,
-    with_point,
     without_percent,
     without_prefix,
 )
@@ -55,7 +53,6 @@ ZEROS = {"0", "0.0"}
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
 
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
 Noted = tuple[Any, list[str]]
@@ -177,7 +174,8 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     is none.
     """
     read: Fields = {"where": list(map(str, table.lines))}
-    mistakes, left_out = _ambiguous(table, columns), ""
+    mistakes: list[tuple[int, str]] = []
+    left_out = ""
     for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
@@ -224,8 +222,6 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         places = {label: str(place) for place, label in enumerate(sorted(set(labels)))}
         return [places[label] for label in labels] if role == "seed" else labels
     texts = list(map(str.strip, table.columns[name]))
-    if role in NUMBERS and table.decimal_comma:
-        texts = [with_point(text) for text in texts]
     if role in SPLITS:
         return without_percent(texts)
     if role == "status" and VERDICTS & set(map(str.lower, texts)):
@@ -249,9 +245,9 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
     is_numbered = not {"seed", "run", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
-    for column in [Column(each.name, table.columns[each.name], table.decimal_comma) for each in columns.unread]:
+    for column in [Column(each.name, table.columns[each.name]) for each in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
-            read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
+            read = {text: parsed("train", text.strip()) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
         elif column.may_be_setting or (is_numbered and column.is_short):
             found[UNREAD + column.name] = column.texts
@@ -263,22 +259,6 @@ def refuse_cut(table: TableFile) -> None:
     text = list(table.columns.values())[-1][-1].strip()
     if table.unfinished and _PART.fullmatch(text):
         raise UserError(f"{table.lines[-1]}: the file ends within a number, {text!r}: write the whole file")
-
-
-def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
-    """Find numbers in which a comma, or a point, may be that of decimals or of thousands."""
-    if not table.decimal_comma:
-        return []
-    names = [columns.of[role] for role in columns.of if role in NUMBERS and columns.of[role] in table.columns]
-    fields = [(place, name, text.strip()) for name in names for place, text in enumerate(table.columns[name])]
-    with_comma = [field for field in fields if "," in field[2]]
-    with_point = [field for field in fields if "." in field[2]]
-    if not with_comma or not (with_point or all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma)):
-        return []
-    (place, name, text), *others = sorted([with_comma[0], *with_point[:1]])
-    also = "".join(f", and {other[:60]!r} in {column} at {table.lines[at]}" for at, column, other in others)
-    advice = "write numbers with a decimal point, and without marks of thousands"
-    return [(place, f"{name}: got {text[:60]!r}{also}: which mark is that of decimals, or of thousands? {advice}")]
 
 
 def whole_steps(rows: pd.DataFrame) -> Noted:

@@ -49,8 +49,6 @@ class TableFile:
     """The number of each row."""
     sha256: str = ""
     """Checksum of the file, or of what was read where it is no single file."""
-    decimal_comma: bool = False
-    """Whether `0,5` is a number: fields are separated by something else than a comma."""
     reader: str = ""
     """What it is, where it is no file of CSV or Parquet."""
     unfinished: bool = False
@@ -112,7 +110,6 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
         path=first.path.with_name(f"{first.path.name} and {len(others)} more"),
         columns=columns,
         lines=[line for table in tables for line in table.lines],
-        decimal_comma=any(table.decimal_comma for table in tables),
     )
 
 
