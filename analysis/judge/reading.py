@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+from annotated_types import Gt, Lt
+from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -23,11 +26,6 @@ from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 KEPT = (".yaml", ".yml")
 """Endings of the name of a file that keeps a reading."""
 MOST_BYTES = 1_000_000
-FIELDS: dict[str, type] = {
-    **{"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool, "paired": bool},
-    **{"equal_within": float, "where": list, "target": float, "by": str},
-}
-"""Settings that such a file may have."""
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
@@ -54,7 +52,7 @@ class Reading:
     """Compare variants by seed."""
     where: Sequence[str] = ()
     """The rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`; empty: all."""
-    equal_within: float | None = None
+    equal_within: Annotated[float, Gt(0), Lt(math.inf)] | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
     target: float | None = None
     """Value of the metric, in percent or its unit, to which steps are counted; None: to none."""
@@ -197,29 +195,14 @@ def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> N
 
 def saved_reading(path: Path) -> Reading:
     """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
-    wanted = f"want a mapping with {', '.join(FIELDS)}, as --save writes it"
+    wanted = f"want a mapping with {', '.join(vars(Reading()))}, as --save writes it"
     try:
-        content = load_yaml(read_plain(path, MOST_BYTES).decode())
+        content = json.dumps(load_yaml(read_plain(path, MOST_BYTES).decode()), default=str)
+        found = TypeAdapter(Reading).validate_json(content, strict=True, extra="forbid")
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, each['loc']))}: got {each['input']!r}: {each['msg']}" for each in error.errors()]
+        raise UserError(f"--columns {path}: {'; '.join(wrong)}: {wanted}") from error
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
-    raise_mistakes([f"--columns {path}: {mistake}" for mistake in _mistakes(content)])
-    columns = {role: str(name or "") for role, name in content.get("columns", {}).items()}
-    return Reading(**content | {"columns": columns, "where": tuple(map(str, content.get("where", ())))})
-
-
-def _mistakes(content: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in content.items():
-        if name not in FIELDS:
-            yield unknown("setting", name, FIELDS)
-        elif not _is(value, FIELDS[name]):
-            yield f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
-        elif name == "equal_within" and not 0 < value < math.inf:
-            yield f"equal_within: got {value:g}, want a difference above 0"
-        elif name == "columns":
-            yield from (unknown("meaning", role, MEANINGS) for role in value if role not in MEANINGS)
-
-
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) or (kind is float and isinstance(value, int) and not isinstance(value, bool))
+    raise_mistakes([f"--columns {path}: {unknown('meaning', x, MEANINGS)}" for x in found.columns if x not in MEANINGS])
+    return found
