@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any
@@ -57,6 +57,20 @@ MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
 Noted = tuple[Any, list[str]]
 """Result of a step of reading, and sentences on what it assumed, left out or changed."""
+
+
+def in_turn(rows: pd.DataFrame, *steps: Callable[[pd.DataFrame], Noted]) -> Noted:
+    """Take one step of reading after another, and collect what they say."""
+    remarks: list[str] = []
+    for step in steps:
+        rows, said = step(rows)
+        remarks += said
+    return rows, remarks
+
+
+def settings_in(rows: pd.DataFrame) -> list[str]:
+    """Return the columns of a frame that may be settings."""
+    return [name for name in map(str, rows) if name.startswith(UNREAD)]
 
 
 def only(table: TableFile, where: Sequence[str]) -> TableFile:

@@ -11,7 +11,7 @@ from lr_sweep.analysis.judge.columns import JOIN, Columns
 from lr_sweep.analysis.judge.fields import Column, is_nothing, parsed
 from lr_sweep.analysis.judge.names import has_word, listed
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
+from lr_sweep.analysis.judge.rows import UNREAD, joined_labels, settings_in
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
@@ -197,8 +197,7 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
 
 
 def _settings(runs: pd.DataFrame) -> list[Column]:
-    names = [name for name in map(str, runs) if name.startswith(UNREAD)]
-    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in names]
+    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in settings_in(runs)]
 
 
 def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:
