@@ -197,7 +197,7 @@ class Columns:
         names = [each.name for each in likely if each in first.values()]
         if len(names) > 1 and len(likely[0].values) > 1:
             text = f"{len(names)} columns may be learning_rate: {listed(names)}: say which"
-            raise QuestionError(text, one_of("learning_rate", names, "" if "step" in self.of else "nuisance"))
+            raise QuestionError(text, one_of("learning_rate", names))
         for name in names[:1]:
             self.of["learning_rate"] = name
             if others := [each.name for each in candidates if each.name != name]:

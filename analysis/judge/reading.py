@@ -67,11 +67,8 @@ class Reading:
     def at_positions(self, names: Sequence[str]) -> Reading:
         """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
         places = {f"#{place}": name for place, name in enumerate(names, 1)}
-        given = {
-            role: JOIN.join(places.get(part, part) for part in text.split(JOIN)) if "#" in text else text
-            for role, text in self.columns.items()
-        }
-        return replace(self, columns=given)
+        given = {role: [places.get(part, part) for part in text.split(JOIN)] for role, text in self.columns.items()}
+        return replace(self, columns={role: JOIN.join(parts) for role, parts in given.items()})
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
@@ -96,14 +93,9 @@ class QuestionError(UserError):
         self.text, self.choices = text, tuple(choices)
 
 
-def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
-    """Offer each of several columns for a meaning: with the others for the meaning `beside`, and alone."""
-    found = []
-    for name in names if beside else ():
-        others = JOIN.join(other for other in names if other != name)
-        both = Reading(columns={role: name, beside: others})
-        found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
-    return found + [Choice(f"{role} is {name}", Reading(columns={role: name})) for name in names]
+def one_of(role: str, names: Sequence[str]) -> list[Choice]:
+    """Offer each of several columns for a meaning."""
+    return [Choice(f"{role} is {name}", Reading(columns={role: name})) for name in names]
 
 
 def options_text(reading: Reading) -> str:

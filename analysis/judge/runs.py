@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted, in_turn, settings_in
@@ -77,13 +78,14 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
 
 
-def without_own_seeds(rows: pd.DataFrame) -> Noted:
+def without_own_seeds(rows: pd.DataFrame, columns: Columns) -> Noted:
     """Take seeds for run ids where each run of a variant with several learning rates has another: none is a repeat."""
     key = "run" if "run" in rows else RUN if "step" in rows else None
     runs = rows.drop_duplicates(key) if key and "seed" in rows else rows
     several = rows.groupby(CELL)["learning_rate"].nunique().gt(1).any()
-    if "seed" not in rows or not several or runs.duplicated([*CELL, "seed"]).any():
+    if "seed" not in rows or "seed" in columns.given or not several or runs.duplicated([*CELL, "seed"]).any():
         return rows, []
+    del columns.of["seed"]
     if "step" in rows and "run" not in rows:
         rows = rows.assign(run=rows.groupby([*CELL, "seed"], sort=False).ngroup().astype(str))
     return rows.drop(columns="seed"), ["each run of a variant has a seed of its own: seeds are read as run ids"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -164,6 +163,4 @@ def as_field(value: object) -> str:
         (value,) = value
     if value is None:
         return ""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf"
     return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)

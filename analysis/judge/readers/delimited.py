@@ -24,6 +24,8 @@ _MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*",
 _MARK = re.compile(r"[ \t\r]*sep=([,;\t|])[ \r]*\n", re.IGNORECASE)
 """The first line that a spreadsheet may write."""
 _DECIMAL = re.compile(r"\s*[+-]?\d*([.,])\d+(?:e[+-]?\d+)?\s*%?\s*", re.ASCII | re.IGNORECASE)
+_CUT = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
+"""A number that may go on: `0.` may have been 0.7."""
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*", re.ASCII)
 _ABOVE = re.compile(
     rf"(?:[ \t\r]*\n|{_MARK.pattern}|[ \t]*#(?!.*\n(?:[ \t\r]*\n)*[\d.eE+\-,;|\t ]*\d[ \t\r]*(?:\n|\Z)).*(?:\n|\Z))*+",
@@ -39,6 +41,9 @@ def read_delimited(path: Path, text: str) -> TableFile:
     start, body, mark = _table_in(text)
     found = table_of_fields(path, *_rows(body, mark, text.count("\n", 0, start)))
     is_cut = text.endswith(body) and not text.endswith(("\n", "\r"))
+    last = [*found.columns.values()][-1][-1].strip()
+    if is_cut and _CUT.fullmatch(last):
+        raise UserError(f"{found.lines[-1]}: the file ends within a number, {last!r}: write the whole file")
     columns = _with_points(found.columns) if mark != "," and "," in body else found.columns
     return replace(found, columns=columns, unfinished=is_cut)
 

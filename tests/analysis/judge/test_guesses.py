@@ -57,9 +57,8 @@ def test_two_rates_that_were_both_varied_are_asked_about(tmp_path: Path) -> None
     with pytest.raises(QuestionError, match="2 columns may be learning_rate: head_lr, body_lr") as raised:
         study_of(tmp_path, rows_of("head_lr,body_lr,val_loss", rows))
     assert [options_text(each.reading) for each in raised.value.choices] == [
-        "--columns learning_rate=head_lr,nuisance=body_lr",
-        "--columns learning_rate=body_lr,nuisance=head_lr",
         "--columns learning_rate=head_lr",
+        "--columns learning_rate=body_lr",
     ]
     same = rows_of("base_lr,lr,seed,val_loss", [f"{rate},{rate},0,{VALUES[rate]}" for rate in RATES])
     assert chosen(study_of(tmp_path, same)) == {"all": (1e-3, 0.5)}
