@@ -36,7 +36,7 @@ from lr_sweep.analysis.judge.names import (
     plain,
 )
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
+from lr_sweep.analysis.judge.table_file import TableFile, printable, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
@@ -241,7 +241,7 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """Return one label for the values of several columns: `adam, gamma=0.9`; what is not there is left out."""
     texts = []
     for name, values in columns:
-        fields = {text: text.strip() for text in dict.fromkeys(values)}
+        fields = {text: printable(text) for text in dict.fromkeys(values)}
         held = {text.lower() for text in fields.values() if not is_nothing(text)}
         start = f"{plain(name)}=" if held <= TRUTHS or all(map(is_number, held)) else ""
         labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in fields.items()}

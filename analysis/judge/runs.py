@@ -95,10 +95,11 @@ def _with_restarts(rows: pd.DataFrame) -> Noted:
     """Read steps that begin again at a learning rate as those of another run, in a table without seeds and run ids."""
     if {"run", "seed"} & {*rows} or "step" not in rows:
         return rows, []
-    again = rows.groupby(RATE, sort=False)["step"].diff().lt(0)
-    number = again.groupby([rows[name] for name in RATE]).cumsum()
-    if not again.any() or number.ne(rows.groupby([*RATE, "step"]).cumcount()).any():
+    steps = rows.groupby(RATE, sort=False)["step"]
+    again = steps.diff().lt(0)
+    if not again.any() or rows["step"][again].ne(steps.transform("min")[again]).any():
         return rows, []
+    number = again.groupby([rows[name] for name in RATE]).cumsum()
     runs = rows.groupby([*(rows[name] for name in RATE), number], sort=False).ngroup().astype(str)
     return rows.assign(run=runs), ["no column of seeds or run ids: where the steps of a rate begin again, a run does"]
 
@@ -115,11 +116,11 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
     measured = [name for name in map(str, rows) if name in MEASURED or name.startswith(LOSS)]
     prints = pd.util.hash_pandas_object(rows[measured], index=False).groupby(whose).transform("sum")
     key = [*RATE, *(["seed"] if "seed" in rows else [])]
-    runs = rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
+    runs: pd.DataFrame = rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
     again = runs.duplicated()
     if "seed" not in rows and not is_curve:
         values = rows[[name for name in measured if name in SPLITS or name.startswith(LOSS)]].set_axis(whose)
-        number = values.stack().groupby(level=0).nunique().reindex(runs.index, fill_value=0)
+        number: pd.Series[int] = values.stack().groupby(level=0).nunique().reindex(runs.index, fill_value=0)
         repeated = runs.duplicated(RATE, keep=False) & number.gt(0)
         again &= number.ge(LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
     if not again.any():
@@ -127,7 +128,7 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
     what = counted(int(again.sum()), "row" if is_curve else "run")
     advice = "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
     remark = f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}"
-    return rows[~whose.isin(again.index[again])], [remark]
+    return rows[~whose.isin(set(runs.index[again.to_numpy()]))], [remark]
 
 
 def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:

@@ -15,7 +15,7 @@ from lr_sweep.analysis.judge.rows import UNREAD, joined_labels, settings_in
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import each_cell, labels_of, rounded, tuples_in
+from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
@@ -39,19 +39,19 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     settings, shared = _telling_apart(rows, decisive)
+    named = {"variant", "model"} & columns.of.keys()
+    if not settings:
+        settings, named = [each for each in _settings(rows) if _is_crossed(each, rows)], named - {"model"}
     if not settings:
         return rows
-    grow = "step" not in rows and _grows(settings[0], rows)
-    if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared or grow:
+    is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _grows(settings[0], rows)
+    if named or not is_one:
         raise _question(settings, shared, columns.of, rows, decisive)
-    (name,) = [each.name for each in settings]
-    values = rows[UNREAD + name]
-    texts = [parsed("variant", text) for text in joined_labels([(name, list(values.unique()))])]
-    if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
-        leave_out = Choice(f"{name} left out", Reading(columns={"ignored": name}))
-        raise QuestionError(f"{name}, which is compared: {mistake}", [leave_out])
+    name = settings[0].name
+    labels = joined_labels([(name, list(rows[UNREAD + name]))])
+    variants = {label: parsed("variant", label) for label in set(labels)}
     columns.take("variant", name, "the one setting in which runs of a learning rate differ")
-    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
+    return rows.assign(model=rows["variant"], variant=[variants[label] for label in labels])
 
 
 def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -88,6 +88,16 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], lis
     return _needed(sorted(differing, key=_place), several, key), shared
 
 
+def _is_crossed(column: Column, runs: pd.DataFrame) -> bool:
+    """Return whether each of several cells has each value of a column of texts, at one learning rate of its own."""
+    if column.is_about_run or not column.is_text:
+        return False
+    cells = runs.groupby(CELL, sort=False).ngroup()
+    values = cells.groupby(runs[UNREAD + column.name]).nunique()
+    rates = runs.groupby([*CELL, UNREAD + column.name])["learning_rate"].nunique()
+    return len(values) > 1 < values.min() == cells.nunique() and bool(rates.eq(1).all())
+
+
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
     """Return whether a column's values have several rates each, and without seeds are names with a run at each."""
     name = UNREAD + column.name
@@ -116,6 +126,8 @@ def _needed(columns: Sequence[Column], rows: pd.DataFrame, key: Sequence[str]) -
 
 def _grows(column: Column, rows: pd.DataFrame) -> bool:
     """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
+    if "step" in rows:
+        return False
     numbers = pd.to_numeric(rows[UNREAD + column.name].str.strip(), errors="coerce")
     groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
     known = column.is_numbers and column.kind not in ("size", "tuned")
@@ -126,7 +138,7 @@ def _question(
     settings: Sequence[Column], shared: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str
 ) -> QuestionError:
     differ = listed([f"{each.name} ({len(each.values)} values)" for each in settings])
-    text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
+    text = f"runs differ in {differ}: settings are no seeds, and their spread is no noise"
     choices = _choices(settings, of, rows, decisive)
     if shared:
         text = f"runs of one name differ in {listed(shared)}; {text}"
@@ -155,7 +167,8 @@ def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFra
     compared = of_kind("size", *(["text"] * (not named)))
     rest = [name for name in names if name not in (*compared, *repeats)]
     # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
-    is_compared = rows["learning_rate"].nunique() == 1 or (not named and len(compared) == len(names))
+    rates = rows.groupby([*CELL, *(UNREAD + name for name in names)], dropna=False)["learning_rate"].nunique()
+    is_compared = rates.max() == 1 or (not named and len(compared) == len(names))
     is_split = bool(named) and "task" not in of and len(names) == 1
     both = {"variant": join(named, *compared), **also("nuisance", *rest)}
     offers = [
@@ -167,8 +180,7 @@ def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFra
         (1.0 * ("seed" not in rows), f"{every} no setting, as a result is", also("ignored", *names)),
     ]
     for each in settings:
-        grows = "step" not in rows and _grows(each, rows)
-        offers.append((8.0 * grows, f"{each.name} numbers the evaluations of a run", {"step": each.name}))
+        offers.append((8.0 * _grows(each, rows), f"{each.name} numbers the evaluations of a run", {"step": each.name}))
     offers.sort(key=lambda offer: -offer[0])
     return [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
 

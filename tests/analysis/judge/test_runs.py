@@ -250,7 +250,7 @@ READ = {
     "rows without a rate and a value": Table(
         "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n",
         best={"all": (0.2, 0.6)},
-        remark="table.csv: left out: 2 rows with neither a learning rate nor a value",
+        remark="table.csv: left out: 2 rows without a learning rate",
     ),
     "budgets that differ": Table(
         rows_of("lr,seed,max_epochs,val_acc", "0.1,0,10,0.5 0.1,0,20,0.6 0.2,0,10,0.8 0.2,0,20,0.9"),
