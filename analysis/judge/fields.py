@@ -38,7 +38,6 @@ TRUTHS = {"true", "false", "yes", "no", "on", "off"}
 NO_NUMBERS = {
     "%": "the sign % behind all values or none: ",
     **dict.fromkeys(("±", "+-", "("), "the value of a single run, not a mean: "),
-    ",": "a decimal point, and no marks of thousands: ",
 }
 """What is wanted of values with these marks."""
 RATE_DIGITS = 6
@@ -104,7 +103,8 @@ def number(text: str) -> float:
     if not is_number(text):
         if text.lower() in NOTHING:
             return math.nan
-        why = next((said for mark, said in NO_NUMBERS.items() if mark in text), "")
+        comma = "a decimal point, and no marks of thousands: " if is_number(text.replace(",", "")) else ""
+        why = next((said for mark, said in NO_NUMBERS.items() if mark in text), comma)
         raise ValueError(f"got {text[:60]!r}, want {why}a number, `nan` where the run diverged, or nothing")
     found = float(text)
     return found if abs(found) <= MOST_VALUE else math.inf

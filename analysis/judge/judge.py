@@ -143,9 +143,9 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     decisive = "validation" if "validation" in rows else "test"
     rows = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
-    if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
-        _ask_if_nothing_is_compared(table, rows)
     runs = runs_of(rows, decisive)
+    if metric.untuned and reading.target is None:
+        _refuse_nothing(table, runs, reading)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
     about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_seeds, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
@@ -158,12 +158,14 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     return RunsRead(info, replace(runs, per_step=counts, remarks=about), filled)
 
 
-def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
-    if len(rows) > 1 and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None):
+def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
+    """Raise UserError for a single run without a rate, and QuestionError for runs of one cell, unless given so."""
+    there = f"{table.path}: no column of learning rates, and nothing to compare, in {listed(list(table.columns))}"
+    if len(runs.wanted) == 1:
+        raise UserError(f"{there}: it is a single run: add the others, or give --columns learning_rate=NAME")
+    if "learning_rate" not in reading.columns and len(runs.wanted[CELL].drop_duplicates()) == 1:
         says = "no rate was tuned, and runs differ in nothing but chance"
-        there = "no column of learning rates, and nothing to compare"
-        text = f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns"
-        raise QuestionError(text, [Choice(says, Reading(columns={"learning_rate": ""}))])
+        raise QuestionError(f"{there}: name one with --columns", [Choice(says, Reading(columns={"learning_rate": ""}))])
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:

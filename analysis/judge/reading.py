@@ -10,6 +10,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -29,6 +30,8 @@ MOST_BYTES = 1_000_000
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
+MOST_TRIED = 12
+"""Choices of a question that are tried."""
 MOST_QUESTIONS = 4
 """Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
 JOIN = "+"
@@ -110,39 +113,38 @@ def options_text(reading: Reading) -> str:
     return " ".join(filter(None, [columns, higher, *flags, *options]))
 
 
-def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
-    """Read, and leave out of a question the choices that do not work.
+def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CHOICES, answers: int = 0) -> T:
+    """Read, and leave out of a question the choices that do not work; `answers`: those that were tried before.
 
     Raises:
         UserError: as `read`, or none of the choices works.
-        QuestionError: with those that work, which may lead to a further question.
+        QuestionError: with up to `wanted` that work, each with answers to the questions that follow.
     """
     try:
         return read(reading)
     except QuestionError as question:
-        if not most:
+        if answers == MOST_QUESTIONS:
             raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
-        working: list[Choice] = []
+        working: dict[str, Choice] = {}
         lines = [question.text]
-        for choice in question.choices:
-            if len(working) < MOST_CHOICES:
+        for choice in question.choices[:MOST_TRIED]:
+            if len(working) < wanted:
                 try:
-                    there = {options_text(each.reading) for each in working}
-                    found = _answers(read, reading, choice, most - 1)
-                    working += [each for each in found if options_text(each.reading) not in there]
+                    lead = partial(asking, read, reading.but(choice.reading), wanted - len(working), answers + 1)
+                    working |= {options_text(each.reading): each for each in _answers(lead, choice)}
                 except UserError as error:
                     lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
         if working:
-            raise QuestionError(question.text, working[:MOST_CHOICES]) from question
-        raise UserError("\n".join(lines)) from question
+            raise QuestionError(question.text, list(working.values())) from question
+        raise UserError("\n".join(lines[: MOST_CHOICES + 1])) from question
 
 
-def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice]:
+def _answers(lead: Callable[[], object], choice: Choice) -> list[Choice]:
     """Return a choice, or with the answers to the questions that follow; raises UserError if it leads to no table."""
     if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
         raise UserError("a name has a character that --columns cannot hold")
     try:
-        asking(read, reading.but(choice.reading), most)
+        lead()
     except QuestionError as further:
         return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
     return [choice]

@@ -25,6 +25,8 @@ RUN = [*RATE, "seed"]
 """The columns that name a run."""
 LEAST_STEPS = 3
 """Steps from which on a learning rate that changes with them is seen."""
+MOST_VALUES = 500
+"""Learning rates, and variants, that a table may have: results, which differ in each row, have more."""
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
 REPEATED = (
     "remove one, give each run a seed of its own, or name the column that differs: --columns variant=..., run=..."
@@ -59,6 +61,11 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
+    for name in ("learning_rate", "variant"):
+        if (number := rows[name].nunique()) > MOST_VALUES:
+            raise UserError(
+                f"{name} has {number:,} values, want at most {MOST_VALUES}: is its column that of a result?"
+            )
     rows, remarks = in_turn(rows, _with_restarts, _without_repeats, _with_seeds)
     _check_runs(rows)
     rows = _merged(rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))))
@@ -120,9 +127,9 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
     again = runs.duplicated()
     if "seed" not in rows and not is_curve:
         values = rows[[name for name in measured if name in SPLITS or name.startswith(LOSS)]].set_axis(whose)
-        number: pd.Series[int] = values.stack().groupby(level=0).nunique().reindex(runs.index, fill_value=0)
-        repeated = runs.duplicated(RATE, keep=False) & number.gt(0)
-        again &= number.ge(LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
+        number = values.stack().groupby(level=0).nunique().reindex(runs.index, fill_value=0).to_numpy(int)
+        repeated = runs.duplicated(RATE, keep=False) & (number > 0)
+        again &= (number >= LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
     if not again.any():
         return rows, []
     what = counted(int(again.sum()), "row" if is_curve else "run")
@@ -169,10 +176,8 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
     key = [name for name in (*CELL, "nuisance", "seed") if name in rows]
     of_rate = rows.groupby([*key, "learning_rate"], sort=False)["step"].nunique()
     if of_rate.median() == 1 and rows.groupby(key, sort=False)["step"].nunique().max() >= LEAST_STEPS:
-        advice = (
-            "the rate that runs were started with, --columns learning_rate=NAME, or the run's id, --columns run=NAME"
-        )
-        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column of {advice}")
+        advice = "of the rate that runs were started with, --columns learning_rate=NAME, or the run's id, run=NAME"
+        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column {advice}")
 
 
 def _merged(rows: pd.DataFrame) -> pd.DataFrame:
