@@ -30,7 +30,7 @@ from lr_sweep.analysis.judge.settings import (
     with_nuisance,
     with_settings,
 )
-from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
+from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, stem_of
 from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
@@ -136,9 +136,9 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     refuse_means(table, columns, reading)
     rows, about_rows = rows_of(table, columns)
     metric, rows, about_values = measured_rows(rows, columns, reading)
-    rows, about_rates = with_one_rate(rows)
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
+    rows, about_rates = with_one_rate(rows)
     rows, about_seeds = without_own_seeds(rows, columns)
     decisive = "validation" if "validation" in rows else "test"
     rows = with_settings(rows, columns, decisive)
@@ -150,7 +150,8 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_seeds, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
     about += [SHARED_SEEDS] * ("seed" in of and not reading.paired and _shares_seeds(runs))
-    info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
+    name = stem_of(tables[0].path)
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
@@ -193,10 +194,8 @@ def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    files = [
-        f"{each.name}: {each.reader}{', ' * bool(each.reader)}{len(each.lines)} rows, sha256 {each.sha256[:16]}"
-        for each in tables
-    ]
+    rows = [", ".join(filter(None, [each.reader, f"{len(each.lines)} rows"])) for each in tables]
+    files = [f"{each.name}: {said}, sha256 {each.sha256[:16]}" for each, said in zip(tables, rows, strict=True)]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
     return [*files, *cut]
 

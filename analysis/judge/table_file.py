@@ -58,11 +58,6 @@ class TableFile:
         """The file's name as reports write it."""
         return printable(self.path.name)
 
-    @property
-    def stem(self) -> str:
-        """The name without its ending, which names a task or a report."""
-        return stem_of(self.path)
-
     def beside(self, values: ReadFields) -> TableFile:
         """Return the table with columns that have one value each, in place of those with their names."""
         columns = {str(name): [as_field(value)] * len(self.lines) for name, value in values.items()}
