@@ -34,7 +34,7 @@ from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, ste
 from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.folder import replacing
+from lr_sweep.analysis.report.folder import replacing_ours
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
@@ -46,7 +46,7 @@ from lr_sweep.analysis.statistics.selection.summary import StudySummary, summari
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
-from lr_sweep.common.files import make_folder, read_plain
+from lr_sweep.common.files import make_folder
 from lr_sweep.common.text import counted, rate_text
 
 LEAST_SHARED = 3
@@ -67,23 +67,12 @@ OF_RATES = {
 """Checks of the learning rates, which a table without rates has none of."""
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
-MEANING_WORDS = {
-    "learning_rate": "learning rate",
-    "num_steps": "step budget",
-    "nuisance": "tuned as the rate",
-    "run": "run id",
-}
-"""Words of the report for what columns mean, where they differ."""
-LIST = "judged.json"
-"""Lists the files of the report: a folder with any other file is never replaced."""
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
 PAIR = [
     *("task", "model", "variant", "other", "difference", "low", "high", "corrected_p", "distinguishable", "equal"),
     *("further_seeds", "condition"),
 ]
 """Columns of `StudySummary.cells` and of `comparisons` in JSON."""
-MOST_LISTED = 10_000_000
-"""Bytes of `LIST`."""
 
 
 class Judged(NamedTuple):
@@ -151,8 +140,8 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     about += [*about_rates, *about_seeds, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
     about += [SHARED_SEEDS] * ("seed" in of and not reading.paired and _shares_seeds(runs))
     name = stem_of(tables[0].path)
-    info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
-    info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
+    options = {option: getattr(reading, option) for option in ("paired", "equal_within", "target")}
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     counts = per_step(table, runs.rows, reading.by) if reading.by else None
@@ -187,7 +176,7 @@ def _shares_seeds(runs: Runs) -> bool:
 def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
-    read = [f"{MEANING_WORDS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
+    read = [f"{role.replace('_', ' ')} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
     unread = [f"{printable(each.name)} ({counted(len(each.values), 'value')})" for each in columns.unread]
     rest = f"; not used: {listed(unread, MOST_NAMED)}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
@@ -258,14 +247,10 @@ def write_judged(study: Study, folder: Path, *, latex: bool = False) -> Report:
     """
     with translated((OSError, RuntimeError), partial(_unwritable, folder)):
         folder = folder.resolve()
-        _check_ours(folder)
         make_folder(folder.parent)
-        with replacing(folder) as new:
+        with replacing_ours(folder, {"table": study.info.study, "read": study.about_table}) as new:
             text = write_files(new, study, latex=latex)
-            names = sorted(path.name for path in new.iterdir())
-            content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
-            (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    files = tuple(folder / name for name in [*names, LIST])
+        files = tuple(sorted(folder.iterdir()))
     return Report(folder=folder, files=files, text=text, findings=study.findings)
 
 
@@ -301,13 +286,3 @@ def judged_json(study: Study, report: Report) -> dict[str, Any]:
 def _unwritable(folder: Path, error: Exception) -> UserError:
     what = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
     return UserError(f"--out {folder}: the report cannot be written there: {what}. Name another folder")
-
-
-def _check_ours(folder: Path) -> None:
-    try:
-        ours = {LIST, *json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        ours = set()
-    if others := sorted({path.name for path in folder.iterdir()} - ours if folder.exists() else ()):
-        strange = f"it has files that are not of an earlier `judge`, such as {others[0]}"
-        raise UserError(f"--out {folder}: {strange}: name another folder")

@@ -123,7 +123,7 @@ def test_a_run_column_that_numbers_seeds_is_one_of_seeds(tmp_path: Path) -> None
     assert chosen(study) == {"all": (1e-2, 0.805)}
     assert "seed = Run" in study_of(tmp_path, table("LR,Run,step,Val acc", "{rate},{seed},10,{value}")).about_table[0]
     single = rows_of("LR,Run,Val acc", [f"{rate},{number},{VALUES[rate]}" for number, rate in enumerate(RATES)])
-    assert "run id = Run" in study_of(tmp_path, single).about_table[0]
+    assert "run = Run" in study_of(tmp_path, single).about_table[0]
     named = study_of(tmp_path, table("LR,Run,Val acc", "{rate},run{seed},{value}"))
     assert "variant = Run (guessed: each has several learning rates)" in named.about_table[0]
 
