@@ -212,7 +212,7 @@ class Columns:
         names = [each.name for place, each in enumerate(likely) if each.texts not in texts[:place]]
         if len(names) > 1 and len(likely[0].values) > 1:
             text = f"{len(names)} columns may be learning_rate: {listed(names)}: say which"
-            raise QuestionError(text, one_of("learning_rate", names, "" if "step" in self.of else "nuisance"))
+            raise QuestionError(text, one_of("learning_rate", names))
         for column in likely[:1]:
             others = listed([each.name for each in candidates if each is not column])
             why = f"rather than {others}" if others else "" if column in named else "by its name"

@@ -46,8 +46,6 @@ LEAST_SPAN, MOST_RATE = 9.0, 10.0
 """Numbers that are like a grid of learning rates: how far many of them span, and the largest."""
 LEAST_GROWN = 5
 """Numbers that have to grow in a row to be taken for steps."""
-NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
-"""What is read as a number, of `Columns.of`."""
 
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _SEED = re.compile(r"(.*[^\d\n])(\d+)")
@@ -61,12 +59,6 @@ def parsed(role: str, text: str) -> Any:
         return _PARSERS.get(role, number if role in SPLITS else _name)(text)
     except ValueError as mistake:
         return mistake
-
-
-def with_point(text: str) -> str:
-    """Write a number with a decimal comma with a point."""
-    whole, comma, rest = text.strip().partition(",")
-    return f"{whole}.{rest}" if comma and rest[:1].isdigit() and whole.lstrip("+-").isdigit() else text
 
 
 def without_percent(texts: list[str]) -> list[str]:
@@ -109,7 +101,9 @@ def number(text: str) -> float:
     if not is_number(text):
         if text.lower() in NOTHING:
             return math.nan
-        wanted = "a number of a single run (no mean), with the sign % behind all values or none"
+        has_commas = is_number(text.replace(",", ""))
+        single = "a number of a single run (no mean), with the sign % behind all values or none"
+        wanted = "a number with a decimal point, and no marks of thousands" if has_commas else single
         raise ValueError(f"got {text[:60]!r}, want {wanted}, `nan` where the run diverged, or nothing")
     found = float(text)
     return found if abs(found) <= MOST_VALUE else math.inf
@@ -170,17 +164,16 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 class Column:
     """A column of a table: what its name says, and its fields, which are looked at when asked for."""
 
-    def __init__(self, name: str, texts: Sequence[str], decimal_comma: bool = False) -> None:
+    def __init__(self, name: str, texts: Sequence[str]) -> None:
         self.name, self.texts = name, texts
         self.is_setting, self.has_unit = is_setting(name), has_unit(name)
         self.is_rate, self.is_metric, self.is_result = is_rate(name), is_metric(name), is_result(name)
         self.split, self.measure = split_of(name), measured(name)
-        self.point: Callable[[str], str] = with_point if decimal_comma else str
 
     @cached_property
     def values(self) -> set[str]:
-        """The different fields that hold something, with a decimal point."""
-        return {self.point(text) for text in set(map(str.strip, set(self.texts))) if not is_nothing(text)}
+        """The different fields that hold something."""
+        return {text for text in set(map(str.strip, set(self.texts))) if not is_nothing(text)}
 
     @cached_property
     def is_about_run(self) -> bool:
@@ -280,4 +273,4 @@ class Column:
 
 def columns_in(table: TableFile) -> dict[str, Column]:
     """Return the columns of a table by their names."""
-    return {name: Column(name, texts, table.decimal_comma) for name, texts in table.columns.items()}
+    return {name: Column(name, texts) for name, texts in table.columns.items()}

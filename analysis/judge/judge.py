@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
-from lr_sweep.analysis.judge.fields import Column
 from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
 from lr_sweep.analysis.judge.names import SEVERAL, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
-from lr_sweep.analysis.judge.rows import UNTUNED, only, refuse_cut, rows_of, whole_steps
+from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate, without_own_seeds
 from lr_sweep.analysis.judge.settings import (
     best_settings,
@@ -31,11 +30,11 @@ from lr_sweep.analysis.judge.settings import (
     with_nuisance,
     with_settings,
 )
-from lr_sweep.analysis.judge.table_file import TableFile, joined, printable
+from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, stem_of
 from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.folder import replacing
+from lr_sweep.analysis.report.folder import replacing_ours
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
@@ -47,8 +46,8 @@ from lr_sweep.analysis.statistics.selection.summary import StudySummary, summari
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
-from lr_sweep.common.files import make_folder, read_plain
-from lr_sweep.common.text import rate_text
+from lr_sweep.common.files import make_folder
+from lr_sweep.common.text import counted, rate_text
 
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
@@ -68,23 +67,12 @@ OF_RATES = {
 """Checks of the learning rates, which a table without rates has none of."""
 MOST_NAMED = 20
 """Columns that are not used; more are counted."""
-MEANING_WORDS = {
-    "learning_rate": "learning rate",
-    "num_steps": "step budget",
-    "nuisance": "tuned as the rate",
-    "run": "run id",
-}
-"""Words of the report for what columns mean, where they differ."""
-LIST = "judged.json"
-"""Lists the files of the report: a folder with any other file is never replaced."""
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
 PAIR = [
     *("task", "model", "variant", "other", "difference", "low", "high", "corrected_p", "distinguishable", "equal"),
     *("further_seeds", "condition"),
 ]
 """Columns of `StudySummary.cells` and of `comparisons` in JSON."""
-MOST_LISTED = 10_000_000
-"""Bytes of `LIST`."""
 
 
 class Judged(NamedTuple):
@@ -100,26 +88,19 @@ class RunsRead(NamedTuple):
 
     info: StudyInfo
     runs: Runs
-    remarks: Sequence[str]
-    """How the tables were read first."""
     reading: Reading
     """The reading with every guess filled in, so that reading again guesses nothing."""
-    has_seeds: bool
-    is_tuned: bool
-    """Whether variants have settings that are tuned as the rate is, until `best_settings`."""
 
 
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
-    read = runs_read(read_sources(paths), reading)
-    may_be_paired = read.has_seeds and not reading.paired and _shares_seeds(read.runs)
-    remarks = [*read.remarks, *[SHARED_SEEDS] * may_be_paired]
-    if not read.is_tuned:
-        return Judged(_study(read.info, read.runs, remarks), read.reading)
-    runs, candidates, best = best_settings(read.runs, read.info.metric)
-    study = _study(read.info, runs, remarks)
-    remarks.append(tuned_remark(study.summary.cells, candidates, best))
-    return Judged(replace(study, candidates=candidates, about_table=tuple(remarks)), read.reading)
+    info, read, reading = runs_read(read_sources(paths), reading)
+    if "nuisance" not in reading.columns:
+        return Judged(_study(info, read), reading)
+    runs, candidates, best = best_settings(read, info.metric)
+    study = _study(info, runs)
+    about = (*study.about_table, tuned_remark(study.summary.cells, candidates, best))
+    return Judged(replace(study, candidates=candidates, about_table=about), reading)
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
@@ -144,45 +125,46 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     refuse_means(table, columns, reading)
     rows, about_rows = rows_of(table, columns)
     metric, rows, about_values = measured_rows(rows, columns, reading)
-    rows, about_rates = with_one_rate(rows)
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
-    rows, about_seeds = (rows, []) if "seed" in reading.columns else without_own_seeds(rows)
-    if about_seeds:
-        del columns.of["seed"]
+    rows, about_rates = with_one_rate(rows)
+    rows, about_seeds = without_own_seeds(rows, columns)
     decisive = "validation" if "validation" in rows else "test"
     rows = with_settings(rows, columns, decisive)
     rows, about_steps = whole_steps(with_nuisance(rows, metric))
-    if metric.untuned and reading.target is None and "learning_rate" not in reading.columns:
-        _ask_if_nothing_is_compared(table, rows)
     runs = runs_of(rows, decisive)
+    if metric.untuned and reading.target is None:
+        _refuse_nothing(table, runs, reading)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
     about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
     about += [*about_rates, *about_seeds, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
-    info = StudyInfo(study=tables[0].stem, title=tables[0].stem, metric=metric, from_table=True)
-    info = replace(info, paired=reading.paired, equal_within=reading.equal_within, target=reading.target)
+    about += [SHARED_SEEDS] * ("seed" in of and not reading.paired and _shares_seeds(runs))
+    name = stem_of(tables[0].path)
+    options = {option: getattr(reading, option) for option in ("paired", "equal_within", "target")}
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
-    runs = replace(runs, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
-    return RunsRead(info, runs, about, filled, has_seeds="seed" in of, is_tuned="nuisance" in rows)
+    counts = per_step(table, runs.rows, reading.by) if reading.by else None
+    return RunsRead(info, replace(runs, per_step=counts, remarks=about), filled)
 
 
-def _ask_if_nothing_is_compared(table: TableFile, rows: pd.DataFrame) -> None:
-    if len(rows) > 1 and not rows[CELL].ne(rows[CELL].iloc[0]).any(axis=None):
+def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
+    """Raise UserError for a single run without a rate, and QuestionError for runs of one cell, unless given so."""
+    there = f"{table.path}: no column of learning rates, and nothing to compare, in {listed(list(table.columns))}"
+    if len(runs.wanted) == 1:
+        raise UserError(f"{there}: it is a single run: add the others, or give --columns learning_rate=NAME")
+    if "learning_rate" not in reading.columns and len(runs.wanted[CELL].drop_duplicates()) == 1:
         says = "no rate was tuned, and runs differ in nothing but chance"
-        there = "no column of learning rates, and nothing to compare"
-        text = f"{table.path}: {there}, in {listed(list(table.columns))}: name one with --columns"
-        raise QuestionError(text, [Choice(says, Reading(columns={"learning_rate": ""}))])
+        raise QuestionError(f"{there}: name one with --columns", [Choice(says, Reading(columns={"learning_rate": ""}))])
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
-    for table in tables:
-        refuse_cut(table)
-        for role, name in columns.of.items():
-            if role not in SEVERAL and name not in table.columns:
-                other = next(each for each in tables if name in each.columns)
-                there = f"{table.path} has other columns than {other.path}, where {role} is {name}"
-                raise UserError(f"{there}: judge them one by one, or write the same names in all")
+    for role, name in columns.of.items():
+        without = [table for table in tables if role not in SEVERAL and name not in table.columns]
+        if without:
+            other = next(each for each in tables if name in each.columns)
+            there = f"{without[0].path} has other columns than {other.path}, where {role} is {name}"
+            raise UserError(f"{there}: judge them one by one, or write the same names in all")
 
 
 def _shares_seeds(runs: Runs) -> bool:
@@ -194,22 +176,15 @@ def _shares_seeds(runs: Runs) -> bool:
 def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
-    read = [f"{MEANING_WORDS.get(role, role)} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
-    unread = [f"{printable(each.name)} ({_num_values(each)})" for each in columns.unread]
+    read = [f"{role.replace('_', ' ')} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
+    unread = [f"{printable(each.name)} ({counted(len(each.values), 'value')})" for each in columns.unread]
     rest = f"; not used: {listed(unread, MOST_NAMED)}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 
-def _num_values(column: Column) -> str:
-    number = len(column.values)
-    return f"{number:,} value{'' if number == 1 else 's'}" if number else "empty"
-
-
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    files = [
-        f"{each.name}: {each.reader}{', ' * bool(each.reader)}{len(each.lines)} rows, sha256 {each.sha256[:16]}"
-        for each in tables
-    ]
+    rows = [", ".join(filter(None, [each.reader, f"{len(each.lines)} rows"])) for each in tables]
+    files = [f"{each.name}: {said}, sha256 {each.sha256[:16]}" for each, said in zip(tables, rows, strict=True)]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
     return [*files, *cut]
 
@@ -235,7 +210,7 @@ def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
         yield f"no column of test {metric.name}: validation is shown, which chose and so looks better than a test would"
 
 
-def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
+def _study(info: StudyInfo, runs: Runs) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *settings_findings(runs.rows)]
@@ -251,7 +226,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
         curves=runs.curves,
         per_step=runs.per_step,
         findings=problems_first(fixed),
-        about_table=tuple(remarks),
+        about_table=tuple(runs.remarks),
     )
 
 
@@ -272,14 +247,10 @@ def write_judged(study: Study, folder: Path, *, latex: bool = False) -> Report:
     """
     with translated((OSError, RuntimeError), partial(_unwritable, folder)):
         folder = folder.resolve()
-        _check_ours(folder)
         make_folder(folder.parent)
-        with replacing(folder) as new:
+        with replacing_ours(folder, {"table": study.info.study, "read": study.about_table}) as new:
             text = write_files(new, study, latex=latex)
-            names = sorted(path.name for path in new.iterdir())
-            content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
-            (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    files = tuple(folder / name for name in [*names, LIST])
+        files = tuple(sorted(folder.iterdir()))
     return Report(folder=folder, files=files, text=text, findings=study.findings)
 
 
@@ -315,16 +286,3 @@ def judged_json(study: Study, report: Report) -> dict[str, Any]:
 def _unwritable(folder: Path, error: Exception) -> UserError:
     what = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
     return UserError(f"--out {folder}: the report cannot be written there: {what}. Name another folder")
-
-
-def _check_ours(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out {folder}: a file is there: name another folder")
-    there = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    try:
-        ours = set(map(str, json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        ours = set()
-    if others := sorted(there - {LIST, *ours}):
-        strange = f"it has files that are not of an earlier `judge`, such as {others[0]}"
-        raise UserError(f"--out {folder}: {strange}: name another folder")

@@ -95,7 +95,7 @@ WORDS = {
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
-        "setting": """weight coef coefficient lambda scale function fn type size split dataset steps samples batches
+        "setting": """weight coef coefficient lambda scale function fn type size split dataset steps samples batches norm
             limit examples num ratio reg""",
         "repeat": "seed fold repeat replicate rep",
         "tuned": """bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup
@@ -164,7 +164,8 @@ def is_setting(name: str) -> bool:
 
 def is_about_run(name: str) -> bool:
     """Return whether a column says how a run went, or where, and not how it was started."""
-    return not is_setting(name) and has_word(name, "about", "deviation", "count")
+    counts = has_word(name, "deviation", "count") and not has_word(name, "setting")
+    return not is_setting(name) and (counts or has_word(name, "about"))
 
 
 def is_rate(name: str) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+from annotated_types import Gt, Lt
+from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -23,14 +27,11 @@ from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 KEPT = (".yaml", ".yml")
 """Endings of the name of a file that keeps a reading."""
 MOST_BYTES = 1_000_000
-FIELDS: dict[str, type] = {
-    **{"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool, "paired": bool},
-    **{"equal_within": float, "where": list, "target": float, "by": str},
-}
-"""Settings that such a file may have."""
 _NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MOST_CHOICES = 3
 """Readings that are offered; the best one is the first."""
+MOST_TRIED = 12
+"""Choices of a question that are tried."""
 MOST_QUESTIONS = 4
 """Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Reading:
     """Compare variants by seed."""
     where: Sequence[str] = ()
     """The rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`; empty: all."""
-    equal_within: float | None = None
+    equal_within: Annotated[float, Gt(0), Lt(math.inf)] | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
     target: float | None = None
     """Value of the metric, in percent or its unit, to which steps are counted; None: to none."""
@@ -67,11 +68,8 @@ class Reading:
     def at_positions(self, names: Sequence[str]) -> Reading:
         """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
         places = {f"#{place}": name for place, name in enumerate(names, 1)}
-        given = {
-            role: JOIN.join(places.get(part, part) for part in text.split(JOIN)) if "#" in text else text
-            for role, text in self.columns.items()
-        }
-        return replace(self, columns=given)
+        given = {role: [places.get(part, part) for part in text.split(JOIN)] for role, text in self.columns.items()}
+        return replace(self, columns={role: JOIN.join(parts) for role, parts in given.items()})
 
     def said(self) -> dict[str, Any]:
         """Return the fields in which the user said something."""
@@ -96,14 +94,9 @@ class QuestionError(UserError):
         self.text, self.choices = text, tuple(choices)
 
 
-def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
-    """Offer each of several columns for a meaning: with the others for the meaning `beside`, and alone."""
-    found = []
-    for name in names if beside else ():
-        others = JOIN.join(other for other in names if other != name)
-        both = Reading(columns={role: name, beside: others})
-        found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
-    return found + [Choice(f"{role} is {name}", Reading(columns={role: name})) for name in names]
+def one_of(role: str, names: Sequence[str]) -> list[Choice]:
+    """Offer each of several columns for a meaning."""
+    return [Choice(f"{role} is {name}", Reading(columns={role: name})) for name in names]
 
 
 def options_text(reading: Reading) -> str:
@@ -118,39 +111,38 @@ def options_text(reading: Reading) -> str:
     return " ".join(filter(None, [columns, higher, *flags, *options]))
 
 
-def asking(read: Callable[[Reading], T], reading: Reading, most: int = MOST_QUESTIONS) -> T:
-    """Read, and leave out of a question the choices that do not work.
+def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CHOICES, answers: int = 0) -> T:
+    """Read, and leave out of a question the choices that do not work; `answers`: those that were tried before.
 
     Raises:
         UserError: as `read`, or none of the choices works.
-        QuestionError: with those that work, which may lead to a further question.
+        QuestionError: with up to `wanted` that work, each with answers to the questions that follow.
     """
     try:
         return read(reading)
     except QuestionError as question:
-        if not most:
+        if answers == MOST_QUESTIONS:
             raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
-        working: list[Choice] = []
+        working: dict[str, Choice] = {}
         lines = [question.text]
-        for choice in question.choices:
-            if len(working) < MOST_CHOICES:
+        for choice in question.choices[:MOST_TRIED]:
+            if len(working) < wanted:
                 try:
-                    there = {options_text(each.reading) for each in working}
-                    found = _answers(read, reading, choice, most - 1)
-                    working += [each for each in found if options_text(each.reading) not in there]
+                    lead = partial(asking, read, reading.but(choice.reading), wanted - len(working), answers + 1)
+                    working |= {options_text(each.reading): each for each in _answers(lead, choice)}
                 except UserError as error:
                     lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
         if working:
-            raise QuestionError(question.text, working[:MOST_CHOICES]) from question
-        raise UserError("\n".join(lines)) from question
+            raise QuestionError(question.text, list(working.values())) from question
+        raise UserError("\n".join(lines[: MOST_CHOICES + 1])) from question
 
 
-def _answers(read: Callable[[Reading], T], reading: Reading, choice: Choice, most: int) -> list[Choice]:
+def _answers(lead: Callable[[], object], choice: Choice) -> list[Choice]:
     """Return a choice, or with the answers to the questions that follow; raises UserError if it leads to no table."""
     if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
         raise UserError("a name has a character that --columns cannot hold")
     try:
-        asking(read, reading.but(choice.reading), most)
+        lead()
     except QuestionError as further:
         return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
     return [choice]
@@ -195,29 +187,14 @@ def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> N
 
 def saved_reading(path: Path) -> Reading:
     """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
-    wanted = f"want a mapping with {', '.join(FIELDS)}, as --save writes it"
+    wanted = f"want a mapping with {', '.join(vars(Reading()))}, as --save writes it"
     try:
-        content = load_yaml(read_plain(path, MOST_BYTES).decode())
+        content = json.dumps(load_yaml(read_plain(path, MOST_BYTES).decode()), default=str)
+        found = TypeAdapter(Reading).validate_json(content, strict=True, extra="forbid")
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, each['loc']))}: got {each['input']!r}: {each['msg']}" for each in error.errors()]
+        raise UserError(f"--columns {path}: {'; '.join(wrong)}: {wanted}") from error
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
-    raise_mistakes([f"--columns {path}: {mistake}" for mistake in _mistakes(content)])
-    columns = {role: str(name or "") for role, name in content.get("columns", {}).items()}
-    return Reading(**content | {"columns": columns, "where": tuple(map(str, content.get("where", ())))})
-
-
-def _mistakes(content: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in content.items():
-        if name not in FIELDS:
-            yield unknown("setting", name, FIELDS)
-        elif not _is(value, FIELDS[name]):
-            yield f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
-        elif name == "equal_within" and not 0 < value < math.inf:
-            yield f"equal_within: got {value:g}, want a difference above 0"
-        elif name == "columns":
-            yield from (unknown("meaning", role, MEANINGS) for role in value if role not in MEANINGS)
-
-
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) or (kind is float and isinstance(value, int) and not isinstance(value, bool))
+    raise_mistakes([f"--columns {path}: {unknown('meaning', x, MEANINGS)}" for x in found.columns if x not in MEANINGS])
+    return found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any
@@ -17,7 +16,6 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import (
     NOTHING,
-    NUMBERS,
     TRUTHS,
     Column,
     as_number,
@@ -25,7 +23,6 @@ from lr_sweep.analysis.judge.fields import (
     is_number,
     parsed,
     state_in,
-    with_point,
     without_percent,
     without_prefix,
 )
@@ -39,7 +36,7 @@ from lr_sweep.analysis.judge.names import (
     plain,
 )
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
+from lr_sweep.analysis.judge.table_file import TableFile, printable, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
@@ -54,12 +51,24 @@ ZEROS = {"0", "0.0"}
 """Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
 
-_PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
 Noted = tuple[Any, list[str]]
 """Result of a step of reading, and sentences on what it assumed, left out or changed."""
+
+
+def in_turn(rows: pd.DataFrame, *steps: Callable[[pd.DataFrame], Noted]) -> Noted:
+    """Take one step of reading after another, and collect what they say."""
+    remarks: list[str] = []
+    for step in steps:
+        rows, said = step(rows)
+        remarks += said
+    return rows, remarks
+
+
+def settings_in(rows: pd.DataFrame) -> list[str]:
+    """Return the columns of a frame that may be settings."""
+    return [name for name in map(str, rows) if name.startswith(UNREAD)]
 
 
 def only(table: TableFile, where: Sequence[str]) -> TableFile:
@@ -124,48 +133,46 @@ def _spelled(name: str) -> str:
 def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     """Give each run the largest rate of its schedule, where only the rates of single steps are known."""
     name, run = columns.of.get("learning_rate", ""), columns.of.get("run", "")
-    if name not in table.columns or run not in table.columns or "step" not in columns.of or is_setting(name):
+    if not {name, run} <= table.columns.keys() or "step" not in columns.of or is_setting(name):
         return table, []
-    texts, runs = table.columns[name], table.columns[run]
-    values = {text: float(text) if is_number(text.strip()) and not is_nothing(text) else 0.0 for text in set(texts)}
-    highest: dict[str, str] = {}
-    for label, text in dict.fromkeys(zip(runs, texts, strict=True)):
-        highest[label] = max(highest.get(label, text), text, key=values.__getitem__)
-    filled = [highest[label] for label in runs]
-    if filled == texts or not all(0 < values[text] < math.inf for text in highest.values() if not is_nothing(text)):
+    texts = pd.Series(table.columns[name], dtype=object)
+    rates = pd.to_numeric(texts, errors="coerce")
+    highest = rates.groupby(table.columns[run]).transform("max")
+    changed = highest.notna() & rates.ne(highest)
+    if not changed.any() or highest.le(0).any() or np.isinf(highest).any():
         return table, []
+    filled = texts.mask(changed, highest.map(repr)).tolist()
     remark = f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
     return replace(table, columns=table.columns | {name: filled}), [remark]
 
 
 def _without_untrained(table: TableFile, columns: Columns) -> Noted:
-    """Leave out rows with neither a rate nor a value, as of MLflow's parents, with a rate of 0, and few without one.
+    """Leave out rows of a learning rate of 0, and few without one; in a table without rates, those without a value.
 
     A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
     """
-    fields = [_texts(table, role, columns.of[role]) for role in ("learning_rate", *SPLITS) if role in columns.of]
-    empty = {text for texts in fields for text in set(texts) if text.strip().lower() in NOTHING}
-    blank = list(map(empty.issuperset, zip(*fields, strict=True)))
-    left_out = {"{name}: left out: {rows} with neither a learning rate nor a value": blank}
+    nothing = [""] * len(table.lines)
+    texts = {role: _texts(table, role, columns.of[role]) for role in ("learning_rate", *SPLITS) if role in columns.of}
+    rates = texts.pop("learning_rate", nothing)
+    empty = {text for fields in texts.values() for text in set(fields) if text.lower() in NOTHING}
+    has_value = [not empty.issuperset(fields) for fields in zip(*texts.values(), strict=True)]
+    without, untrained, what = [not value for value in has_value], [False] * len(rates), "value"
     if "learning_rate" in columns.of:
-        steps = table.columns[columns.of["step"]] if "step" in columns.of else [""] * len(table.lines)
-        untrained = [text in ZEROS for text in fields[0]]
-        if set(steps) == set(compress(steps, untrained)):
-            left_out["NO TRAINING at a learning rate of 0: {rows} of {name} left out"] = untrained
-        lacking = set(filter(is_nothing, set(fields[0])))
-        without = [text in lacking and not any(out) for text, *out in zip(fields[0], *left_out.values(), strict=True)]
-        if sum(without) <= MOST_LACKING * (len(without) - sum(map(sum, left_out.values()))):
-            left_out["{name}: left out: {rows} without a learning rate"] = without
-        elif not all(without):
-            name = columns.of["learning_rate"]
-            left = Reading(where=[f"{name}!={text}" for text in sorted(lacking)])
-            text = f"{table.path}: {sum(without)} of {len(without)} rows have no learning rate in {name}"
+        lacking, what = set(filter(is_nothing, set(rates))), "learning rate"
+        without, zero = [text in lacking for text in rates], [text in ZEROS for text in rates]
+        steps = table.columns[columns.of["step"]] if "step" in columns.of else nothing
+        untrained = zero if set(steps) == set(compress(steps, zero)) else untrained
+        lost = sum(compress(has_value, without))
+        if MOST_LACKING * (sum(has_value) - sum(untrained)) < lost < len(rates):
+            left = Reading(where=[f"{columns.of['learning_rate']}!={text}" for text in sorted(lacking)])
+            text = f"{table.path}: {lost} of {len(rates)} rows have no learning rate in {columns.of['learning_rate']}"
             raise QuestionError(text, [Choice("these rows are left out", left)])
-    kept = [place for place, out in enumerate(zip(*left_out.values(), strict=True)) if not any(out)]
-    if len(kept) in (0, len(table.lines)):
+    kept = [place for place, out in enumerate(zip(without, untrained, strict=True)) if not any(out)]
+    if len(kept) in (0, len(rates)):
         return table, []
-    remarks = {text: counted(sum(out), "row") for text, out in left_out.items() if any(out)}
-    return table.rows_at(kept), [text.format(name=table.name, rows=rows) for text, rows in remarks.items()]
+    zeros = f"NO TRAINING at a learning rate of 0: {counted(sum(untrained), 'row')} of {table.name} left out"
+    others = f"{table.name}: left out: {counted(sum(without), 'row')} without a {what}"
+    return table.rows_at(kept), [others] * any(without) + [zeros] * any(untrained)
 
 
 def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
@@ -176,24 +183,23 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     is none.
     """
     read: Fields = {"where": list(map(str, table.lines))}
-    mistakes, left_out = _ambiguous(table, columns), ""
+    mistakes: list[tuple[int, str, str]] = []
     for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
-        wrong = {text: value for text, value in values.items() if isinstance(value, ValueError)}
-        places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
-        left_out = f"{name}!={next(iter(wrong))}" if wrong else left_out
-        mistakes += [(place, f"{name}: {wrong[texts[place]]}") for place in places]
-        read[role] = [values[text] for text in texts] if not wrong else [None] * len(texts)
+        wrong = {text: f"{name}: {value}" for text, value in values.items() if isinstance(value, ValueError)}
+        mistakes += [(place, wrong[text], f"{name}!={text}") for place, text in enumerate(texts) if text in wrong]
+        read[role] = [values[text] for text in texts]
     decisive = next(split for split in ("validation", "test") if split in read)
     if "step" in read and not mistakes:
-        texts, has_value = table.columns[columns.of["step"]], ~np.isnan(np.array(read[decisive], float))
-        lacking = [place for place in np.flatnonzero(has_value) if is_nothing(texts[place])]
-        wanted = f"{columns.of['step']}: got no step for an evaluation, want a number from 0"
-        mistakes += [(int(place), wanted) for place in lacking]
-    alike = len({mistake for _, mistake in mistakes}) == 1 and left_out
-    advice = f"correct them, or leave these rows out: --where {shlex.quote(left_out)}" if alike else "correct them"
-    raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake in sorted(mistakes)], advice)
+        name, values = columns.of["step"], read[decisive]
+        wanted = f"{name}: got no step for an evaluation, want a number from 0"
+        lacking = [place for place, text in enumerate(table.columns[name]) if is_nothing(text)]
+        mistakes += [(place, wanted, f"{name}!=") for place in lacking if not math.isnan(values[place])]
+    left_out = {where for _, _, where in mistakes}
+    advice = f"correct them, or leave these rows out: --where {shlex.quote(min(left_out, default=''))}"
+    said = [f"{table.lines[place]}: {mistake}" for place, mistake, _ in sorted(mistakes)]
+    raise_mistakes(said, advice if len(left_out) == 1 else "correct them")
     return _measured(pd.DataFrame(read), table, columns, decisive)
 
 
@@ -223,8 +229,6 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         places = {label: str(place) for place, label in enumerate(sorted(set(labels)))}
         return [places[label] for label in labels] if role == "seed" else labels
     texts = list(map(str.strip, table.columns[name]))
-    if role in NUMBERS and table.decimal_comma:
-        texts = [with_point(text) for text in texts]
     if role in SPLITS:
         return without_percent(texts)
     if role == "status" and VERDICTS & set(map(str.lower, texts)):
@@ -236,7 +240,7 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """Return one label for the values of several columns: `adam, gamma=0.9`; what is not there is left out."""
     texts = []
     for name, values in columns:
-        fields = {text: text.strip() for text in dict.fromkeys(values)}
+        fields = {text: printable(text) for text in dict.fromkeys(values)}
         held = {text.lower() for text in fields.values() if not is_nothing(text)}
         start = f"{plain(name)}=" if held <= TRUTHS or all(map(is_number, held)) else ""
         labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in fields.items()}
@@ -248,36 +252,13 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
     is_numbered = not {"seed", "run", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
-    for column in [Column(each.name, table.columns[each.name], table.decimal_comma) for each in columns.unread]:
+    for column in [Column(each.name, table.columns[each.name]) for each in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
-            read = {text: parsed("train", column.point(text.strip())) for text in set(column.texts)}
+            read = {text: parsed("train", text.strip()) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
         elif column.may_be_setting or (is_numbered and column.is_short):
             found[UNREAD + column.name] = column.texts
     return found
-
-
-def refuse_cut(table: TableFile) -> None:
-    """Raise UserError for a file that ends within a number: `0.` may have been 0.7."""
-    text = list(table.columns.values())[-1][-1].strip()
-    if table.unfinished and _PART.fullmatch(text):
-        raise UserError(f"{table.lines[-1]}: the file ends within a number, {text!r}: write the whole file")
-
-
-def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
-    """Find numbers in which a comma, or a point, may be that of decimals or of thousands."""
-    if not table.decimal_comma:
-        return []
-    names = [columns.of[role] for role in columns.of if role in NUMBERS and columns.of[role] in table.columns]
-    fields = [(place, name, text.strip()) for name in names for place, text in enumerate(table.columns[name])]
-    with_comma = [field for field in fields if "," in field[2]]
-    with_point = [field for field in fields if "." in field[2]]
-    if not with_comma or not (with_point or all(_THOUSANDS.fullmatch(text) for _, _, text in with_comma)):
-        return []
-    (place, name, text), *others = sorted([with_comma[0], *with_point[:1]])
-    also = "".join(f", and {other[:60]!r} in {column} at {table.lines[at]}" for at, column, other in others)
-    advice = "write numbers with a decimal point, and without marks of thousands"
-    return [(place, f"{name}: got {text[:60]!r}{also}: which mark is that of decimals, or of thousands? {advice}")]
 
 
 def whole_steps(rows: pd.DataFrame) -> Noted:

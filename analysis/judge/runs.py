@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
-from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted
+from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted, in_turn, settings_in
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.statistics.selection.best import CELL
@@ -23,7 +25,13 @@ RUN = [*RATE, "seed"]
 """The columns that name a run."""
 LEAST_STEPS = 3
 """Steps from which on a learning rate that changes with them is seen."""
+MOST_VALUES = 500
+"""Learning rates, and variants, that a table may have: results, which differ in each row, have more."""
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
+REPEATED = (
+    "remove one, give each run a seed of its own, or name the column that differs: --columns variant=..., run=..."
+)
+"""Advice for two runs that have the same labels."""
 LEAST_EQUAL = 4
 """Different values of one run that are no chance if another run has them all."""
 
@@ -53,13 +61,15 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
-    has_steps = "step" in rows
-    rows, repeats = _without_repeats(rows)
-    rows, seeds = _with_seeds(rows)
+    for name in ("learning_rate", "variant"):
+        if (number := rows[name].nunique()) > MOST_VALUES:
+            raise UserError(
+                f"{name} has {number:,} values, want at most {MOST_VALUES}: is its column that of a result?"
+            )
+    rows, remarks = in_turn(rows, _with_restarts, _without_repeats, _with_seeds)
     _check_runs(rows)
-    rows = rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0)))
-    rows = _merged(rows) if has_steps else rows
-    _refuse_repeats(rows, [*RUN, "step"])
+    rows = _merged(rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))))
+    _refuse_unlike(rows, [*RUN, "step"], settings_in(rows), REPEATED)
     rows["run_id"] = _run_ids(rows)
     rows, lost = _with_losses(rows, decisive)
     rows, tests = _spread_single_tests(_without_later(rows), decisive)
@@ -71,20 +81,34 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    remarks = [*repeats, *seeds, *lost, *tests]
+    remarks += [*lost, *tests]
     return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
 
 
-def without_own_seeds(rows: pd.DataFrame) -> Noted:
+def without_own_seeds(rows: pd.DataFrame, columns: Columns) -> Noted:
     """Take seeds for run ids where each run of a variant with several learning rates has another: none is a repeat."""
     key = "run" if "run" in rows else RUN if "step" in rows else None
     runs = rows.drop_duplicates(key) if key and "seed" in rows else rows
     several = rows.groupby(CELL)["learning_rate"].nunique().gt(1).any()
-    if "seed" not in rows or not several or runs.duplicated([*CELL, "seed"]).any():
+    if "seed" not in rows or "seed" in columns.given or not several or runs.duplicated([*CELL, "seed"]).any():
         return rows, []
+    del columns.of["seed"]
     if "step" in rows and "run" not in rows:
         rows = rows.assign(run=rows.groupby([*CELL, "seed"], sort=False).ngroup().astype(str))
     return rows.drop(columns="seed"), ["each run of a variant has a seed of its own: seeds are read as run ids"]
+
+
+def _with_restarts(rows: pd.DataFrame) -> Noted:
+    """Read steps that begin again at a learning rate as those of another run, in a table without seeds and run ids."""
+    if {"run", "seed"} & {*rows} or "step" not in rows:
+        return rows, []
+    steps = rows.groupby(RATE, sort=False)["step"]
+    again = steps.diff().lt(0)
+    if not again.any() or rows["step"][again].ne(steps.transform("min")[again]).any():
+        return rows, []
+    number = again.groupby([rows[name] for name in RATE]).cumsum()
+    runs = rows.groupby([*(rows[name] for name in RATE), number], sort=False).ngroup().astype(str)
+    return rows.assign(run=runs), ["no column of seeds or run ids: where the steps of a rate begin again, a run does"]
 
 
 def _without_repeats(rows: pd.DataFrame) -> Noted:
@@ -97,28 +121,21 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
     is_curve = "run" not in rows and "step" in rows  # a row is then an evaluation of the one run of its rate and seed
     whose = rows["run"] if "run" in rows else pd.Series(rows.index, rows.index)
     measured = [name for name in map(str, rows) if name in MEASURED or name.startswith(LOSS)]
-    prints = pd.util.hash_pandas_object(rows[measured], index=False)
+    prints = pd.util.hash_pandas_object(rows[measured], index=False).groupby(whose).transform("sum")
     key = [*RATE, *(["seed"] if "seed" in rows else [])]
-    runs = rows[key].assign(print=prints.groupby(whose).transform("sum"), whose=whose).drop_duplicates("whose")
-    again = runs.duplicated([*key, "print"])
+    runs: pd.DataFrame = rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
+    again = runs.duplicated()
     if "seed" not in rows and not is_curve:
-        values = [name for name in measured if name in SPLITS or name.startswith(LOSS)]
-        again &= _are_no_chance(rows[values], runs, whose)
+        values = rows[[name for name in measured if name in SPLITS or name.startswith(LOSS)]].set_axis(whose)
+        number = values.stack().groupby(level=0).nunique().reindex(runs.index, fill_value=0).to_numpy(int)
+        repeated = runs.duplicated(RATE, keep=False) & (number > 0)
+        again &= (number >= LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
     if not again.any():
         return rows, []
     what = counted(int(again.sum()), "row" if is_curve else "run")
     advice = "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
     remark = f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}"
-    return rows[~whose.isin(runs["whose"][again])], [remark]
-
-
-def _are_no_chance(values: pd.DataFrame, runs: pd.DataFrame, whose: pd.Series) -> pd.Series[bool]:
-    several = values.melt(ignore_index=False)["value"]
-    different = several.groupby(whose.reindex(several.index).to_numpy()).nunique()
-    number = pd.Series(different.reindex(runs["whose"]).to_numpy(), runs.index)
-    repeated = runs.duplicated(RATE, keep=False) & number.gt(0)
-    has_equal = runs.duplicated([*RATE, "print"], keep=False)
-    return number.ge(LEAST_EQUAL) | bool(repeated.any() and has_equal[repeated].all())
+    return rows[~whose.isin(set(runs.index[again.to_numpy()]))], [remark]
 
 
 def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:
@@ -156,13 +173,11 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
     """
     if "step" not in rows or "run" in rows:
         return
-    key = [*CELL, *(label for label in ("nuisance", "seed") if label in rows)]
-    of_run, of_rate = (rows.groupby(labels, sort=False)["step"].nunique() for labels in (key, [*key, "learning_rate"]))
-    if of_rate.median() == 1 and of_run.max() >= LEAST_STEPS:
-        advice = (
-            "the rate that runs were started with, --columns learning_rate=NAME, or the run's id, --columns run=NAME"
-        )
-        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column of {advice}")
+    key = [name for name in (*CELL, "nuisance", "seed") if name in rows]
+    of_rate = rows.groupby([*key, "learning_rate"], sort=False)["step"].nunique()
+    if of_rate.median() == 1 and rows.groupby(key, sort=False)["step"].nunique().max() >= LEAST_STEPS:
+        advice = "of the rate that runs were started with, --columns learning_rate=NAME, or the run's id, run=NAME"
+        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column {advice}")
 
 
 def _merged(rows: pd.DataFrame) -> pd.DataFrame:
@@ -188,13 +203,11 @@ def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
 
     Not by a column that is so in most runs: it was not measured there.
     """
-    ordered, total, remarks = rows.sort_values("step"), rows["run_id"].nunique(), []
+    total, remarks = rows["run_id"].nunique(), []
     for column in [name for name in rows if str(name).startswith(LOSS)]:
-        known = ordered[ordered[decisive].notna() | np.isinf(ordered[column])]
-        lost = np.isinf(known[column])
-        finite = known[column].notna() & ~lost
-        last = known["step"].where(finite).groupby(known["run_id"]).transform("max")
-        behind = known[lost & ~(known["step"] <= last)]
+        known = rows[rows[decisive].notna() | np.isinf(rows[column])]
+        last = known["step"].where(np.isfinite(known[column])).groupby(known["run_id"]).transform("max")
+        behind = known[np.isinf(known[column]) & ~(known["step"] <= last)]
         number, name = behind["run_id"].nunique(), str(column).removeprefix(LOSS)
         if number > total / 2:
             remarks.append(f"{name} is NaN at the end of {number} of {total} runs: not read as a sign of divergence")
@@ -219,36 +232,26 @@ def _with_seeds(rows: pd.DataFrame) -> Noted:
 
 def _check_runs(rows: pd.DataFrame) -> None:
     """Raise UserError for a run of two rates or seeds, and for two runs of one."""
-    if "run" not in rows:
-        return
-    mistakes = []
-    firsts = rows.drop_duplicates(["run", *RUN])
-    for run, found in firsts[firsts["run"].duplicated(keep=False)].groupby("run", sort=False):
-        one, other = found.to_dict("records")[:2]
-        differ = next(name for name in RUN if one[name] != other[name])
-        mistakes.append(
-            f"{other['where']}: run {run} has {differ} {other[differ]}, and {one[differ]} at {one['where']}: a run has "
-            "one; give the column of the value it was started with, or columns that tell runs apart: --columns run=A+B"
+    if "run" in rows:
+        firsts = rows.drop_duplicates(["run", *RUN])
+        advice = (
+            "a run has one; give the column of the value it was started with, or columns that tell runs apart: "
+            "--columns run=A+B"
         )
-    raise_mistakes(mistakes)
-    _refuse_repeats(firsts, RUN)
+        _refuse_unlike(firsts, ["run"], RUN, advice)
+        _refuse_unlike(firsts, RUN, ["run", *settings_in(firsts)], REPEATED)
 
 
-def _refuse_repeats(rows: pd.DataFrame, key: list[str]) -> None:
-    """Raise UserError for rows with the labels of an earlier one: how to tell them apart, by columns that differ."""
-    advice = (
-        "remove one, give each run a seed of its own, or name the column that differs: --columns variant=..., run=..."
-    )
+def _refuse_unlike(rows: pd.DataFrame, key: list[str], names: Sequence[str], advice: str) -> None:
+    """Raise UserError for rows that are alike in a key: in which of other columns they differ."""
     mistakes = []
-    unread = [str(name) for name in rows if str(name).startswith(UNREAD)]
     for _, found in rows[rows.duplicated(key, keep=False)].groupby(key, sort=False):
         one, *others = found.to_dict("records")
         labels = ", ".join(f"{name} {one[name]}" for name in key)
         for other in others:
-            run = f"run {other['run']} " if "run" in other else ""
-            differ = listed([name.removeprefix(UNREAD) for name in unread if one[name] != other[name]])
-            not_read = f": they differ in {differ}, not read" if differ else ""
-            mistakes.append(f"{other['where']}: {run}has the {labels} of {one['where']}{not_read}; {advice}")
+            differ = [f"{name.removeprefix(UNREAD)} ({other[name]})" for name in names if one[name] != other[name]]
+            but = f", but another {listed(differ)}" if differ else ""
+            mistakes.append(f"{other['where']}: has the {labels} of {one['where']}{but}: {advice}")
     raise_mistakes(mistakes)
 
 
@@ -256,14 +259,13 @@ def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:
     """Let a run's only test value, measured once at its end, stand at all of its evaluations."""
     if decisive == "test":
         return rows, []
-    by_run = rows.groupby("run_id", sort=False)
-    lacking = (rows[decisive].notna() & rows["test"].isna()).groupby(rows["run_id"], sort=False).transform("any")
-    once = by_run["test"].transform("count").eq(1) & lacking
-    if not once.any():
+    tests = rows.groupby("run_id", sort=False)["test"]
+    lacking = rows[decisive].notna() & rows["test"].isna() & tests.transform("count").eq(1)
+    if not lacking.any():
         return rows, []
-    number = counted(rows.loc[once, "run_id"].nunique(), "run")
+    number = counted(rows.loc[lacking, "run_id"].nunique(), "run")
     remark = f"the one test value of {number} counts as that of the best step"
-    return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first"))), [remark]
+    return rows.assign(test=rows["test"].mask(lacking, tests.transform("first"))), [remark]
 
 
 def _statuses(rows: pd.DataFrame, decisive: str) -> pd.Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -11,11 +11,11 @@ from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, is_nothing, parsed
 from lr_sweep.analysis.judge.names import JOIN, has_word, listed
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
+from lr_sweep.analysis.judge.rows import UNREAD, joined_labels, settings_in
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import each_cell, labels_of, rounded, tuples_in
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
+from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
@@ -37,19 +37,19 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     settings, shared = _telling_apart(rows, decisive)
+    named = {"variant", "model"} & columns.of.keys()
+    if not settings:
+        settings, named = [each for each in _settings(rows) if _is_crossed(each, rows)], named - {"model"}
     if not settings:
         return rows
-    grow = "step" not in rows and _grows(settings[0], rows)
-    if {"variant", "model"} & columns.of.keys() or len(settings) > 1 or settings[0].kind in REPEATED or shared or grow:
+    is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _grows(settings[0], rows)
+    if named or not is_one:
         raise _question(settings, shared, columns.of, rows, decisive)
-    (name,) = [each.name for each in settings]
-    values = rows[UNREAD + name]
-    texts = [parsed("variant", text) for text in joined_labels([(name, list(values.unique()))])]
-    if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
-        leave_out = Choice(f"{name} left out", Reading(columns={"ignored": name}))
-        raise QuestionError(f"{name}, which is compared: {mistake}", [leave_out])
-    columns.take("variant", name, "the one setting in which runs of a learning rate differ")
-    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
+    name = settings[0].name
+    labels = joined_labels([(name, list(rows[UNREAD + name]))])
+    variants = {label: parsed("variant", label) for label in set(labels)}
+    columns.take("variant", name, "the one setting that differs")
+    return rows.assign(model=rows["variant"], variant=[variants[label] for label in labels])
 
 
 def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -86,6 +86,16 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], lis
     return _needed(sorted(differing, key=_place), several, key), shared
 
 
+def _is_crossed(column: Column, runs: pd.DataFrame) -> bool:
+    """Return whether each of several cells has each value of a column of texts, at one learning rate of its own."""
+    if column.is_about_run or not column.is_text:
+        return False
+    cells = runs.groupby(CELL, sort=False).ngroup()
+    values = cells.groupby(runs[UNREAD + column.name]).nunique()
+    rates = runs.groupby([*CELL, UNREAD + column.name])["learning_rate"].nunique()
+    return len(values) > 1 < values.min() == cells.nunique() and bool(rates.eq(1).all())
+
+
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
     """Return whether a column's values have several rates each, and without seeds are names with a run at each."""
     name = UNREAD + column.name
@@ -114,6 +124,8 @@ def _needed(columns: Sequence[Column], rows: pd.DataFrame, key: Sequence[str]) -
 
 def _grows(column: Column, rows: pd.DataFrame) -> bool:
     """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
+    if "step" in rows:
+        return False
     numbers = pd.to_numeric(rows[UNREAD + column.name].str.strip(), errors="coerce")
     groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
     known = column.is_numbers and column.kind not in ("size", "tuned")
@@ -123,9 +135,11 @@ def _grows(column: Column, rows: pd.DataFrame) -> bool:
 def _question(
     settings: Sequence[Column], shared: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str
 ) -> QuestionError:
+    """Ask what some settings mean, and for `shared` ones the columns that tell runs of one name apart."""
     differ = listed([f"{each.name} ({len(each.values)} values)" for each in settings])
-    text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
-    choices = _choices(settings, of, rows, decisive)
+    text = f"runs differ in {differ}: settings are no seeds, and their spread is no noise"
+    offers = sorted(_offers(settings, of, rows, decisive), key=lambda offer: -offer[0])
+    choices = [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
     if shared:
         text = f"runs of one name differ in {listed(shared)}; {text}"
         apart = Reading(columns={"run": JOIN.join([of["run"], *shared])})
@@ -133,42 +147,41 @@ def _question(
     return QuestionError(text, choices)
 
 
-def _choices(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> list[Choice]:
-    """Offer what some settings may mean, the likeliest first."""
+def _offers(
+    settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame, decisive: str
+) -> Iterator[tuple[float, str, dict[str, str]]]:
+    """Yield what some settings may mean, each with a weight: the largest is the likeliest, and 0 is none."""
     named, names = of.get("variant") or of.get("model") or "", [each.name for each in settings]
-
-    def join(*names: str) -> str:
-        return JOIN.join(filter(None, names))
 
     def also(role: str, *names: str) -> dict[str, str]:
         """Return columns beside those that have the meaning already: a setting may hide another one."""
-        return {role: join(of.get(role, ""), *names)}
+        return {role: JOIN.join(filter(None, [named if role == "variant" else of.get(role), *names]))}
 
     def of_kind(*kinds: str) -> list[str]:
         return [each.name for each in settings if each.kind in kinds]
 
-    every, together, is_tuned = join(*names), join(named, *names), decisive == "validation"
+    every, is_tuned, has_sizes = JOIN.join(names), decisive == "validation", bool(of_kind("size"))
     # Numbers that are crossed with those of another setting are a grid, and count no repeats.
     repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows and len(names) == 1 + len(of_kind("text")))
-    compared = of_kind("size", *(["text"] * (not named)))
-    rest = [name for name in names if name not in (*compared, *repeats)]
-    # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
-    is_compared = rows["learning_rate"].nunique() == 1 or (not named and len(compared) == len(names))
-    is_split = bool(named) and "task" not in of and len(names) == 1
-    both = {"variant": join(named, *compared), **also("nuisance", *rest)}
-    offers = [
-        (9.0 * bool(repeats), f"{join(*repeats[:1])} numbers repeats", also("seed", *repeats[:1])),
-        (7.0 if is_compared else 2.0, f"{together} compared, each value", {"variant": together}),
-        (6.0 * (is_tuned and bool(rest and compared)), f"{both['variant']} compared, {join(*rest)} tuned", both),
-        (is_split * (5.0 if of_kind("size") else 1.5), f"a table for each value of {every}", {"task": every}),
-        (is_tuned * (4.0 if named else 1.5), f"{every} tuned as the learning rate is", also("nuisance", *names)),
-        (1.0 * ("seed" not in rows), f"{every} no setting, as a result is", also("ignored", *names)),
-    ]
+    for name in repeats[:1]:
+        yield 9.0, f"{name} numbers repeats", also("seed", name)
     for each in settings:
-        grows = "step" not in rows and _grows(each, rows)
-        offers.append((8.0 * grows, f"{each.name} numbers the evaluations of a run", {"step": each.name}))
-    offers.sort(key=lambda offer: -offer[0])
-    return [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
+        yield 8.0 * _grows(each, rows), f"{each.name} numbers the evaluations of a run", {"step": each.name}
+    # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
+    compared = of_kind("size", *(["text"] * (not named)))
+    rates = rows.groupby([*CELL, *(UNREAD + name for name in names)], dropna=False)["learning_rate"].nunique()
+    is_compared = rates.max() == 1 or (not named and len(compared) == len(names))
+    together = also("variant", *names)
+    yield 7.0 if is_compared else 2.0, f"{together['variant']} compared, each value", together
+    if is_tuned and compared and (rest := [name for name in names if name not in (*compared, *repeats)]):
+        some = also("variant", *compared)
+        yield 6.0, f"{some['variant']} compared, {JOIN.join(rest)} tuned", some | also("nuisance", *rest)
+    if named and "task" not in of and len(names) == 1:
+        yield 5.0 if has_sizes else 1.5, f"a table for each value of {every}", {"task": every}
+    if is_tuned:
+        yield 4.0 if named else 1.5, f"{every} tuned as the learning rate is", also("nuisance", *names)
+    if "seed" not in rows:
+        yield 1.0, f"{every} no setting, as a result is", also("ignored", *names)
 
 
 def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
@@ -182,21 +195,19 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
         labels = labels_of(cell)
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
         if names := [each.name for each in varied if _differs(each, "learning_rate", of_cell)]:
-            message = f"runs of one learning rate differ in {listed(names)} besides their seeds"
-            message, fix = f"{message}: the spread is not noise", "judge a table for each value"
-            found.append(finding_of(labels, "settings", "problem", message, fix))
+            text = f"runs of one learning rate differ in {listed(names)} besides their seeds: the spread is not noise"
+            found.append(finding_of(labels, "settings", "problem", text, "judge a table for each value"))
         if "nuisance" not in rows and (moved := [each for each in settings if _moves_with_rate(each, of_cell)]):
             sure = not of_cell["learning_rate"].is_unique or any(each.is_setting for each in moved)
             also = listed([each.name for each in moved])
-            message = f"its learning rates differ in {also} as well: what is better may be due to any of them"
-            level: Level = "problem" if sure else "note"
-            found.append(finding_of(labels, "settings", level, message, "vary the learning rate alone"))
+            text = f"its learning rates differ in {also} as well: what is better may be due to any of them"
+            fix = "vary the learning rate alone"
+            found.append(finding_of(labels, "settings", "problem" if sure else "note", text, fix))
     return list(dict.fromkeys(found))
 
 
 def _settings(runs: pd.DataFrame) -> list[Column]:
-    names = [name for name in map(str, runs) if name.startswith(UNREAD)]
-    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in names]
+    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in settings_in(runs)]
 
 
 def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:

@@ -130,7 +130,7 @@ def _read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     read = runs_read(tables, reading)
     several = {f"{name}s": read.runs.wanted[name].unique().tolist() for name in ("task", "variant")}
     found = [f"{name} ({listed(there)})" for name, there in several.items() if len(there) > 1]
-    if found := found or ["tuned settings"] * read.is_tuned:
+    if found := found or ["tuned settings"] * ("nuisance" in read.reading.columns):
         raise UserError(f"{tables[0].path} has several {found[0]}: keep the rows of one, as by --where COLUMN=VALUE")
     return read
 
@@ -139,7 +139,7 @@ def _side(read: RunsRead, rate: float | None = None) -> Side:
     """Return the runs at a learning rate, but those of seeds at several; `rate` None: these chose it by validation."""
     metric, wanted = read.info.metric, read.runs.wanted
     num_rates = wanted.groupby("seed")["learning_rate"].nunique()
-    tuning = num_rates.index[num_rates > 1] if read.has_seeds else num_rates.index[:0]
+    tuning = num_rates.index[num_rates > 1] if "seed" in read.reading.columns else num_rates.index[:0]
     swept = _summary(read, wanted[wanted["seed"].isin(tuning)]) if len(tuning) and rate is None else None
     rates = wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
     rates = rates if rate is None else rates[rates.eq(rate)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,8 +48,6 @@ class TableFile:
     """The number of each row."""
     sha256: str = ""
     """Checksum of the file, or of what was read where it is no single file."""
-    decimal_comma: bool = False
-    """Whether `0,5` is a number: fields are separated by something else than a comma."""
     reader: str = ""
     """What it is, where it is no file of CSV or Parquet."""
     unfinished: bool = False
@@ -60,11 +57,6 @@ class TableFile:
     def name(self) -> str:
         """The file's name as reports write it."""
         return printable(self.path.name)
-
-    @property
-    def stem(self) -> str:
-        """The name without its ending, which names a task or a report."""
-        return stem_of(self.path)
 
     def beside(self, values: ReadFields) -> TableFile:
         """Return the table with columns that have one value each, in place of those with their names."""
@@ -112,7 +104,6 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
         path=first.path.with_name(f"{first.path.name} and {len(others)} more"),
         columns=columns,
         lines=[line for table in tables for line in table.lines],
-        decimal_comma=any(table.decimal_comma for table in tables),
     )
 
 
@@ -167,6 +158,4 @@ def as_field(value: object) -> str:
         (value,) = value
     if value is None:
         return ""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf"
     return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,10 +11,15 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lr_sweep.common.files import is_locked
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import Fields, is_locked, read_plain
 
 LOCK = ".report.lock"
 """Lock in a study's folder while its report is written. The system releases it when a process dies."""
+LIST = "judged.json"
+"""Lists the files of a judged table's report: a folder with any other file is never replaced."""
+MOST_LISTED = 10_000_000
+"""Bytes of `LIST`."""
 _SCRATCH = ".report-"
 
 
@@ -39,6 +45,22 @@ def replacing(folder: Path) -> Iterator[Path]:
         new.mkdir()
         yield new
         _swap(new, folder, Path(scratch) / "old")
+
+
+@contextmanager
+def replacing_ours(folder: Path, about: Fields) -> Iterator[Path]:
+    """As `replacing`, with a list of the report's files, and what it is about; raises UserError if others are there."""
+    try:
+        ours = {LIST, *json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        ours = set()
+    if others := sorted({path.name for path in folder.iterdir()} - ours if folder.exists() else ()):
+        strange = f"it has files that are not of an earlier `judge`, such as {others[0]}"
+        raise UserError(f"--out {folder}: {strange}: name another folder")
+    with replacing(folder) as new:
+        yield new
+        content = {"format": 1, **about, "files": sorted(path.name for path in new.iterdir())}
+        (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def abandoned(study_dir: Path) -> list[Path]:

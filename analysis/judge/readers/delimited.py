@@ -23,6 +23,10 @@ _MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*",
 """A table in Markdown, which may stand within a text."""
 _MARK = re.compile(r"[ \t\r]*sep=([,;\t|])[ \r]*\n", re.IGNORECASE)
 """The first line that a spreadsheet may write."""
+_DECIMAL = re.compile(r"\s*[+-]?\d*([.,])\d+(?:e[+-]?\d+)?\s*%?\s*", re.ASCII | re.IGNORECASE)
+_CUT = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
+"""A number that may go on: `0.` may have been 0.7."""
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*", re.ASCII)
 _ABOVE = re.compile(
     rf"(?:[ \t\r]*\n|{_MARK.pattern}|[ \t]*#(?!.*\n(?:[ \t\r]*\n)*[\d.eE+\-,;|\t ]*\d[ \t\r]*(?:\n|\Z)).*(?:\n|\Z))*+",
     re.IGNORECASE,
@@ -39,7 +43,21 @@ def read_delimited(path: Path, text: str) -> TableFile:
     start, body, mark = _table_in(text)
     found = table_of_fields(path, *_rows(body, mark, text.count("\n", 0, start)))
     is_cut = text.endswith(body) and not text.endswith(("\n", "\r"))
-    return replace(found, decimal_comma=mark != ",", unfinished=is_cut)
+    last = [*found.columns.values()][-1][-1].strip()
+    if is_cut and _CUT.fullmatch(last):
+        raise UserError(f"{found.lines[-1]}: the file ends within a number, {last!r}: write the whole file")
+    columns = _with_points(found.columns) if mark != "," and "," in body else found.columns
+    return replace(found, columns=columns, unfinished=is_cut)
+
+
+def _with_points(columns: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Write decimal commas as points, unless a number has a point, or every comma may be a mark of thousands."""
+    fields = {text for texts in columns.values() for text in set(texts)}
+    marks = {text: match[1] for text in fields if (match := _DECIMAL.fullmatch(text))}
+    if "." in marks.values() or all(map(_THOUSANDS.fullmatch, marks)):
+        return columns
+    points = {text: text.replace(",", ".") if text in marks else text for text in fields}
+    return {name: [points[text] for text in texts] for name, texts in columns.items()}
 
 
 def table_of_fields(path: Path, numbers: list[int], rows: list[list[str]], reader: str = "") -> TableFile:

@@ -30,7 +30,6 @@ def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | N
         sha256="",
         columns=fields,
         lines=[Line(Path("t.csv"), 2), Line(Path("t.csv"), 3)],
-        decimal_comma=False,
     )
     return columns_of(table, Reading(columns=given, metric=metric))
 

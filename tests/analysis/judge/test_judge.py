@@ -95,9 +95,9 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
         ),
         (
             "run_id,lr,seed,val_acc\nx,0.1,0,0.5\nx,0.05,0,0.5\n",
-            ["table.csv:3: run x has learning_rate 0.05, and 0.1 at"],
+            ["table.csv:3: has the run x of", "but another learning_rate (0.05): a run has one"],
         ),
-        ("run_id,lr,seed,val_acc\nx,0.1,0,0.5\ny,0.1,0,0.6\n", ["table.csv:3: run y has the", "a seed of its own"]),
+        ("run_id,lr,seed,val_acc\nx,0.1,0,0.5\ny,0.1,0,0.6\n", ["but another run (y)", "a seed of its own"]),
     ],
 )
 def test_mistakes_are_reported_together(tmp_path: Path, text: str, messages: list[str]) -> None:

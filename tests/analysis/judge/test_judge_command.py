@@ -74,7 +74,7 @@ def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.Ca
             for limit in ("0", "nan", "inf", "-1")
         ),
         (["mine.csv", "--save", "mine.csv"], "--save mine.csv: want a name that ends in .yaml"),
-        (["mine.csv", "--out", "mine.csv"], "a file is there: name another folder"),
+        (["mine.csv", "--out", "mine.csv"], "the report cannot be written there: Not a directory"),
         (["mine.csv", "--out", "."], "it holds mine.csv, which is judged: name another folder"),
         (["mine.cvs"], "no file mine.cvs; did you mean 'mine.csv'? name a CSV or Parquet file"),
     ],

@@ -123,9 +123,9 @@ GRID = "".join(
         (HEAD + "a,1_0,0,5\n", "table.csv:2: lr: got '1_0'"),
         (HEAD + "a,0.3,0,0.9\na,0.03,0,0.", "table.csv:3: the file ends within a number, '0.'"),
         (HEAD + "a,0.3,0,0.9\na,0.03,0,5e-", "table.csv:3: the file ends within a number, '5e-'"),
-        (PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "table.csv:2: which mark"),
-        ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "table.csv:2: which mark"),
-        (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234': which mark"),
+        (PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "table.csv:2: val_ppl: got '1,234', want a decimal point"),
+        ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "table.csv:3: val_ppl: got '123,4'"),
+        (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234', want a decimal point"),
         (HEAD + "a,0.3,seed_0,0.9\na,0.3,run_1,0.9\n", "table.csv:2: seed: got 'seed_0', want a whole number"),
         ("lr,seed,step,val_loss\n0.3,0,99,0.9\n0.3,0,99,0.8\n", "table.csv:3: has the task table"),
         ("width,dropout,lr,seconds,val_loss\n" + GRID, "differ in width (2 values), dropout (2 values)"),
@@ -142,6 +142,8 @@ GRID = "".join(
             (f"optimizer,{names}\na,0.1,0.2,0.3\n", "no column of learning rates")
             for names in ("1,2,3", "10,20,30", "0.5,1,64")
         ),
+        ("name,val_acc\na,0.5\n", "it is a single run"),
+        (ACC + "".join(f"{rate},0,0.5\n" for rate in range(1, 502)), "learning_rate has 501 values, want at most 500"),
         # A rate of 0 is a schedule's end, or was rounded.
         ("lr,step,val_acc\n0.1,1,0.7\n0,2,0.8\n0.01,1,0.6\n0,2,0.9\n", "want a learning rate from 1e-30"),
         ("lr,step,val_acc\n0.00,1,0.7\n0.00,2,0.8\n0.01,1,0.6\n0.01,2,0.9\n", "want a learning rate from 1e-30"),
@@ -166,7 +168,7 @@ class Table:
 
 READ = {
     "a decimal comma that can be no other": Table(
-        "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n", best={"1,5": (0.3, 1.234)}
+        "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n", best={"1.5": (0.3, 1.234)}
     ),
     "a last line without its end": Table(
         HEAD + "a,0.3,0,0.9", remark="table.csv: no line end after the last row; was the file cut?"
@@ -199,6 +201,24 @@ READ = {
         "lr,val_acc,test_acc\n0.1,0.5,0.5\n0.1,0.7,0.6\n0.2,0.1,0.1\n",
         {"seed": [0, 1, 0]},
         remark="no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds",
+    ),
+    "a seed of its own for each run": Table(
+        rows_of("lr,seed,step,val_acc", "0.1,7,1,0.5 0.1,7,2,0.6 0.1,8,1,0.4 0.2,9,1,0.7"),
+        {"seed": [0, 1, 0]},
+        remark="each run of a variant has a seed of its own: seeds are read as run ids",
+    ),
+    "a seed that two rates share": Table(
+        rows_of("lr,seed,val_acc", "0.1,7,0.5 0.1,8,0.4 0.2,7,0.7"), {"seed": [7, 8, 7]}
+    ),
+    "steps that begin again": Table(
+        rows_of("lr,step,val_loss", "0.1,1,0.9 0.1,2,0.7 0.1,1,0.8 0.1,2,0.9 0.2,1,0.6"),
+        {"seed": [0, 1, 0]},
+        {"all": (0.1, 0.75)},
+        remark="no column of seeds or run ids: where the steps of a rate begin again, a run does",
+    ),
+    "a setting that every model has at a rate of its own": Table(
+        rows_of("model,head,lr,val_acc", "a,linear,0.1,0.5 a,mlp,0.2,0.6 b,linear,0.3,0.7 b,mlp,0.4,0.8"),
+        {"model": ["a", "a", "b", "b"], "variant": ["linear", "mlp"] * 2},
     ),
     "a test value measured once": Table(
         "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n",
@@ -250,7 +270,7 @@ READ = {
     "rows without a rate and a value": Table(
         "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n",
         best={"all": (0.2, 0.6)},
-        remark="table.csv: left out: 2 rows with neither a learning rate nor a value",
+        remark="table.csv: left out: 2 rows without a learning rate",
     ),
     "budgets that differ": Table(
         rows_of("lr,seed,max_epochs,val_acc", "0.1,0,10,0.5 0.1,0,20,0.6 0.2,0,10,0.8 0.2,0,20,0.9"),
