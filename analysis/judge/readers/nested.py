@@ -94,8 +94,9 @@ def _rows(content: Any, parent: str | None = None) -> list[Fields]:
         return [{VALUE: content}]
     if found := _columns(content, parent) or _grid(content):
         return found
-    parts = {name: _rows(value, name) for name, value in content.items()}
-    return _labelled(content, parts, key) or _with_beside(content, parts)
+    are_labels = len(content) > 1 and not any(map(_is_name, content))
+    parts = {name: _rows(value, name) for name, value in content.items() if are_labels or _is_nested(value)}
+    return (are_labels and _labelled(content, parts, key)) or _with_beside(content, parts)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:
@@ -172,11 +173,12 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     named = {key: _BY_STEP.sub("", key) for key in lists}
     curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
     means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
-    repeats = {key for key in lists if has_word(key, "repeat", "runs") and _has_mean(lists[key], means)}
+    repeated = {key: fmean(lists[key]) for key in lists if has_word(key, "repeat", "runs")}
+    repeats = [key for key in repeated if any(math.isclose(repeated[key], mean, rel_tol=CLOSE) for mean in means)]
     beside: Fields = {}
     parts, others = [curves], list[list[Fields]]()
     for key, value in content.items():
-        rows = rows_of[key] if _is_nested(value) or key in repeats else []
+        rows = _rows(value) if key in repeats else rows_of[key] if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
         elif isinstance(value, Mapping) or _measure(rows):
@@ -190,10 +192,6 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     return [beside | row for rows in parts for row in rows] or [beside]
 
 
-def _has_mean(values: Sequence[float], means: Sequence[float]) -> bool:
-    return any(math.isclose(fmean(values), mean, rel_tol=CLOSE) for mean in means)
-
-
 def _measure(rows: Sequence[ReadFields]) -> bool:
     return any(_measures(name) for row in rows for name in row)
 
@@ -205,8 +203,8 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     are_labels = are_rates or any(map(labels_of, keys))
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
     metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
-    is_uniform = len(keys) > 1 and len(are_nested) == len(metrics) == 1 and all(metrics)
-    if not is_uniform or not (are_labels or all(are_nested)) or any(map(_is_name, keys)):
+    is_uniform = len(are_nested) == len(metrics) == 1 and all(metrics)
+    if not is_uniform or not (are_labels or all(are_nested)):
         return []
     names = {name for rows in parts.values() for row in rows for name in row}
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)

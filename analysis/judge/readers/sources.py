@@ -163,9 +163,10 @@ def _settings(path: Path) -> Fields:
 
 
 def _results(files: Sequence[Path]) -> list[TableFile]:
-    """Return the tables of the kind of files that has most with a metric, or runs that ended without a value.
+    """Return the tables of the first kind of files with any metric, or runs that ended without a value.
 
-    A table of several learning rates, and one of a known name, is taken before any other.
+    A later kind with more files, each with evaluations by step, is taken before a summary of several runs, but not
+    before a file of a known name or with several learning rates.
     """
     found, ended = list[TableFile](), list[TableFile]()
     for kind in KINDS:
@@ -173,7 +174,7 @@ def _results(files: Sequence[Path]) -> list[TableFile]:
         started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
         if not any(map(_measures, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
-        elif len(started := _as_one_run(started)) > len(found):
+        elif len(started := _as_one_run(started)) > len(found) and (not found or all(map(_steps, started))):
             found = started
         if found and (kind in RESULTS or any(_has_rates(table) for table in found)):
             break
@@ -248,13 +249,17 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
 
 def _with_steps(tables: list[TableFile]) -> list[TableFile]:
     """Name the steps of all tables alike, where no name of them is common to all that have steps."""
-    steps = [[name for name in table.columns if is_named(name, STEP)] for table in tables]
+    steps = list(map(_steps, tables))
     if not any(steps) or set.intersection(*(set(names) for names in steps if names)):
         return tables
     return [
         replace(table, columns={STEP if [name] == names[:1] else name: texts for name, texts in table.columns.items()})
         for table, names in zip(tables, steps, strict=True)
     ]
+
+
+def _steps(table: TableFile) -> list[str]:
+    return [name for name in table.columns if is_named(name, STEP)]
 
 
 def _has_rates(table: TableFile) -> bool:
