@@ -233,18 +233,25 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
     in_folders = not are_known and all("/" in path for path, _ in runs)
     every = some.intersection(*said) if in_folders else some  # what not all paths say is left to the folders' names
     for (path, table), labels in zip(runs, said, strict=True):
-        known = set(map(plain, table.columns))
-        known |= (
-            {"variant"} if labels.get(f"{SETTING}variant") in [texts[0] for texts in table.columns.values()] else set()
-        )
-        has_rate = any(is_rate(name) and not _varies(table, name) for name in table.columns)
-        new = {name for name in every if not (has_rate if is_rate(name) else plain(name) in known)}
-        beside = {name: text for name, text in labels.items() if name in new}
+        beside = _unknown(table, {name: text for name, text in labels.items() if name in every})
         has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
-        if not has_seeds and not {"run_id", "trial_id"} & known:
+        if not has_seeds and {"run_id", "trial_id"}.isdisjoint(map(plain, table.columns)):
             beside["run"] = path or table.path.stem
-            beside |= {"folder": path.rpartition("/")[0]} if in_folders and not (every and every == some) else {}
+            beside |= {"folder": path.rpartition("/")[0]} if in_folders and (every != some or not every) else {}
         yield table.beside(beside)
+
+
+def _unknown(table: TableFile, labels: Mapping[str, str]) -> Fields:
+    """Return the settings in a path that are not in a run's columns: of other names, and no variant by another name."""
+    has_rate = any(is_rate(name) and not _varies(table, name) for name in table.columns)
+    values = {texts[0] for texts in table.columns.values()}
+    known = {plain(name) for name in table.columns if has_rate or not is_rate(name)}
+    return {
+        name: text
+        for name, text in labels.items()
+        if not (has_rate and is_rate(name)) and plain(name) not in known
+        if not (is_named(name, "variant") and text in values)
+    }
 
 
 def _with_steps(tables: list[TableFile]) -> list[TableFile]:
