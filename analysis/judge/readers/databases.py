@@ -24,8 +24,8 @@ from lr_sweep.common.network import quiet_mlflow
 OPTUNA, MLFLOW = "trials of Optuna", "runs of MLflow, the last value of each metric"
 JOURNALS = ("-wal", "-journal")
 """Endings of the files beside a database of SQLite that hold its last changes."""
-PAGE = 1000
-"""Runs that a server of MLflow is asked for at once."""
+MOST_RUNS = 50_000
+"""Runs that a server of MLflow gives at once."""
 RUNS = """
     SELECT runs.run_uuid AS run_id, runs.status, experiments.name FROM runs JOIN experiments USING (experiment_id)
     WHERE runs.lifecycle_stage = 'active' AND experiments.lifecycle_stage = 'active'
@@ -100,21 +100,15 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
         from mlflow import MlflowClient
 
         client = MlflowClient(tracking_uri=uri)
-        rows = [
-            _row(run.info.run_id, run.info.status, experiment.name, run.data.params, run.data.metrics)
-            for experiment in client.search_experiments()
-            for run in _served(client, [experiment.experiment_id])
-        ]
+        names = {each.experiment_id: each.name for each in client.search_experiments()}
+        runs = client.search_runs(list(names), max_results=MOST_RUNS, order_by=["attributes.start_time"])
+    if runs.token:
+        raise UserError(f"{named} has more than {MOST_RUNS:,} runs: download a table of those that count")
+    rows = [
+        _row(run.info.run_id, run.info.status, names[run.info.experiment_id], run.data.params, run.data.metrics)
+        for run in runs
+    ]
     return _grouped(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), rows, "task", MLFLOW)
-
-
-def _served(client: Any, experiments: Sequence[str]) -> Iterator[Any]:
-    token = None
-    while True:
-        page = client.search_runs(experiments, max_results=PAGE, page_token=token, order_by=["attributes.start_time"])
-        yield from page
-        if not (token := page.token):
-            return
 
 
 def _mlflow_rows(database: sqlite3.Connection) -> Sequence[Fields]:

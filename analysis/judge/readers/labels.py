@@ -84,7 +84,5 @@ def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:
     seeds = [column for column in places if all(map(_SEED.fullmatch, column)) and len(set(column)) < len(column)]
     texts = [column for column in places if column not in seeds and not any(word[:1].isdigit() for word in column)]
     variants = [" ".join(words) for words in zip(*texts, strict=True)] if texts else []
-    columns = {"lr": rates[0], **({"seed": seeds[0]} if seeds else {}), **({"variant": variants} if variants else {})}
-    return [
-        dict(zip([SETTING + key for key in columns], row, strict=True)) for row in zip(*columns.values(), strict=True)
-    ]
+    columns = {"lr": rates[0]} | ({"seed": seeds[0]} if seeds else {}) | ({"variant": variants} if variants else {})
+    return [{SETTING + key: column[number] for key, column in columns.items()} for number in range(len(names))]

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, permutations, product
 from pathlib import Path
@@ -92,10 +92,11 @@ def _rows(content: Any, parent: str | None = None) -> list[Fields]:
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
         return [{VALUE: content}]
-    if found := _columns(content, parent) or _repeats(content) or _grid(content):
+    if found := _columns(content, parent) or _grid(content):
         return found
-    parts = {name: _rows(value, name) for name, value in content.items()}
-    return _labelled(content, parts, key) or _with_beside(content, parts)
+    are_labels = len(content) > 1 and not any(map(_is_name, content))
+    parts = {name: _rows(value, name) for name, value in content.items() if are_labels or _is_nested(value)}
+    return (are_labels and _labelled(content, parts, key)) or _with_beside(content, parts)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:
@@ -120,18 +121,6 @@ def _columns(content: Mapping[str, Any], parent: str | None) -> list[Fields]:
     return _zipped(content, parent or "") if are_lists and (parent is None or is_table) else []
 
 
-def _repeats(content: Mapping[str, Any]) -> list[Fields]:
-    """Return a row a repeat of a list of numbers beside its mean; empty: there is none."""
-    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float)}
-    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
-    named = [key for key in lists if has_word(key, "repeat", "runs") and not has_word(key, "time")]
-    repeats = [key for key in named if any(math.isclose(fmean(lists[key]), mean, rel_tol=CLOSE) for mean in means)]
-    beside = {key: content[key] for key in content if key not in lists and not has_word(key, *SUMMARIES)}
-    if len(repeats) != 1 or any(map(_measures, beside)):
-        return []
-    return [{**beside, SEED: number, VALUE: value} for number, value in enumerate(lists[repeats[0]])]
-
-
 def _grid(content: Mapping[str, Any]) -> list[Fields]:
     """Return a row a number of a list of lists whose places two lists beside it name; empty: there is none."""
     named = [(_meaning(key), value) for key, value in content.items() if _meaning(key) and isinstance(value, list)]
@@ -153,17 +142,14 @@ def _zipped(lists: Mapping[str, Sequence[Any]], run: str = "") -> list[Fields]:
     if len(set(map(len, lists.values()))) != 1:
         return []
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-    others = [name for name in lists if not _measures(name)]
-    if others and not any(split_of(name) == "train" for name in lists):
-        return rows
-    if not all(is_rate(name) and _is_falling(lists[name]) for name in others):
+    others = {name: values for name, values in lists.items() if not _measures(name)}
+    are_falling = (
+        is_rate(name) and values == sorted(values, key=float, reverse=True) for name, values in others.items()
+    )
+    if others and not (any(split_of(name) == "train" for name in lists) and all(are_falling)):
         return rows
     named = {"run": run} if others and run else {}  # its rates alone do not tell it from other runs
     return [{**named, STEP: step, **row} for step, row in enumerate(rows, 1)]
-
-
-def _is_falling(values: Any) -> bool:
-    return _is_list_of(values, int, float) and values == sorted(values, reverse=True)
 
 
 @lru_cache
@@ -186,15 +172,20 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
     named = {key: _BY_STEP.sub("", key) for key in lists}
     curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
+    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
+    repeated = {key: fmean(lists[key]) for key in lists if has_word(key, "repeat", "runs")}
+    repeats = [key for key in repeated if any(math.isclose(repeated[key], mean, rel_tol=CLOSE) for mean in means)]
     beside: Fields = {}
     parts, others = [curves], list[list[Fields]]()
     for key, value in content.items():
-        rows = rows_of[key] if _is_nested(value) else []
+        rows = _rows(value) if key in repeats else rows_of[key] if _is_nested(value) else []
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
         elif isinstance(value, Mapping) or _measure(rows):
             (parts if _measure(rows) else others).append(rows)
-        elif value != [] and not (curves and named.get(key) in curves[0]):
+        elif (
+            value != [] and not (curves and named.get(key) in curves[0]) and not (repeats and has_word(key, *SUMMARIES))
+        ):
             beside[key] = value
     if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
@@ -212,8 +203,8 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     are_labels = are_rates or any(map(labels_of, keys))
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
     metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
-    is_uniform = len(keys) > 1 and len(are_nested) == len(metrics) == 1 and all(metrics)
-    if not is_uniform or not (are_labels or all(are_nested)) or any(map(_is_name, keys)):
+    is_uniform = len(are_nested) == len(metrics) == 1 and all(metrics)
+    if not is_uniform or not (are_labels or all(are_nested)):
         return []
     names = {name for rows in parts.values() for row in rows for name in row}
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
@@ -233,13 +224,11 @@ def _are_repeats(keys: Sequence[str]) -> bool:
     return all((found := repeat_in(key)) and not found[0] for key in keys)
 
 
-def _labels(keys: Sequence[str], parent: str) -> Iterator[Fields]:
-    """Yield what each of some keys says: the settings in it, or a number or name of what the level above names."""
+def _labels(keys: Sequence[str], parent: str) -> list[Fields]:
+    """Return what each of some keys says: the settings in it, or a number or name of what the level above names."""
     name = _meaning(parent)
     if not name and (_are_repeats(keys) or all(map(str.isdigit, keys))):
         name = SEED
     elif not name and all(map(is_number, keys)):
         name = "learning_rate"
-    for key in keys:
-        found = {} if name else labels_of(key)
-        yield {**found} or {name or "variant": key}
+    return [{name: key} if name else {**labels_of(key)} or {"variant": key} for key in keys]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, plain, split_of, words
+from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
 from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
 from lr_sweep.analysis.judge.readers.labels import SETTING, settings_in
@@ -43,6 +43,8 @@ KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .pa
 WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log"}
 """How the file of a run of W&B ends, and logs of W&B itself."""
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
+WITHOUT = "without "
+"""What comes before the names of files that are left out."""
 MOST_FILES = 100_000
 
 
@@ -97,6 +99,8 @@ def _read_folder(folder: Path) -> TableFile:
         parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
     kinds = Counter(_kind(part.path) for part in parts)
     reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
+    others = listed(sorted({part.reader.removeprefix(WITHOUT) for part in parts if part.reader.startswith(WITHOUT)}), 3)
+    reader += f", {WITHOUT}{others}" if others else ""
     return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
@@ -132,7 +136,8 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]]) -> Iterator[tuple[
         of_run = next((settings[each] for each in home.parents if each in settings), {}) | own
         settings[home] = of_run
         tables = _results([path for path in files if path.name not in SETTINGS])
-        if len(tables) > 1 and (of_run or _are_splits(tables)):
+        splits = {split_of(table.path.stem) for table in tables}
+        if len(tables) > 1 and (of_run or ("" not in splits and len(splits) == len(tables))):
             both = " and ".join(table.path.name for table in tables[:2])
             raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
         if (home / RAY_ERROR).exists() or (own and not tables and home not in above):
@@ -141,12 +146,6 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]]) -> Iterator[tuple[
         for table in tables:
             run = home if of_run or len(tables) == 1 else table.path.with_suffix("")
             yield run.relative_to(folder).as_posix() if run != folder else "", table.beside(of_run)
-
-
-def _are_splits(tables: Sequence[TableFile]) -> bool:
-    """Return whether files are those of one run's splits, each with another one in its name."""
-    splits = {split_of(table.path.stem) for table in tables}
-    return "" not in splits and len(splits) == len(tables)
 
 
 def _settings(path: Path) -> Fields:
@@ -164,9 +163,10 @@ def _settings(path: Path) -> Fields:
 
 
 def _results(files: Sequence[Path]) -> list[TableFile]:
-    """Return the tables of the kind of files that has most with a metric, or runs that ended without a value.
+    """Return the tables of the first kind of files with any metric, or runs that ended without a value.
 
-    A table of several learning rates, and one of a known name, is taken before any other.
+    A later kind with more files, each with evaluations by step, is taken before a summary of several runs, but not
+    before a file of a known name or with several learning rates.
     """
     found, ended = list[TableFile](), list[TableFile]()
     for kind in KINDS:
@@ -174,7 +174,7 @@ def _results(files: Sequence[Path]) -> list[TableFile]:
         started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
         if not any(map(_measures, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
-        elif len(started := _as_one_run(started)) > len(found):
+        elif len(started := _as_one_run(started)) > len(found) and (not found or all(map(_steps, started))):
             found = started
         if found and (kind in RESULTS or any(_has_rates(table) for table in found)):
             break
@@ -184,15 +184,16 @@ def _results(files: Sequence[Path]) -> list[TableFile]:
 def _as_one_run(tables: list[TableFile]) -> list[TableFile]:
     """Make one table of files without a common metric, which are parts of a run: those of one row have its columns."""
     counts = Counter(name for table in tables for name in filter(_is_value, table.columns))
-    if len(tables) < 2 or max(counts.values(), default=0) > 1:
+    if len(tables) < 2 or max(counts.values()) > 1:
         return tables
-    longest = max(tables, key=lambda table: (_is_validated(table), len(table.lines)))
+    validated = [
+        table for table in tables if any(is_metric(name) and split_of(name) != "train" for name in table.columns)
+    ]
+    longest = max(validated or tables, key=lambda table: len(table.lines))
     beside = {name: table.columns[name][0] for table in tables if len(table.lines) == 1 for name in table.columns}
-    return [longest.beside({name: beside[name] for name in beside if name not in longest.columns})]
-
-
-def _is_validated(table: TableFile) -> bool:
-    return any(is_metric(name) and split_of(name) != "train" for name in table.columns)
+    others = [table.path.name for table in tables if len(table.lines) > 1 and table is not longest]
+    whole = longest.beside({name: beside[name] for name in beside if name not in longest.columns})
+    return [replace(whole, reader=WITHOUT + ", ".join(others) if others else "")]
 
 
 def _kind(path: Path) -> str:
@@ -222,35 +223,50 @@ def _is_value(name: str) -> bool:
 
 
 def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
-    """Add the run to the rows of each file, if it is one, and what all paths say of runs, or else their folder.
+    """Add the run to the rows of each file, if it is one, and what paths say of runs, or else their folder.
 
     A file whose rows have several learning rates or seeds is a part of a table, and no run.
     """
     said = [settings_in(path) for path, _ in runs]
-    common = set(said[0] if said else ()).intersection(*said)
+    some = set[str]().union(*said)
+    are_known = any(is_setting(name) and not is_named(name, "seed") for _, table in runs for name in table.columns)
+    in_folders = not are_known and all("/" in path for path, _ in runs)
+    every = some.intersection(*said) if in_folders else some  # what not all paths say is left to the folders' names
     for (path, table), labels in zip(runs, said, strict=True):
-        known = set(map(plain, table.columns))
-        has_rate = any(is_rate(name) and not _varies(table, name) for name in table.columns)
-        new = {name for name in common if not (has_rate if is_rate(name) else plain(name) in known)}
-        beside = {name: labels[name] for name in labels if name in new}
+        beside = _unknown(table, {name: text for name, text in labels.items() if name in every})
         has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
-        if not has_seeds and not {"run_id", "trial_id"} & known:
+        if not has_seeds and {"run_id", "trial_id"}.isdisjoint(map(plain, table.columns)):
             beside["run"] = path or table.path.stem
-            has_settings = any(is_setting(name) and not is_named(name, "seed") for name in table.columns)
-            if not (common or has_settings) and "/" in path:
-                beside["folder"] = path.rpartition("/")[0]
+            beside |= {"folder": path.rpartition("/")[0]} if in_folders and (every != some or not every) else {}
         yield table.beside(beside)
+
+
+def _unknown(table: TableFile, labels: Mapping[str, str]) -> Fields:
+    """Return the settings in a path that are not in a run's columns: of other names, and no variant by another name."""
+    has_rate = any(is_rate(name) and not _varies(table, name) for name in table.columns)
+    values = {texts[0] for texts in table.columns.values()}
+    known = {plain(name) for name in table.columns if has_rate or not is_rate(name)}
+    return {
+        name: text
+        for name, text in labels.items()
+        if not (has_rate and is_rate(name)) and plain(name) not in known
+        if not (is_named(name, "variant") and text in values)
+    }
 
 
 def _with_steps(tables: list[TableFile]) -> list[TableFile]:
     """Name the steps of all tables alike, where no name of them is common to all that have steps."""
-    steps = [[name for name in table.columns if is_named(name, STEP)] for table in tables]
+    steps = list(map(_steps, tables))
     if not any(steps) or set.intersection(*(set(names) for names in steps if names)):
         return tables
     return [
         replace(table, columns={STEP if [name] == names[:1] else name: texts for name, texts in table.columns.items()})
         for table, names in zip(tables, steps, strict=True)
     ]
+
+
+def _steps(table: TableFile) -> list[str]:
+    return [name for name in table.columns if is_named(name, STEP)]
 
 
 def _has_rates(table: TableFile) -> bool:

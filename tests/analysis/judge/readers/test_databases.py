@@ -214,7 +214,7 @@ def test_a_password_in_an_address_is_in_no_message_and_no_report(monkeypatch: py
 
         def search_runs(self, experiments: list[str], **settings: object) -> Page:
             params, metrics = {"lr": "0.1"}, {"val_acc": 0.5}
-            info = SimpleNamespace(run_id="r", status="FINISHED")
+            info = SimpleNamespace(run_id="r", status="FINISHED", experiment_id="1")
             return Page([SimpleNamespace(info=info, data=SimpleNamespace(params=params, metrics=metrics))])
 
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))

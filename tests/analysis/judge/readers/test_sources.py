@@ -241,6 +241,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
         "result.json cannot be read",
     ),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "broken.db cannot be read"),
+    "LaTeX": ("t.tex", {"t.tex": "\\begin{table}\n1 & 2"}, "t.tex is HTML or LaTeX"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
 }
 
