@@ -162,10 +162,9 @@ class Columns:
         if not (column.is_unique and column.is_whole and len(self.all[self.of["step"]].values) > 1):
             return False
         if "seed" not in self.of:
-            ways = [("each row is a run", column.name), ("rows are evaluations of runs", "")]
-            choices = [Choice(says, Reading(columns={"run": name})) for says, name in ways]
-            text = f"{column.name} has another number in each row: are rows runs, or evaluations of runs?"
-            raise QuestionError(text, choices)
+            one = Choice("each row is a run", Reading(columns={"run": column.name}))
+            several = Choice("rows are evaluations of runs", Reading(columns={"run": ""}))
+            raise QuestionError(f"{column.name} has another number in each row: what are these?", [one, several])
         return True
 
     def find_repeats(self) -> None:
@@ -255,16 +254,19 @@ class Columns:
             del self.of["variant"]
         if {"variant", "model"} & self.known:
             return
-        runs = self.all.get(self.of.get("run", ""))
-        tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}
-        if runs and "step" not in self.of and "run" not in self.given and not 1 < len(tried) < len(runs.values):
-            self.take("variant", self.of.pop("run"), "each run is one")
-            return
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
         texts = [each for each in texts if not all(map(PATH.fullmatch, each.values))]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
-        for column in self.likeliest("candidate", texts)[:1]:
-            self.take("variant", column.name, "it names what was tried")
+        runs = self.all.get(self.of.get("run", ""))
+        tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}
+        differ = runs is not None and 1 < len(tried) < len(runs.values)
+        if "step" in self.of:  # what differs between the runs of curves comes first, whatever its name
+            differ = bool(texts) or any(each.may_be_setting and not each.is_about_run for each in self.free())
+        if runs and "run" not in self.given and not differ:
+            self.take("variant", self.of.pop("run"), "each run is one")
+        else:
+            for column in self.likeliest("candidate", texts)[:1]:
+                self.take("variant", column.name, "it names what was tried")
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""
