@@ -349,8 +349,8 @@ class Columns:
             are_alike = len({measured(name) for name in names}) == len(names) * len(
                 {frozenset(kinds(x)) for x in names}
             )
-            others = [each for each in self.free() if each.has_numbers and each.name not in names]
-            are_alike = are_alike and not (numbered or others or {"variant", "model"} & self.known)
+            beside = [each for each in self.free() if each.has_numbers and each.name not in names]
+            are_alike = are_alike and not (numbered or beside or {"variant", "model"} & self.known)
             raise QuestionError(text, [each] * are_alike + one_of(split, names))
         if len(names) == 1:
             others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
