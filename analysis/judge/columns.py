@@ -154,7 +154,7 @@ class Columns:
             columns = [each for each in columns if "round" not in words_of(each.name) or each.climbs]
         elif role == "run" and "step" in self.of:
             columns = [each for each in columns if not self.numbers_rows(each)]
-        for column in self.likeliest("name", columns)[:1]:
+        for column in sorted(columns, key=lambda each: len(each.values) < 2)[:1]:
             self.of[role] = column.name
 
     def numbers_rows(self, column: Column) -> bool:
@@ -162,10 +162,9 @@ class Columns:
         if not (column.is_unique and column.is_whole and len(self.all[self.of["step"]].values) > 1):
             return False
         if "seed" not in self.of:
-            ways = [("each row is a run", column.name), ("rows are evaluations of runs", "")]
-            choices = [Choice(says, Reading(columns={"run": name})) for says, name in ways]
-            text = f"{column.name} has another number in each row: are rows runs, or evaluations of runs?"
-            raise QuestionError(text, choices)
+            one = Choice("each row is a run", Reading(columns={"run": column.name}))
+            several = Choice("rows are evaluations of runs", Reading(columns={"run": ""}))
+            raise QuestionError(f"{column.name} has another number in each row: what are these?", [one, several])
         return True
 
     def find_repeats(self) -> None:
@@ -224,7 +223,7 @@ class Columns:
         if len(next(iter(self.all.values())).texts) == 1:
             raise UserError(f"{text}, and a single run: there is nothing to compare")
         alike = [each for each in self.free() if each.says_nothing and each.is_like_rates]
-        first = [each.name for each in alike if has_word(each.name, "rate symbol") or each.name.startswith("#")]
+        first = [each.name for each in alike if is_named(each.name, "rate symbol") or each.name.startswith("#")]
         if alike:
             names = [*first, *(each.name for each in alike if each.name not in first)][: MOST_CHOICES - 1]
             choices = one_of("learning_rate", names)
@@ -255,16 +254,19 @@ class Columns:
             del self.of["variant"]
         if {"variant", "model"} & self.known:
             return
-        runs = self.all.get(self.of.get("run", ""))
-        tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}
-        if runs and "step" not in self.of and "run" not in self.given and not 1 < len(tried) < len(runs.values):
-            self.take("variant", self.of.pop("run"), "each run is one")
-            return
         texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
         texts = [each for each in texts if not all(map(PATH.fullmatch, each.values))]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
-        for column in self.likeliest("candidate", texts)[:1]:
-            self.take("variant", column.name, "it names what was tried")
+        runs = self.all.get(self.of.get("run", ""))
+        tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}
+        differ = runs is not None and 1 < len(tried) < len(runs.values)
+        if "step" in self.of:  # what differs between the runs of curves comes first, whatever its name
+            differ = bool(texts) or any(each.may_be_setting and not each.is_about_run for each in self.free())
+        if runs and "run" not in self.given and not differ:
+            self.take("variant", self.of.pop("run"), "each run is one")
+        else:
+            for column in sorted(texts, key=lambda each: not has_word(each.name, "candidate"))[:1]:
+                self.take("variant", column.name, "it names what was tried")
 
     def find_metric(self) -> None:
         """Find the columns of validation, test and training values of one metric, its name and its direction."""
@@ -347,7 +349,8 @@ class Columns:
             are_alike = len({measured(name) for name in names}) == len(names) * len(
                 {frozenset(kinds(x)) for x in names}
             )
-            are_alike = are_alike and not numbered and not {"variant", "model"} & self.known
+            beside = [each for each in self.free() if each.has_numbers and each.name not in names]
+            are_alike = are_alike and not (numbered or beside or {"variant", "model"} & self.known)
             raise QuestionError(text, [each] * are_alike + one_of(split, names))
         if len(names) == 1:
             others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
@@ -355,7 +358,6 @@ class Columns:
 
 
 EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
-    "name": [(1, lambda _, column: len(column.values) > 1)],
     "learning_rate": [
         (4, lambda _, column: len(column.values) > 1),
         (2, lambda _, column: column.is_setting),
@@ -369,7 +371,5 @@ EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
         (2, lambda _, column: column.measure == "loss" or "top1" in column.measure),
         (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
     ],
-    "candidate": [(1, lambda _, column: has_word(column.name, "candidate"))],
 }
-"""Evidence for a column among those that may have a meaning, with weights: for one with a name of a meaning; for a
-rate; for the metric that is judged; for what was tried."""
+"""Evidence for a column among those that may have a meaning, with weights: for a rate, and for the judged metric."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -38,7 +38,7 @@ from lr_sweep.analysis.judge.readers.labels import (
     settings_by_place,
     settings_in,
 )
-from lr_sweep.analysis.judge.table_file import TableFile, check_size, joined
+from lr_sweep.analysis.judge.table_file import TableFile, check_size
 from lr_sweep.common.errors import UserError
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
@@ -83,10 +83,6 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         if label == RUN and not given.get(RATE):
             table, labels = _with_labels(table)
             said |= labels
-            if cells and not labels and not any(map(is_rate, table.columns)):  # runs by name are compared
-                columns = {VARIANT if name == RUN else name: texts for name, texts in table.columns.items()}
-                table = replace(table, columns=columns)
-                said[VARIANT] = said.pop(RUN)
     table, splits = _with_metric_columns(_with_powers(table), names)
     return _with_numbers(table), said | splits
 
@@ -149,25 +145,23 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
 
     Summaries of the columns that become rows, such as their mean, are left out; of a chart rows without a value, too.
     """
+    metrics = dict.fromkeys((metric for metric, _ in cells.values()), [""] * len(table.lines))
     by_label: dict[str, dict[str, list[str]]] = {}
     for name, (metric, text) in cells.items():
-        by_label.setdefault(text, {})[metric] = table.columns[name]
+        by_label.setdefault(text, {**metrics})[metric] = table.columns[name]
     check_size(table.path, len(table.lines) * len(by_label), 1)
-    metrics = list(dict.fromkeys(metric for metric, _ in cells.values()))
     kept = {name: table.columns[name] for name in table.columns if name not in cells and not _summarises(name, metrics)}
     if label == RUN:
         kept = {name if is_named(name, STEP, SEED) else STEP: texts for name, texts in kept.items()}
-    parts = [
-        replace(table, columns={**kept, label: [text] * len(table.lines), **values})
-        for text, values in by_label.items()
-    ]
-    found = replace(joined(parts), path=table.path)
-    values = zip(*(found.columns[metric] for metric in metrics), strict=True)
-    filled = [place for place, fields in enumerate(values) if label != RUN or any(map(str.strip, fields))]
-    return found.rows_at(sorted(filled, key=lambda place: place % len(table.lines)))  # in the order of the file
+    rows = [(place, text) for place in range(len(table.lines)) for text in by_label]
+    if label == RUN:
+        rows = [(place, text) for place, text in rows if any(texts[place].strip() for texts in by_label[text].values())]
+    found = replace(table, columns=kept).rows_at([place for place, _ in rows])
+    values = {metric: [by_label[text][metric][place] for place, text in rows] for metric in metrics}
+    return replace(found, columns=found.columns | {label: [text for _, text in rows]} | values)
 
 
-def _summarises(name: str, metrics: Sequence[str]) -> bool:
+def _summarises(name: str, metrics: Iterable[str]) -> bool:
     named = set(words_of(name))
     measures = any(named - SUMMARIES == set(metric.split("_")) for metric in metrics)
     return name.endswith(ENDS) or (bool(named & SUMMARIES) and measures)

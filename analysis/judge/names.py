@@ -41,9 +41,11 @@ NAMES = ROLES | {
     "metric": words("metric metric_name metric_key metric_key_used objective_name monitor"),
     "direction": words("direction mode goal metric_mode objective_direction"),
     "device": words("device gpu gpu_name accelerator hardware"),
+    "rate symbol": words("rate eta stepsize step_size"),
 }
 """Also those of columns that say of each row on which data it was measured, whether the run had diverged, a value of a
-metric that it does not name, which metric that is, which way it is better, and on what the run was trained."""
+metric that it does not name, which metric that is, which way it is better, and on what the run was trained; and
+names that a learning rate may have, as other settings."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
 """Meanings that the user may give, too: `nuisance`: settings that are tuned as the rate is; `ignored`: no settings."""
 SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
@@ -91,7 +93,6 @@ WORDS = {
         "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
         # Learning rates: what makes a number of such a name another one.
         "rate": "lr rate",
-        "rate symbol": "rate eta stepsize",
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
