@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -126,7 +127,7 @@ def difference(study: Study, truth: Truth) -> str:
 
 
 def _label(row: Mapping[Hashable, Any], names: Sequence[str]) -> str:
-    return "/".join(", ".join(part.rpartition("=")[2] for part in row[name].split(", ")) for name in names)
+    return "/".join(", ".join(re.sub(r"^\w+=", "", part) for part in row[name].split(", ")) for name in names)
 
 
 def _known(label: str, found: Mapping[tuple[str, str], object]) -> str:
