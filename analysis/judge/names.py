@@ -96,11 +96,11 @@ WORDS = {
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
-        "setting": """weight coef coefficient lambda scale function fn type size split dataset steps samples batches norm
+        "setting": """weight coef coefficient lambda scale function fn type size split dataset steps samples batches
             limit examples num ratio reg""",
         "repeat": "seed fold repeat replicate rep",
         "tuned": """bs batch batchsize wd decay reg regularization l2 dropout momentum beta beta1 beta2 gamma warmup
-            clip eps epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature""",
+            clip grad eps epsilon label_smoothing smoothing steps exploration entropy tau alpha lambda temperature""",
         "size": "n d params parameters tokens width depth dim hidden layers layer size heads scale",
         # Where a run was, or how it went, and not how it was started; and its name.
         "about": """host hostname node gpu device user note notes comment tags path logdir url pid ip commit version
@@ -165,7 +165,7 @@ def is_setting(name: str) -> bool:
 
 def is_about_run(name: str) -> bool:
     """Return whether a column says how a run went, or where, and not how it was started."""
-    counts = has_word(name, "deviation", "count") and not has_word(name, "setting")
+    counts = has_word(name, "deviation", "count") and not has_word(name, "setting", "tuned")
     return not is_setting(name) and (counts or has_word(name, "about"))
 
 

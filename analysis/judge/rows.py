@@ -135,9 +135,11 @@ def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
     name, run = columns.of.get("learning_rate", ""), columns.of.get("run", "")
     if not {name, run} <= table.columns.keys() or "step" not in columns.of or is_setting(name):
         return table, []
-    texts = pd.Series(table.columns[name], dtype=object)
+    texts, runs = pd.Series(table.columns[name], dtype=object), table.columns[run]
+    if len({*zip(runs, texts, strict=True)}) == len({*runs}):
+        return table, []
     rates = pd.to_numeric(texts, errors="coerce")
-    highest = rates.groupby(table.columns[run]).transform("max")
+    highest = rates.groupby(runs).transform("max")
     changed = highest.notna() & rates.ne(highest)
     if not changed.any() or highest.le(0).any() or np.isinf(highest).any():
         return table, []
@@ -188,7 +190,11 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
         wrong = {text: f"{name}: {value}" for text, value in values.items() if isinstance(value, ValueError)}
-        mistakes += [(place, wrong[text], f"{name}!={text}") for place, text in enumerate(texts) if text in wrong]
+        mistakes += [
+            (place, wrong[text], f"{name}!={text}")
+            for place, text in enumerate(texts if wrong else ())
+            if text in wrong
+        ]
         read[role] = [values[text] for text in texts]
     decisive = next(split for split in ("validation", "test") if split in read)
     if "step" in read and not mistakes:

@@ -25,7 +25,7 @@ RUN = [*RATE, "seed"]
 """The columns that name a run."""
 LEAST_STEPS = 3
 """Steps from which on a learning rate that changes with them is seen."""
-MOST_VALUES = 500
+MOST_VALUES = 2000
 """Learning rates, and variants, that a table may have: results, which differ in each row, have more."""
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
 REPEATED = (

@@ -43,8 +43,9 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     if not settings:
         return rows
     is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _grows(settings[0], rows)
-    if named or not is_one:
-        raise _question(settings, shared, columns.of, rows, decisive)
+    names = _name_of_runs(settings, rows, columns)
+    if named or names or not is_one:
+        raise _question(settings, shared, columns.of, rows, decisive, names)
     name = settings[0].name
     labels = joined_labels([(name, list(rows[UNREAD + name]))])
     variants = {label: parsed("variant", label) for label in set(labels)}
@@ -84,6 +85,22 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], lis
     differing = [each for each in every if _differs(each, key, several)]
     differing = [each for each in differing if not each.is_about_run or _names_variants(each, runs)]
     return _needed(sorted(differing, key=_place), several, key), shared
+
+
+def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame, columns: Columns) -> str:
+    """Return the first column of texts that names each combination of settings and rates; empty: there is none.
+
+    Or these are a grid: more than if one setting at a time were changed, as in an ablation.
+    """
+    levels = rows[[*RATE, *(UNREAD + each.name for each in settings)]]
+    combinations = levels.groupby(list(levels), sort=False, dropna=False).ngroup()
+    number, others = combinations.nunique(), levels.nunique(dropna=False) - 1
+    if (others > 0).sum() < 2 or number > 1 + others.sum():  # the one that differs names them itself
+        return ""
+    texts = [each for each in columns.free() if each.is_text and len(each.texts) == len(rows)]
+    texts = [each for each in texts if len(each.values) == number == len({*zip(each.texts, combinations, strict=True)})]
+    texts = [each for each in texts if has_word(each.name, "label") or not each.is_about_run]
+    return next((each.name for each in texts if not has_word(each.name, "time")), "")
 
 
 def _is_crossed(column: Column, runs: pd.DataFrame) -> bool:
@@ -133,13 +150,19 @@ def _grows(column: Column, rows: pd.DataFrame) -> bool:
 
 
 def _question(
-    settings: Sequence[Column], shared: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str
+    settings: Sequence[Column],
+    shared: Sequence[str],
+    of: Mapping[str, str],
+    rows: pd.DataFrame,
+    decisive: str,
+    names: str,
 ) -> QuestionError:
     """Ask what some settings mean, and for `shared` ones the columns that tell runs of one name apart."""
     differ = listed([f"{each.name} ({len(each.values)} values)" for each in settings])
     text = f"runs differ in {differ}: settings are no seeds, and their spread is no noise"
     offers = sorted(_offers(settings, of, rows, decisive), key=lambda offer: -offer[0])
-    choices = [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
+    choices = [Choice(f"each {names} compared", Reading(columns={"variant": names}))] * bool(names)
+    choices += [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
     if shared:
         text = f"runs of one name differ in {listed(shared)}; {text}"
         apart = Reading(columns={"run": JOIN.join([of["run"], *shared])})

@@ -208,6 +208,16 @@ def test_repeats_of_repeats_are_seeds_together(tmp_path: Path) -> None:
         study_of(tmp_path, text, Reading(columns={"learning_rate": "lr+fold"}))
 
 
+def test_runs_of_an_ablation_go_by_their_names(tmp_path: Path) -> None:
+    """One setting at a time differs from the first run's; of a grid, its settings are offered."""
+    rows = ["base,8,0,0.1,0.5", "wide,16,0,0.1,0.6", "decayed,8,0.5,0.1,0.7", "faster,8,0,0.2,0.8"]
+    head, grid = "what,width,decay,lr,val_acc", [*rows, "both,16,0.5,0.1,0.6", "last,16,0,0.2,0.5"]
+    for text, offer in ((rows, "variant=what"), (grid, "variant=width,nuisance=decay")):
+        with pytest.raises(QuestionError, match="runs differ in width .*, decay") as raised:
+            study_of(tmp_path, rows_of(head, text))
+        assert options_text(raised.value.choices[0].reading) == f"--columns {offer}"
+
+
 SHARED = rows_of(
     "run,size,strategy,lr,epoch,eval_loss",
     "x-1,small,x,0.1,3.5,0.5 x-2,small,x,0.2,3.5,0.25 x-1,base,x,0.1,3,0.375 x-2,base,x,0.2,3,0.125 "
