@@ -141,7 +141,7 @@ GRID = "".join(
             for names in ("1,2,3", "10,20,30", "0.5,1,64")
         ),
         ("name,val_acc\na,0.5\n", "it is a single run"),
-        (ACC + "".join(f"{rate},0,0.5\n" for rate in range(1, 502)), "learning_rate has 501 values, want at most 500"),
+        (ACC + "".join(f"{rate},0,0.5\n" for rate in range(1, 2002)), "learning_rate has 2,001 values, want at most 2000"),
         # A rate of 0 is a schedule's end, or was rounded.
         ("lr,step,val_acc\n0.1,1,0.7\n0,2,0.8\n0.01,1,0.6\n0,2,0.9\n", "want a learning rate from 1e-30"),
         ("lr,step,val_acc\n0.00,1,0.7\n0.00,2,0.8\n0.01,1,0.6\n0.01,2,0.9\n", "want a learning rate from 1e-30"),
