@@ -15,7 +15,6 @@ from lr_sweep.analysis.judge.names import (
     SPLITS,
     WORDS,
     agree,
-    has_rate_word,
     has_word,
     is_higher_better,
     is_known,
@@ -27,8 +26,9 @@ from lr_sweep.analysis.judge.names import (
     split_of,
     words_of,
 )
+from lr_sweep.analysis.judge.questions import ask_for_rate, ask_for_values, question_of_split
 from lr_sweep.analysis.judge.readers.labels import labels_of
-from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 
@@ -101,9 +101,9 @@ class Columns:
         self.find_metric()
         raise_mistakes(list(self.contradictions()))
         if "learning_rate" not in self.known:
-            self.ask_for_rate()
+            ask_for_rate(self.all, self.free())
         if not {"validation", "test"} & self.of.keys():
-            self.ask_for_values()
+            ask_for_values(self.all, self.free(), self.of)
         rate = self.all.get(self.of.get("learning_rate", ""))
         # Without repeats a single rate is tuned no more than none.
         if rate is None or (len(rate.values) == 1 and not {"seed", "run", "step"} & self.of.keys()):
@@ -217,36 +217,6 @@ class Columns:
             why = f"rather than {others}" if others else "" if column in named else "by its name"
             self.take("learning_rate", column.name, why)
 
-    def ask_for_rate(self) -> None:
-        """Ask whether a column without such a name has the rates; raises UserError where a named one has no numbers."""
-        text = f"no column of learning rates in {listed(list(self.all))}"
-        if len(next(iter(self.all.values())).texts) == 1:
-            raise UserError(f"{text}, and a single run: there is nothing to compare")
-        alike = [each for each in self.free() if each.says_nothing and each.is_like_rates]
-        first = [each.name for each in alike if is_named(each.name, "rate symbol") or each.name.startswith("#")]
-        if alike:
-            names = [*first, *(each.name for each in alike if each.name not in first)][: MOST_CHOICES - 1]
-            choices = one_of("learning_rate", names)
-            choices.insert(len(first), Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})))
-            raise QuestionError(f"{text}: which one is it?", choices)
-        if named := next((each for each in self.all.values() if has_rate_word(each.name)), None):
-            got = f"{named.name} has {next(filter(str.strip, named.texts), '')[:MOST_NAME]!r}"
-            raise UserError(f"{text}: {got}: give --columns learning_rate=NAME, or learning_rate= if none was tuned")
-
-    def ask_for_values(self) -> None:
-        """Ask which column has the values, among those of numbers whose names say nothing else."""
-        alike = [each for each in self.free() if each.says_nothing and each.differs]
-        names = [each.name for each in alike if not (each.is_setting or has_rate_word(each.name))]
-        choices = one_of("validation", names)
-        rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
-        text = f"{rates}no column of validation or test in {listed(list(self.all))}"
-        if "train" in self.of:
-            trained = Reading(columns={"validation": self.of["train"], "train": ""})
-            choices.append(Choice(f"{self.of['train']} is compared", trained))
-        if choices:
-            raise QuestionError(f"{text}: which one has the values?", choices)
-        raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
-
     def find_candidates(self) -> None:
         """Take a column that names each row, in a table without rates and variants, for the variants."""
         named = [self.all[name] for name in self.labels("variant") if "variant" not in self.given]
@@ -342,16 +312,9 @@ class Columns:
             columns = [each for each in columns if is_known(each.measure)] or columns
         names = [each.name for each in self.likeliest("metric", columns)]
         if len(names) > 1 and split != "train":
-            numbered = len({re.sub(r"\d+", "", name) for name in names}) == 1
-            hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
-            text = f"{len(names)} columns may be {split}: {listed(names)}: say which{hint}"
-            each = Choice("each column is a variant", Reading(columns={split: JOIN.join(names)}))
-            are_alike = len({measured(name) for name in names}) == len(names) * len(
-                {frozenset(kinds(x)) for x in names}
-            )
             beside = [each for each in self.free() if each.has_numbers and each.name not in names]
-            are_alike = are_alike and not (numbered or beside or {"variant", "model"} & self.known)
-            raise QuestionError(text, [each] * are_alike + one_of(split, names))
+            may_be_variants = not (beside or {"variant", "model"} & self.known)
+            raise question_of_split(split, names, may_be_variants=may_be_variants)
         if len(names) == 1:
             others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
             self.take(split, names[0], why, f"rather than {others}" if others else "")
