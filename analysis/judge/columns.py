@@ -224,8 +224,8 @@ class Columns:
             del self.of["variant"]
         if {"variant", "model"} & self.known:
             return
-        texts = [each for each in self.free() if len(each.values) > 1 and not (each.has_numbers or each.is_result)]
-        texts = [each for each in texts if not all(map(PATH.fullmatch, each.values))]
+        texts = [each for each in self.free() if len(each.values) > 1 and not (each.is_numbers or each.is_result)]
+        texts = [each for each in texts if each.has_letters and not all(map(PATH.fullmatch, each.values))]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
         runs = self.all.get(self.of.get("run", ""))
         tried = {*zip(*(each.texts for each in self.free() if each.is_setting), strict=True)}

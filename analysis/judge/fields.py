@@ -49,6 +49,9 @@ LEAST_GROWN = 5
 
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _SEED = re.compile(r"(.*[^\d\n])(\d+)")
+_END = re.compile(r"[\W_]*\d+$")
+_ID = re.compile(r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$")
+"""A number, a date, a hexadecimal number, or such a name as W&B draws."""
 _LETTER = re.compile("[a-z]", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]")
 
@@ -177,8 +180,9 @@ class Column:
 
     @cached_property
     def is_about_run(self) -> bool:
-        """Whether the column says how a run went; a rank does where the ranks are 1, 2, 3."""
-        return is_about_run(self.name) and ("rank" not in words_of(self.name) or self.counts)
+        """Whether the column says how a run went: a rank does if the ranks are 1, 2, 3; an `error`, if it is text."""
+        is_error = self.is_result and self.is_text
+        return is_error or (is_about_run(self.name) and ("rank" not in words_of(self.name) or self.counts))
 
     @cached_property
     def is_numbers(self) -> bool:
@@ -190,6 +194,27 @@ class Column:
         """Whether a field is a number, well written or not, or NaN."""
         held = (text for text in map(str.strip, set(self.texts)) if text.lower() not in NOTHING)
         return any(is_number(text) or not _LETTERS.search(text) for text in held)
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether half of the values have letters, as names have."""
+        return 2 * sum(bool(_LETTERS.search(text)) for text in self.values) >= len(self.values)
+
+    @property
+    def is_mode(self) -> bool:
+        """Whether the values are texts of which not each row has another, and that do not say how a run went."""
+        return self.is_text and 1 < len(self.values) < len(self.texts) and not self.is_about_run
+
+    @property
+    def is_size(self) -> bool:
+        """Whether the values are whole numbers, each of several rows, as of a setting of a model."""
+        return self.is_whole and 2 * len(self.values) <= len(self.texts)
+
+    @property
+    def are_names(self) -> bool:
+        """Whether the values differ in more than a number at their end, and none is like an id that a tool gives."""
+        names = {_END.sub("", text.lower()) for text in self.values}
+        return len(names) > 1 and not any(_ID.search(text.lower()) for text in self.values)
 
     @cached_property
     def numbers(self) -> list[float]:

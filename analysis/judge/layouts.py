@@ -98,6 +98,8 @@ def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     columns = columns_in(table)
     named = {name: cell for name in table.columns if (cell := _cell(name, label))}
     cells = {name: named[name] for name in named if label == RUN or columns[name].is_numbers}
+    if label == VARIANT and any(columns[name].is_size for name in cells):
+        return {}
     others = [name for name in table.columns if name not in cells and not name.endswith(ENDS)]
     texts = {text for _, text in cells.values()}
     is_repeated = len(set(cells.values())) < len(cells) or len(texts) < (1 if label == RUN else 2)

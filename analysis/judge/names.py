@@ -86,7 +86,8 @@ WORDS = {
         "mean": "mean avg",
         "of a mean": "squared absolute average iou precision",
         "deviation": "std stddev sd sem stderr stdev var variance ci ci95",
-        "count": "count min max correct tn fp tp",
+        "count": "count correct tn fp tp",
+        "extreme": "min max",
         "before": "baseline initial before",
         "so far": "best final last",
         "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
@@ -114,7 +115,7 @@ WORDS = {
     }.items()
 }
 """Words of names by what they say of a column."""
-REPEATS, MEANS, SPREADS = WORDS["repeat"], WORDS["mean"], WORDS["deviation"] | WORDS["count"]
+REPEATS, MEANS, SPREADS = WORDS["repeat"], WORDS["mean"], WORDS["deviation"] | WORDS["count"] | WORDS["extreme"]
 _STATES = {
     "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
         discarded""",
@@ -166,6 +167,7 @@ def is_setting(name: str) -> bool:
 def is_about_run(name: str) -> bool:
     """Return whether a column says how a run went, or where, and not how it was started."""
     counts = has_word(name, "deviation", "count") and not has_word(name, "setting", "tuned")
+    counts = counts or (has_word(name, "extreme") and is_known(measured(name)))  # `max_len` is a setting
     return not is_setting(name) and (counts or has_word(name, "about"))
 
 
@@ -192,7 +194,7 @@ def is_result(name: str) -> bool:
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
     known = (split_of(name) or is_known(measured(name))) and words_of(name)[-1] not in ROLES["step"]
-    return bool(known) and not (has_word(name, "deviation", "count", "time", "setting") or is_setting(name))
+    return bool(known) and not (has_word(name, "deviation", "count", "extreme", "time", "setting") or is_setting(name))
 
 
 def split_of(name: str) -> str:

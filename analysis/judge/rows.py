@@ -257,12 +257,12 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
-    is_numbered = not {"seed", "run", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
+    is_numbered = not {"seed", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
     for column in [Column(each.name, table.columns[each.name]) for each in columns.unread]:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
             read = {text: parsed("train", text.strip()) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
-        elif column.may_be_setting or (is_numbered and column.is_short):
+        elif column.may_be_setting or (is_numbered and (column.is_short or column.is_mode)):
             found[UNREAD + column.name] = column.texts
     return found
 

@@ -41,8 +41,10 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     if not settings:
         settings, named = [each for each in _settings(rows) if _is_crossed(each, rows)], named - {"model"}
     if not settings:
+        _ask_if_names_are_repeats(rows, columns)
         return rows
-    is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _grows(settings[0], rows)
+    is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _is_drawn(settings[0])
+    is_one = is_one and not _grows(settings[0], rows)
     names = _name_of_runs(settings, rows, columns)
     if named or names or not is_one:
         raise _question(settings, shared, columns.of, rows, decisive, names)
@@ -104,13 +106,37 @@ def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame, columns: Colum
 
 
 def _is_crossed(column: Column, runs: pd.DataFrame) -> bool:
-    """Return whether each of several cells has each value of a column of texts, at one learning rate of its own."""
-    if column.is_about_run or not column.is_text:
+    """Return whether each cell has each value of a column of texts: at one rate of its own; at several in one cell."""
+    if column.is_about_run or not column.is_text or column.is_setting:
         return False
     cells = runs.groupby(CELL, sort=False).ngroup()
     values = cells.groupby(runs[UNREAD + column.name]).nunique()
     rates = runs.groupby([*CELL, UNREAD + column.name])["learning_rate"].nunique()
-    return len(values) > 1 < values.min() == cells.nunique() and bool(rates.eq(1).all())
+    has_own_rates = rates.eq(1).all() if cells.nunique() > 1 else rates.gt(1).all()
+    return len(values) > 1 and values.min() == cells.nunique() and bool(has_own_rates)
+
+
+def _is_drawn(column: Column) -> bool:
+    """Return whether most rows have a number of their own, as where a search draws it: there is nothing to compare."""
+    return column.differs and not column.is_short
+
+
+def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
+    """Raise QuestionError if runs of one cell and learning rate, without seeds, have names and not only numbers."""
+    if "seed" in rows or "run" in columns.given or ("step" in rows and "run" not in rows):
+        return
+    runs = rows.assign(at=range(len(rows))).drop_duplicates("run" if "run" in rows else "at")
+    places = runs["at"][runs.duplicated(RATE, keep=False)]
+    labels = [
+        *(each for each in columns.unread if has_word(each.name, "label")),
+        *map(columns.all.get, columns.labels("run")),
+    ]
+    for column in [each for each in labels if each and len(each.texts) == len(rows)]:
+        if Column(column.name, [column.texts[place] for place in places]).are_names:
+            compared = Reading(columns={"variant": column.name} | ({"run": ""} if "run" in rows else {}))
+            choices = [Choice("each name is a variant", compared)]
+            choices.append(Choice("they are repeats", Reading(columns={"run": column.name})))
+            raise QuestionError(f"runs of one learning rate have names in {column.name}: are they repeats?", choices)
 
 
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
@@ -195,7 +221,8 @@ def _offers(
     rates = rows.groupby([*CELL, *(UNREAD + name for name in names)], dropna=False)["learning_rate"].nunique()
     is_compared = rates.max() == 1 or (not named and len(compared) == len(names))
     together = also("variant", *names)
-    yield 7.0 if is_compared else 2.0, f"{together['variant']} compared, each value", together
+    weight = 0.0 if any(map(_is_drawn, settings)) else 7.0 if is_compared else 2.0
+    yield weight, f"{together['variant']} compared, each value", together
     if is_tuned and compared and (rest := [name for name in names if name not in (*compared, *repeats)]):
         some = also("variant", *compared)
         yield 6.0, f"{some['variant']} compared, {JOIN.join(rest)} tuned", some | also("nuisance", *rest)

@@ -28,7 +28,7 @@ from lr_sweep.common.errors import reason
 from lr_sweep.common.files import Fields, ReadFields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
-SUMMARIES = ("mean", "deviation", "count")
+SUMMARIES = ("mean", "deviation", "count", "extreme")
 """Kinds of words of what stands beside a list of repeats."""
 CLOSE = 1e-3
 """Relative difference between a mean as it is written, perhaps rounded, and that of its values."""
