@@ -27,7 +27,8 @@ ROLES = {
     "step": words(
         """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
         env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen
-        consumed_tokens consumed_samples round communication_round generation"""
+        consumed_tokens consumed_samples round communication_round generation
+        frame frames env_frames"""
     ),
     "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
     "run": words("run_id trial_id run id"),
@@ -106,7 +107,7 @@ WORDS = {
         # Where a run was, or how it went, and not how it was started; and its name.
         "about": """host hostname node gpu device user note notes comment tags path logdir url pid ip commit version
             sweep dir epoch decision message traceback job uuid name index worker rank log file checkpoint run trial
-            converged diverged""",
+            converged diverged ran elapsed""",
         "label": "name run trial tag label",
         "candidate": "description desc change idea hypothesis folder name label",  # that was tried
         # Directions.

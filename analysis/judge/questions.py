@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from lr_sweep.analysis.judge.fields import Column
 from lr_sweep.analysis.judge.names import JOIN, has_rate_word, is_named, kinds, listed, measured
@@ -32,7 +33,9 @@ def ask_for_rate(columns: Mapping[str, Column], free: Sequence[Column]) -> None:
 def ask_for_values(columns: Mapping[str, Column], free: Sequence[Column], of: Mapping[str, str]) -> None:
     """Ask which column has the values, among those of numbers whose names say nothing else; `of`: as of `Columns`."""
     alike = [each for each in free if each.says_nothing and each.differs]
-    choices = one_of("validation", [x.name for x in alike if not (x.is_setting or has_rate_word(x.name))])
+    alike = [each for each in alike if not (each.is_setting or has_rate_word(each.name))]
+    # Results have more digits than settings.
+    choices = one_of("validation", [x.name for x in sorted(alike, key=lambda x: -fmean(map(len, x.values)))])
     rates = "" if "learning_rate" in of else "no column of learning rates, and "
     text = f"{rates}no column of validation or test in {listed(list(columns))}"
     if "train" in of:

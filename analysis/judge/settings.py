@@ -34,6 +34,8 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     The only one of a table without variants is compared, as `columns` then say. Raises QuestionError where settings may
     mean several things.
     """
+    if "step" not in rows and {"run", "num_steps"} <= {*rows}:
+        _ask_if_rows_are_runs(rows, columns)
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     settings, shared = _telling_apart(rows, decisive)
@@ -126,17 +128,26 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
     if "seed" in rows or "run" in columns.given or ("step" in rows and "run" not in rows):
         return
     runs = rows.assign(at=range(len(rows))).drop_duplicates("run" if "run" in rows else "at")
-    places = runs["at"][runs.duplicated(RATE, keep=False)]
-    labels = [
-        *(each for each in columns.unread if has_word(each.name, "label")),
-        *map(columns.all.get, columns.labels("run")),
-    ]
-    for column in [each for each in labels if each and len(each.texts) == len(rows)]:
-        if Column(column.name, [column.texts[place] for place in places]).are_names:
-            compared = Reading(columns={"variant": column.name} | ({"run": ""} if "run" in rows else {}))
-            choices = [Choice("each name is a variant", compared)]
-            choices.append(Choice("they are repeats", Reading(columns={"run": column.name})))
-            raise QuestionError(f"runs of one learning rate have names in {column.name}: are they repeats?", choices)
+    repeated = runs[runs.duplicated(RATE, keep=False)]
+    aligned = [each for each in columns.unread if has_word(each.name, "label") and len(each.texts) == len(rows)]
+    labels = {each.name: [each.texts[place] for place in repeated["at"]] for each in aligned}
+    labels |= {columns.of["run"]: list(repeated["run"])} if "run" in rows else {}
+    for name in [name for name, texts in labels.items() if Column(name, texts).are_names]:
+        compared = Reading(columns={"variant": name} | ({"run": ""} if "run" in rows else {}))
+        choices = [
+            Choice("each name is a variant", compared),
+            Choice("they are repeats", Reading(columns={"run": name})),
+        ]
+        raise QuestionError(f"runs of one learning rate have names in {name}: are they repeats?", choices)
+
+
+def _ask_if_rows_are_runs(rows: pd.DataFrame, columns: Columns) -> None:
+    """Raise QuestionError if a run has several numbers of steps, and no column says at which step a row is."""
+    run, number = columns.of["run"], columns.of["num_steps"]
+    if rows.groupby("run")["num_steps"].nunique().gt(1).any():
+        choices = [Choice("each row is a run", Reading(columns={"run": ""}))]
+        choices.append(Choice("rows are evaluations of runs", Reading(columns={"step": number, "num_steps": ""})))
+        raise QuestionError(f"a run in {run} has several {number}: is each row a run?", choices)
 
 
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
