@@ -106,9 +106,10 @@ def rows_of(table: TableFile, columns: Columns) -> Noted:
 
 
 def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
-    """Name each row's task where no column does: by its file, unless files are parts, of one rate or run each."""
+    """Name each row's task where no column does: by its file, unless files are parts of one table."""
     stems = {line.path: stem_of(line.path) for line in table.lines}
-    for what, name in (("learning rate", columns.of.get("learning_rate")), ("run", columns.of.get("run"))):
+    for what in ("learning rate", "run", "variant"):
+        name = columns.of.get(what.replace(" ", "_"))
         pairs = {(line.path, text) for line, text in zip(table.lines, table.columns.get(name or "", ()), strict=False)}
         if 1 < len(stems) == len(pairs) and len({text for _, text in pairs}) > 1:
             return [ALL] * len(table.lines), f"{len(stems)} files with one {what} each are parts of one table"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, is_nothing, parsed
-from lr_sweep.analysis.judge.names import JOIN, has_word, listed
+from lr_sweep.analysis.judge.names import JOIN, has_word, listed, plain
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels, settings_in
 from lr_sweep.analysis.judge.runs import RATE, Runs
@@ -34,14 +34,15 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
     The only one of a table without variants is compared, as `columns` then say. Raises QuestionError where settings may
     mean several things.
     """
-    if "step" not in rows and {"run", "num_steps"} <= {*rows}:
+    if "step" not in rows and {"run", "num_steps"} <= columns.of.keys():
         _ask_if_rows_are_runs(rows, columns)
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     settings, shared = _telling_apart(rows, decisive)
     named = {"variant", "model"} & columns.of.keys()
     if not settings:
-        settings, named = [each for each in _settings(rows) if _is_crossed(each, rows)], named - {"model"}
+        settings = [each for each in _settings(rows) if _is_crossed(each, rows)]
+        settings, named = settings if len(settings) == 1 else [], named - {"model"}
     if not settings:
         _ask_if_names_are_repeats(rows, columns)
         return rows
@@ -131,7 +132,8 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
     repeated = runs[runs.duplicated(RATE, keep=False)]
     aligned = [each for each in columns.unread if has_word(each.name, "label") and len(each.texts) == len(rows)]
     labels = {each.name: [each.texts[place] for place in repeated["at"]] for each in aligned}
-    labels |= {columns.of["run"]: list(repeated["run"])} if "run" in rows else {}
+    if plain(columns.of.get("run", "")) == "run":  # others are ids by their names
+        labels[columns.of["run"]] = list(repeated["run"])
     for name in [name for name, texts in labels.items() if Column(name, texts).are_names]:
         compared = Reading(columns={"variant": name} | ({"run": ""} if "run" in rows else {}))
         choices = [

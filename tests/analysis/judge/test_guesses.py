@@ -32,6 +32,13 @@ def table(head: str, *columns: object) -> str:
     return rows_of(head, rows)
 
 
+def test_a_run_that_was_started_again_is_not_read_as_one_run(tmp_path: Path) -> None:
+    rows = ["first,0.1,1000,nan", "first,0.1,2000,0.75", "second,0.01,2000,0.5"]  # after NaN, 0.75 would not count
+    with pytest.raises(QuestionError, match="a run in run_id has several num_steps") as raised:
+        study_of(tmp_path, rows_of("run_id,lr,num_steps,val_acc", rows))
+    assert options_text(raised.value.choices[0].reading) == "--columns run="
+
+
 @pytest.mark.parametrize(("state", "number"), [("finished", 2), ("keep", 1)])
 def test_a_loss_of_0_is_no_value_beside_an_agent_s_verdicts_alone(tmp_path: Path, state: str, number: int) -> None:
     rows = [f"{name},0.1,0,{state},{loss}" for name, loss in (("a", 0.0), ("b", 0.5))]
@@ -159,10 +166,10 @@ FOUND = {
         "0.1,8,1,0.5 0.2,16,2,0.6 0.3,8,3,0.7",
         "problem: its learning rates differ in params_batch as well",
     ),
-    "no rate has two runs": (  # so nothing shows that `norm` is no result
-        "lr,norm,val_acc",
-        "0.1,pre,0.5 0.2,post,0.6 0.3,pre,0.7 0.4,post,0.5",
-        "note: its learning rates differ in norm as well",
+    "no rate has two runs": (  # so nothing shows that `rank` is no result
+        "lr,rank,val_acc",
+        "0.1,8,0.5 0.2,16,0.6 0.3,8,0.7 0.4,16,0.5",
+        "note: its learning rates differ in rank as well",
     ),
     "of any name": ("lr,seed,kind,val_acc", MOVED, "problem: its learning rates differ in kind as well"),
     "of the rate's name": ("lr,seed,lr_name,val_acc", MOVED, ""),
