@@ -287,8 +287,10 @@ class Columns:
             return values[:1], "validation", "what was optimised"
         metric, *others = sorted(said.values)
         if others:
-            several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed([metric, *others])}"
-            raise UserError(f"{several}: keep the rows of one")
+            names = [metric, *others]
+            several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed(names)}"
+            choices = [Choice(f"the rows of {each}", Reading(where=[f"{said.name}={each}"])) for each in names]
+            raise QuestionError(f"{several}: keep the rows of one", choices)
         self.metric = measured(metric)
         self.said_by.append(said)
         return values[:1], split_of(metric) or "validation", f"{said.name} says {metric}"

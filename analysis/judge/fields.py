@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
@@ -164,6 +164,12 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+def are_names(texts: Iterable[str]) -> bool:
+    """Return whether texts differ in more than a number at their end, and none is like an id that a tool gives."""
+    small = {text.strip().lower() for text in texts if not is_nothing(text)}
+    return len({_END.sub("", text) for text in small}) > 1 and not any(map(_ID.search, small))
+
+
 class Column:
     """A column of a table: what its name says, and its fields, which are looked at when asked for."""
 
@@ -180,9 +186,11 @@ class Column:
 
     @cached_property
     def is_about_run(self) -> bool:
-        """Whether the column says how a run went: a rank does if the ranks are 1, 2, 3; an `error`, if it is text."""
-        is_error = self.is_result and self.is_text
-        return is_error or (is_about_run(self.name) and ("rank" not in words_of(self.name) or self.counts))
+        """Whether the column says how a run went, as ranks of 1, 2, 3, errors that are texts, and mappings do."""
+        if "rank" in words_of(self.name):
+            return self.counts
+        is_mapping = all(text.startswith("{") for text in self.values)
+        return is_mapping or (self.is_result and self.is_text) or is_about_run(self.name)
 
     @cached_property
     def is_numbers(self) -> bool:
@@ -209,12 +217,6 @@ class Column:
     def is_size(self) -> bool:
         """Whether the values are whole numbers, each of several rows, as of a setting of a model."""
         return self.is_whole and 2 * len(self.values) <= len(self.texts)
-
-    @property
-    def are_names(self) -> bool:
-        """Whether the values differ in more than a number at their end, and none is like an id that a tool gives."""
-        names = {_END.sub("", text.lower()) for text in self.values}
-        return len(names) > 1 and not any(_ID.search(text.lower()) for text in self.values)
 
     @cached_property
     def numbers(self) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,7 +34,7 @@ from lr_sweep.analysis.judge.names import (
     listed,
     plain,
 )
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
+from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.table_file import TableFile, printable, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
@@ -203,11 +202,19 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         wanted = f"{name}: got no step for an evaluation, want a number from 0"
         lacking = [place for place, text in enumerate(table.columns[name]) if is_nothing(text)]
         mistakes += [(place, wanted, f"{name}!=") for place in lacking if not math.isnan(values[place])]
-    left_out = {where for _, _, where in mistakes}
-    advice = f"correct them, or leave these rows out: --where {shlex.quote(min(left_out, default=''))}"
-    said = [f"{table.lines[place]}: {mistake}" for place, mistake, _ in sorted(mistakes)]
-    raise_mistakes(said, advice if len(left_out) == 1 else "correct them")
+    _refuse_mistakes(table, sorted(mistakes))
     return _measured(pd.DataFrame(read), table, columns, decisive)
+
+
+def _refuse_mistakes(table: TableFile, mistakes: Sequence[tuple[int, str, str]]) -> None:
+    """Raise UserError with every mistake in the rows, and QuestionError if few `--where` leave these rows out."""
+    try:
+        raise_mistakes([f"{table.lines[place]}: {mistake}" for place, mistake, _ in mistakes])
+    except UserError as error:
+        where = list(dict.fromkeys(where for _, _, where in mistakes))
+        if len(where) > MOST_CHOICES:
+            raise
+        raise QuestionError(str(error), [Choice("these rows are left out", Reading(where=where))]) from error
 
 
 def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive: str) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns
-from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, is_nothing, parsed
+from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, are_names, is_nothing, parsed
 from lr_sweep.analysis.judge.names import JOIN, has_word, listed, plain
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels, settings_in
@@ -129,17 +129,15 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
     if "seed" in rows or "run" in columns.given or ("step" in rows and "run" not in rows):
         return
     runs = rows.assign(at=range(len(rows))).drop_duplicates("run" if "run" in rows else "at")
-    repeated = runs[runs.duplicated(RATE, keep=False)]
     aligned = [each for each in columns.unread if has_word(each.name, "label") and len(each.texts) == len(rows)]
-    labels = {each.name: [each.texts[place] for place in repeated["at"]] for each in aligned}
+    labels = {each.name: runs["at"].map(each.texts.__getitem__) for each in aligned}
     if plain(columns.of.get("run", "")) == "run":  # others are ids by their names
-        labels[columns.of["run"]] = list(repeated["run"])
-    for name in [name for name, texts in labels.items() if Column(name, texts).are_names]:
+        labels[columns.of["run"]] = runs["run"]
+    cells = [runs[name] for name in RATE]
+    for name in [name for name, texts in labels.items() if texts.groupby(cells).agg(are_names).any()]:
         compared = Reading(columns={"variant": name} | ({"run": ""} if "run" in rows else {}))
-        choices = [
-            Choice("each name is a variant", compared),
-            Choice("they are repeats", Reading(columns={"run": name})),
-        ]
+        repeats = Reading(columns={"run": name})
+        choices = [Choice("each name is a variant", compared), Choice("they are repeats", repeats)]
         raise QuestionError(f"runs of one learning rate have names in {name}: are they repeats?", choices)
 
 

@@ -82,11 +82,11 @@ def printable(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", text).strip()
 
 
-def raise_mistakes(mistakes: list[str], advice: str = "correct them") -> None:
-    """Raise UserError with all mistakes, if there are any; very many are counted, with advice."""
+def raise_mistakes(mistakes: list[str]) -> None:
+    """Raise UserError with all mistakes, if there are any; very many are counted."""
     if mistakes:
         more = len(mistakes) - MOST_MISTAKES
-        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these: {advice}"] if more > 0 else [])
+        listed = mistakes[:MOST_MISTAKES] + ([f"and {more} more like these: correct them"] if more > 0 else [])
         raise UserError("\n".join(listed))
 
 
