@@ -125,9 +125,10 @@ def _rows(text: str, mark: str, skipped: int) -> tuple[list[int], list[list[str]
 
 
 def _drop_odd(path: Path, numbers: list[int], rows: list[list[str]]) -> None:
-    """Drop comments among the rows; raises UserError if other rows have more or fewer fields than the first."""
+    """Drop comments among the rows, and beginnings of the row below; raises UserError if others have other fields."""
     odd = [place for place, row in enumerate(rows) if len(row) != len(rows[0])]
     wrong = [place for place in odd if not rows[place][0].lstrip().startswith("#")]
+    wrong = [at for at in wrong if rows[at] not in (row[: len(rows[at])] for row in rows[at + 1 : at + 2])]
     if len(wrong) > max(len(rows) - len(odd), MOST_MISTAKES):
         raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
     raise_mistakes([f"{path}:{numbers[at]}: got {len(rows[at])} fields, want {len(rows[0])}" for at in wrong])
