@@ -172,9 +172,9 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
     named = {key: _BY_STEP.sub("", key) for key in lists}
     curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
-    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
+    mean = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
     repeated = {key: fmean(lists[key]) for key in lists if has_word(key, "repeat", "runs")}
-    repeats = [key for key in repeated if any(math.isclose(repeated[key], mean, rel_tol=CLOSE) for mean in means)]
+    repeats = [key for key in repeated if any(math.isclose(repeated[key], each, rel_tol=CLOSE) for each in mean)]
     beside: Fields = {}
     columns, others = _side_by_side(rows_of), list[list[Fields]]()
     parts = [curves, columns]
@@ -192,6 +192,9 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
             beside[key] = value
     if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
+    measured = {name for rows in parts for row in rows for name in row}
+    means = {name for name in beside if name.rpartition(".")[0] in measured and has_word(name, *SUMMARIES)}
+    beside = {name: value for name, value in beside.items() if name not in means}
     return [beside | row for rows in parts for row in rows] or [beside]
 
 
