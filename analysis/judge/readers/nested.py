@@ -170,6 +170,7 @@ def _is_nested(value: object) -> bool:
 def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
+    seeds = _seeds(content)
     named = {key: _BY_STEP.sub("", key) for key in lists}
     curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
     mean = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
@@ -179,9 +180,11 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     columns, others = _side_by_side(rows_of), list[list[Fields]]()
     parts = [curves, columns]
     for key, value in content.items():
-        if columns and key in rows_of and _has_values(rows_of[key]):
+        if (columns and key in rows_of and _has_values(rows_of[key])) or value is seeds:
             continue
         rows = _rows(value) if key in repeats else rows_of[key] if _is_nested(value) else []
+        if _is_list_of(value, Mapping) and len(rows) == len(seeds):
+            rows = [{SEED: seed, **row} for seed, row in zip(seeds, rows, strict=True)]
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
         elif isinstance(value, Mapping) or _measure(rows):
@@ -196,6 +199,13 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     means = {name for name in beside if name.rpartition(".")[0] in measured and has_word(name, *SUMMARIES)}
     beside = {name: value for name, value in beside.items() if name not in means}
     return [beside | row for rows in parts for row in rows] or [beside]
+
+
+def _seeds(content: Mapping[str, Any]) -> list[Any]:
+    """Return the seeds beside a list of as many runs; empty: there are none."""
+    counts = {len(value) for key, value in content.items() if _is_list_of(value, Mapping) and has_word(key, "runs")}
+    lists = (value for key, value in content.items() if is_named(_meaning(key), SEED) and isinstance(value, list))
+    return next((value for value in lists if len(value) in counts), [])
 
 
 def _has_values(rows: Sequence[ReadFields]) -> bool:

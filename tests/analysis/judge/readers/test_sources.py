@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.readers.labels import labels_of
@@ -181,6 +182,14 @@ def test_a_table_that_cannot_be_read_among_others_is_named(tmp_path: Path) -> No
         (tmp_path / name).write_text(text)
     (found,) = read_sources([tmp_path])
     assert found.reader == "1 *.csv, without lr=0.2.csv, lr=0.3.csv"
+
+
+def test_a_sheet_s_table_begins_at_names_of_metrics_and_ends_at_an_empty_column(tmp_path: Path) -> None:
+    rows = [["set", "classes"], ["a", 124], [], ["net", "lr", "val_acc", None, "pivot"], ["m", 0.1, 0.5, None, 7]]
+    pd.DataFrame(rows).to_excel(path := tmp_path / "sheet.xlsx", header=False, index=False)
+    (found,) = read_sources([path])
+    assert found.columns == {"net": ["m"], "lr": ["0.1"], "val_acc": ["0.5"]}
+    assert found.reader == "a spreadsheet, from row 4, without what is beside an empty column"
 
 
 def test_settings_in_yaml_of_any_name_and_tables_of_names_that_other_runs_lack(tmp_path: Path) -> None:
