@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from lr_sweep.analysis.judge.readers.labels import flat_settings
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError
@@ -86,7 +87,7 @@ def _grouped(path: Path, rows: Sequence[Fields], group: str, reader: str) -> Tab
 
 def _trackio_rows(database: sqlite3.Connection) -> Iterator[Fields]:
     for run, name, config, step, measured in database.execute(HISTORY):
-        settings = {f"config.{key}": value for key, value in json.loads(config or "{}").items() if key[:1] != "_"}
+        settings = flat_settings(json.loads(config or "{}"))
         yield {"run_id": run, "name": name, **settings, "step": step, **json.loads(measured)}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate
+from lr_sweep.analysis.judge.readers.labels import repeat_in
 from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, check_size, raise_mistakes
 from lr_sweep.common.errors import UserError
 
@@ -27,6 +28,11 @@ _DECIMAL = re.compile(r"\s*[+-]?\d*([.,])\d+(?:e[+-]?\d+)?\s*%?\s*", re.ASCII | 
 _CUT = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 """A number that may go on: `0.` may have been 0.7."""
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*", re.ASCII)
+_GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+\.\d+\s*%?\s*", re.ASCII)
+_HEADING = re.compile(r"^#+[ \t]*(.+?)[ \t#]*$", re.MULTILINE)
+_PLAIN = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")
+"""Bold type and code."""
+_SUMMARY = re.compile(r"±|^[\s|*_]*(?:mean|std|average|avg)\b", re.MULTILINE | re.IGNORECASE)
 _ABOVE = re.compile(
     rf"(?:[ \t\r]*\n|{_MARK.pattern}|[ \t]*#(?!.*\n(?:[ \t\r]*\n)*[\d.eE+\-,;|\t ]*\d[ \t\r]*(?:\n|\Z)).*(?:\n|\Z))*+",
     re.IGNORECASE,
@@ -40,8 +46,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     if text.lstrip().startswith(("<", "\\")):
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
-    start, body, mark = _table_in(text)
-    found = table_of_fields(path, *_rows(body, mark, text.count("\n", 0, start)))
+    start, body, mark, reader = _table_of_markdown(text) or (*_table_in(text), "")
+    found = table_of_fields(path, *_rows(body, mark, text.count("\n", 0, start)), reader)
     is_cut = text.endswith(body) and not text.endswith(("\n", "\r"))
     last = [*found.columns.values()][-1][-1].strip()
     if is_cut and _CUT.fullmatch(last):
@@ -51,8 +57,14 @@ def read_delimited(path: Path, text: str) -> TableFile:
 
 
 def _with_points(columns: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Write decimal commas as points, unless a number has a point, or every comma may be a mark of thousands."""
+    """Write decimal commas as points, unless a number has a point, or every comma may be a mark of thousands.
+
+    Commas before a point are left out.
+    """
     fields = {text for texts in columns.values() for text in set(texts)}
+    points = {text: text.replace(",", "") for text in fields if _GROUPED.fullmatch(text)}
+    columns = {name: [points.get(text, text) for text in texts] for name, texts in columns.items()}
+    fields = {points.get(text, text) for text in fields}
     marks = {text: match[1] for text in fields if (match := _DECIMAL.fullmatch(text))}
     if "." in marks.values() or all(map(_THOUSANDS.fullmatch, marks)):
         return columns
@@ -91,10 +103,6 @@ def check_names(path: Path, names: list[str], line: int = 1) -> None:
 
 def _table_in(text: str) -> tuple[int, str, str]:
     """Return where a table begins in a text, the table, and what separates its fields."""
-    tables = _MARKDOWN.finditer(text) if "|" in text else ()
-    if found := max(tables, key=_size, default=None):
-        head, _, *rows = re.sub(r"(\*\*|__|`)([^|\n]+?)\1", r"\2", found[0]).split("\n")  # without bold type and code
-        return found.start(), "\n".join(line.strip().strip("|") for line in [head, "", *rows]), "|"
     above = _ABOVE.match(text)
     start = above.end() if above else 0
     body = re.sub(r"^[ \t]*#[ \t]*", "", text[start:])
@@ -105,10 +113,48 @@ def _table_in(text: str) -> tuple[int, str, str]:
     return start, body, " " if mark not in head and len(head.split()) > 1 else mark
 
 
-def _size(table: re.Match[str]) -> tuple[bool, int, int]:
-    """Return whether a table has learning rates, and its rows and characters: of several the largest is read."""
-    head = table[0].partition("\n")[0]
-    return any(map(is_rate, head.split("|"))), table[0].count("\n"), len(table[0])
+def _table_of_markdown(text: str) -> tuple[int, str, str, str] | None:
+    """Return where the best table of Markdown begins, its rows, their mark, and which of how many it is.
+
+    Other tables with its names follow it, if each has a heading: the variant, or the task of rows with names.
+    """
+    tables = [*_MARKDOWN.finditer(text)] if "|" in text else []
+    if not tables:
+        return None
+    best = max(tables, key=_size)
+    alike = [table for table in tables if _cells(table)[0] == _cells(best)[0]]
+    headings = [_heading(text[: table.start()]) for table in alike]
+    if len(alike) == 1 or len(set(headings)) < len(alike) or "" in headings:
+        which = f"table {tables.index(best) + 1} of {len(tables)}" if len(tables) > 1 else ""
+        return best.start(), "\n".join(_cells(best)), "|", which
+    start = alike[0].start()
+    rows = [""] * (text.count("\n", start, alike[-1].end()) + 1)
+    for table, heading in zip(alike, headings, strict=True):
+        first = text.count("\n", start, table.start())
+        cells = _cells(table)
+        rows[first : first + len(cells)] = ["", *(row and f"{heading}|{row}" for row in cells[1:])]
+    are_named = any(row.count("|") and not is_number(row.split("|")[1].strip()) for row in rows)
+    rows[0] = f"{'task' if are_named else 'variant'}|{_cells(best)[0]}"
+    return start, "\n".join(rows), "|", f"{len(alike)} of {len(tables)} tables, each with its heading"
+
+
+def _cells(table: re.Match[str]) -> list[str]:
+    """Return the lines of a table without bold type, code and outer marks, that below the names empty."""
+    head, _, *rows = _PLAIN.sub(r"\2", table[0]).split("\n")
+    return [line.strip().strip("|") for line in [head, "", *rows]]
+
+
+def _heading(above: str) -> str:
+    found = _HEADING.findall(above)
+    return _PLAIN.sub(r"\2", found[-1]).translate(str.maketrans('|"', "/'")) if found else ""
+
+
+def _size(table: re.Match[str]) -> tuple[bool, bool, int, int]:
+    """Return whether a table has learning rates, and seeds alone, and its rows and characters: the largest is read."""
+    names = [name.strip() for name in _cells(table)[0].split("|")]
+    have_seeds = any(is_named(name, "seed") or repeat_in(name) is not None for name in names)
+    is_summary = _SUMMARY.search(table[0]) is not None
+    return any(map(is_rate, names)), have_seeds and not is_summary, table[0].count("\n"), len(table[0])
 
 
 def _rows(text: str, mark: str, skipped: int) -> tuple[list[int], list[list[str]]]:
@@ -125,9 +171,10 @@ def _rows(text: str, mark: str, skipped: int) -> tuple[list[int], list[list[str]
 
 
 def _drop_odd(path: Path, numbers: list[int], rows: list[list[str]]) -> None:
-    """Drop comments among the rows; raises UserError if other rows have more or fewer fields than the first."""
+    """Drop comments among the rows, and beginnings of the row below; raises UserError if others have other fields."""
     odd = [place for place, row in enumerate(rows) if len(row) != len(rows[0])]
     wrong = [place for place in odd if not rows[place][0].lstrip().startswith("#")]
+    wrong = [at for at in wrong if rows[at] not in (row[: len(rows[at])] for row in rows[at + 1 : at + 2])]
     if len(wrong) > max(len(rows) - len(odd), MOST_MISTAKES):
         raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
     raise_mistakes([f"{path}:{numbers[at]}: got {len(rows[at])} fields, want {len(rows[0])}" for at in wrong])

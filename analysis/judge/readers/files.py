@@ -14,6 +14,8 @@ from typing import IO
 import pandas as pd
 import pyarrow.parquet as pq
 
+from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.names import is_metric, is_rate
 from lr_sweep.analysis.judge.readers.databases import read_database
 from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_delimited, table_of_fields
 from lr_sweep.analysis.judge.readers.logs import log_rows
@@ -106,8 +108,24 @@ def _read_sheet(path: Path, content: bytes) -> TableFile:
     first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
     others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
     texts = enumerate(([as_field(cell) for cell in row] for row in first.to_numpy().tolist()), 1)
-    rows = {number: row for number, row in texts if any(row)}
-    return table_of_fields(path, list(rows), list(rows.values()), f"a spreadsheet{others}")
+    rows, within = _table_in_sheet({number: row for number, row in texts if any(row)})
+    return table_of_fields(path, list(rows), list(rows.values()), f"a spreadsheet{others}{within}")
+
+
+def _table_in_sheet(rows: dict[int, list[str]]) -> tuple[dict[int, list[str]], str]:
+    """Return the rows from the first names of a metric or rate on, up to an empty column, and what that left out.
+
+    Names are those of the first row, or below an empty one.
+    """
+    names = [at for at, row in rows.items() if at - 1 not in rows and not any(map(is_number, row))]
+    start = next((at for at in names if any(is_rate(cell) or is_metric(cell) for cell in rows[at])), 0)
+    found = {at: row for at, row in rows.items() if at >= start}
+    filled = [any(cells) for cells in zip(*found.values(), strict=True)]
+    first = filled.index(True) if filled else 0
+    end = filled.index(False, first) if False in filled[first:] else len(filled)
+    above = f", from row {start}" if len(found) < len(rows) else ""
+    right = ", without what is beside an empty column" if any(filled[end:]) else ""
+    return {at: row[first:end] for at, row in found.items()}, above + right
 
 
 def _read_parquet(path: Path, content: bytes) -> TableFile:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
 
 from lr_sweep.analysis.judge.names import REPEATS, is_named, plain
+from lr_sweep.common.files import Fields
 
 MOST_LABEL = 2000
 """Characters of a name that is searched for settings: file systems take 255 of a folder."""
@@ -55,6 +59,13 @@ def repeat_in(name: str) -> tuple[str, int] | None:
 def settings_in(name: str) -> dict[str, str]:
     """Return the settings in a name by the names of their columns."""
     return {SETTING + key: value for key, value in labels_of(name).items()}
+
+
+def flat_settings(found: Mapping[str, Any]) -> Fields:
+    """Return settings by the names of their columns, nested ones by the path of their keys, without private ones."""
+    own = {name: value for name, value in found.items() if name[:1] != "_"}
+    flat = pd.json_normalize({SETTING.rstrip("."): own}).to_dict("records")[0]
+    return {str(name): value for name, value in flat.items()}
 
 
 def numbers_in(names: Sequence[str]) -> dict[str, list[str]]:

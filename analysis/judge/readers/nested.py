@@ -170,15 +170,21 @@ def _is_nested(value: object) -> bool:
 def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
+    seeds = _seeds(content)
     named = {key: _BY_STEP.sub("", key) for key in lists}
     curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
-    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
+    mean = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
     repeated = {key: fmean(lists[key]) for key in lists if has_word(key, "repeat", "runs")}
-    repeats = [key for key in repeated if any(math.isclose(repeated[key], mean, rel_tol=CLOSE) for mean in means)]
+    repeats = [key for key in repeated if any(math.isclose(repeated[key], each, rel_tol=CLOSE) for each in mean)]
     beside: Fields = {}
-    parts, others = [curves], list[list[Fields]]()
+    columns, others = _side_by_side(rows_of), list[list[Fields]]()
+    parts = [curves, columns]
     for key, value in content.items():
+        if (columns and key in rows_of and _has_values(rows_of[key])) or value is seeds:
+            continue
         rows = _rows(value) if key in repeats else rows_of[key] if _is_nested(value) else []
+        if _is_list_of(value, Mapping) and len(rows) == len(seeds):
+            rows = [{SEED: seed, **row} for seed, row in zip(seeds, rows, strict=True)]
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
         elif isinstance(value, Mapping) or _measure(rows):
@@ -189,7 +195,32 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
             beside[key] = value
     if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
+    measured = {name for rows in parts for row in rows for name in row}
+    means = {name for name in beside if name.rpartition(".")[0] in measured and has_word(name, *SUMMARIES)}
+    beside = {name: value for name, value in beside.items() if name not in means}
     return [beside | row for rows in parts for row in rows] or [beside]
+
+
+def _seeds(content: Mapping[str, Any]) -> list[Any]:
+    """Return the seeds beside a list of as many runs; empty: there are none."""
+    counts = {len(value) for key, value in content.items() if _is_list_of(value, Mapping) and has_word(key, "runs")}
+    lists = (value for key, value in content.items() if is_named(_meaning(key), SEED) and isinstance(value, list))
+    return next((value for value in lists if len(value) in counts), [])
+
+
+def _has_values(rows: Sequence[ReadFields]) -> bool:
+    return len(rows) > 1 and all(VALUE in row for row in rows)
+
+
+def _side_by_side(rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
+    """Return the values below several keys with a column for each key; empty: there are none."""
+    values = {key: rows for key, rows in rows_of.items() if _has_values(rows)}
+    found: dict[str, Fields] = {}
+    for column in values if len({frozenset(rows[0]) for rows in values.values()}) == 1 < len(values) else ():
+        for row in values[column]:
+            labels = {name: value for name, value in row.items() if name != VALUE}
+            found.setdefault(json.dumps(labels), labels)[column] = row[VALUE]
+    return list(found.values())
 
 
 def _measure(rows: Sequence[ReadFields]) -> bool:
@@ -203,13 +234,16 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     are_labels = are_rates or any(map(labels_of, keys))
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
     metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
-    is_uniform = len(are_nested) == len(metrics) == 1 and all(metrics)
+    names = {frozenset(rows[0]) for rows in parts.values()}
+    are_runs = len(names) == 1 and all(_is_list_of(value, Mapping) for value in content.values())
+    is_uniform = len(are_nested) == len(metrics) == 1 and (all(metrics) or are_runs)
     if not is_uniform or not (are_labels or all(are_nested)):
         return []
-    names = {name for rows in parts.values() for row in rows for name in row}
+    names = frozenset(name for rows in parts.values() for row in rows for name in row)
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
     named = has_settings and not _are_repeats(keys) and "run" not in names  # each key is the name of a run
-    labels = [{"run": key} for key in keys] if named else _labels(keys, parent)
+    name = "task" if all(len({row.get("variant") for row in rows}) > 1 for rows in parts.values()) else "run"
+    labels = [{name: key} for key in keys] if named else _labels(keys, parent)
     return [_joined(label, row) for label, key in zip(labels, keys, strict=True) for row in parts[key]]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from lr_sweep.analysis.judge.readers.labels import flat_settings
 from lr_sweep.common.files import Fields
 
 EVENTS = "events.out.tfevents"
@@ -78,7 +79,7 @@ def wandb_rows(run: str, content: bytes) -> list[Fields]:
     status = "running"
     for record in map(_message, _records(content)):
         for config in [*record[5], *(config for started in record[17] for config in _message(started)[4])]:
-            settings |= {f"config.{name}": value for name, value in _items(config) if name[:1] != "_"}
+            settings |= flat_settings(dict(_items(config)))
         rows += [{n: v for n, v in _items(row) if n[:1] != "_" or n == "_step"} for row in record[2]]
         for ended in record[18]:
             status = "failed" if any(_message(ended)[1]) else "finished"

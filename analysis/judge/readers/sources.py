@@ -11,19 +11,16 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-
-import pandas as pd
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
 from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
-from lr_sweep.analysis.judge.readers.labels import SETTING, settings_in
+from lr_sweep.analysis.judge.readers.labels import flat_settings, settings_in
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, joined, table_of_rows
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, damage_named, joined, table_of_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, read_plain
 from lr_sweep.common.network import shown_uri
@@ -31,17 +28,22 @@ from lr_sweep.common.network import shown_uri
 STDIN = "-"
 HIDDEN = ".hydra"
 """The folder of a job's settings."""
+LATEST = "latest-run"
+"""The link of W&B to one of the other folders."""
 STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"
 """A state of a run of Transformers, and how the folders of its earlier states begin."""
 SETTINGS = words(
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
 """Files of what a run was started with."""
+YAML = {".yaml", ".yml"}
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
 KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
-WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log"}
+WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log", "debug-core.log"}
 """How the file of a run of W&B ends, and logs of W&B itself."""
+WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"
+"""Settings and last values of a run of W&B, in a folder beside its file."""
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
 WITHOUT = "without "
 """What comes before the names of files that are left out."""
@@ -91,16 +93,21 @@ def _read_folder(folder: Path) -> TableFile:
         raise UserError(f"{folder} has more than {MOST_FILES:,} files: name the folder of one sweep")
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
-    parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files))))))
+    unread: list[Path] = []
+    parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files), unread)))))
     if not any(map(_measures, parts)):
+        for path in (path for path in unread if path.suffix == WANDB_RUN):
+            read_file(path)  # says what is wrong with it
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
     if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
         parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
     kinds = Counter(_kind(part.path) for part in parts)
     reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
-    others = listed(sorted({part.reader.removeprefix(WITHOUT) for part in parts if part.reader.startswith(WITHOUT)}), 3)
-    reader += f", {WITHOUT}{others}" if others else ""
+    others = [part.reader.removeprefix(WITHOUT) for part in parts if part.reader.startswith(WITHOUT)]
+    unread = sorted((path for path in unread if _kind(path) in kinds), key=lambda path: -path.stat().st_size)
+    others = [*dict.fromkeys(sorted(others)), *(path.relative_to(folder).as_posix() for path in unread)]
+    reader += f", {WITHOUT}{listed(others, 3)}" if others else ""
     return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
@@ -114,12 +121,12 @@ def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
     stores = {path.parent for path in files if path.suffix == WANDB_RUN}  # each has all that other files there have
     events = {path.parent for path in files if EVENTS in path.name}
-    homes = {_folder_of(path) for path in files if path.name in SETTINGS}
+    homes = {_folder_of(path) for path in files if _has_settings(path)}
     known = homes | events - {folder}
     homes |= {each for each in events if not known & {*each.parents}}  # `add_hparams` writes below the folder of a run
     runs = defaultdict[Path, list[Path]](list)
     for path in files:
-        is_hidden = any(part.startswith(".") and part != HIDDEN for part in path.relative_to(folder).parts)
+        is_hidden = any(map(_is_hidden, path.relative_to(folder).parts))
         is_copy = path.suffix != WANDB_RUN and (path.name in WANDB_LOGS or not stores.isdisjoint(path.parents))
         if not (is_hidden or is_copy):
             above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
@@ -127,15 +134,24 @@ def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     return {home: runs[home] for home in sorted(runs)}
 
 
-def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]]) -> Iterator[tuple[str, TableFile]]:
-    """Yield the path and the table of each run in a folder: of its best results, with its settings and those above."""
+def _is_hidden(name: str) -> bool:
+    return name == LATEST or (name.startswith(".") and name != HIDDEN)
+
+
+def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]) -> Iterator[tuple[str, TableFile]]:
+    """Yield the path and the table of each run in a folder: of its best results, with its settings and those above.
+
+    `unread`: takes the files that cannot be read, perhaps as they are no tables.
+    """
     above = {each for home in runs for each in home.parents}
     settings: dict[Path, Fields] = {}
+    names = Counter(path.name for files in runs.values() for path in files)
+    usual = {name for name, number in names.items() if 2 * number > len(runs)}
     for home, files in runs.items():
-        own = {name: value for path in files if path.name in SETTINGS for name, value in _settings(path).items()}
+        own = {name: value for path in files if _has_settings(path) for name, value in _settings(path).items()}
         of_run = next((settings[each] for each in home.parents if each in settings), {}) | own
         settings[home] = of_run
-        tables = _results([path for path in files if path.name not in SETTINGS])
+        tables = _usual(_results([path for path in files if path.name not in SETTINGS], unread), usual)
         splits = {split_of(table.path.stem) for table in tables}
         if len(tables) > 1 and (of_run or ("" not in splits and len(splits) == len(tables))):
             both = " and ".join(table.path.name for table in tables[:2])
@@ -148,6 +164,21 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]]) -> Iterator[tuple[
             yield run.relative_to(folder).as_posix() if run != folder else "", table.beside(of_run)
 
 
+def _usual(tables: list[TableFile], usual: set[str]) -> list[TableFile]:
+    """Leave out files beside the only one whose name most runs have a file of."""
+    of_all = [table for table in tables if table.path.name in usual]
+    if len(of_all) != 1 or len(tables) == 1:
+        return tables
+    others = [table.path.name for table in tables if table not in of_all]
+    return [replace(of_all[0], reader=WITHOUT + ", ".join(others))]
+
+
+def _has_settings(path: Path) -> bool:
+    """Return whether a file has what a run was started with: by its name, or one of YAML beside results."""
+    is_beside = path.suffix in YAML and any((path.parent / name).exists() for name in RESULTS)
+    return path.name in SETTINGS or is_beside
+
+
 def _settings(path: Path) -> Fields:
     """Return the settings in a file; W&B writes each as a mapping with its `value`."""
     with damage_named(path):
@@ -156,13 +187,11 @@ def _settings(path: Path) -> Fields:
     plainly = {
         name: value["value"] if isinstance(value, dict) and {"value"} <= value.keys() <= {"value", "desc"} else value
         for name, value in (found.items() if isinstance(found, dict) else ())
-        if not name.startswith("_")
     }
-    flat = pd.json_normalize({SETTING.rstrip("."): plainly}).to_dict("records")[0]
-    return {str(name): value for name, value in flat.items() if not isinstance(value, list)}
+    return {name: value for name, value in flat_settings(plainly).items() if not isinstance(value, list)}
 
 
-def _results(files: Sequence[Path]) -> list[TableFile]:
+def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
     """Return the tables of the first kind of files with any metric, or runs that ended without a value.
 
     A later kind with more files, each with evaluations by step, is taken before a summary of several runs, but not
@@ -170,7 +199,7 @@ def _results(files: Sequence[Path]) -> list[TableFile]:
     """
     found, ended = list[TableFile](), list[TableFile]()
     for kind in KINDS:
-        tables = list(_tables([path for path in files if _kind(path) == kind], kind))
+        tables = list(_tables([path for path in files if _kind(path) == kind], kind, unread))
         started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
         if not any(map(_measures, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
@@ -197,21 +226,50 @@ def _as_one_run(tables: list[TableFile]) -> list[TableFile]:
 
 
 def _kind(path: Path) -> str:
+    if path.name == WANDB_LAST:
+        return WANDB_RUN
     return EVENTS if EVENTS in path.name else path.name if path.name in RESULTS else path.suffix or path.name
 
 
-def _tables(files: Sequence[Path], kind: str) -> Iterator[TableFile]:
+def _tables(files: Sequence[Path], kind: str, unread: list[Path]) -> Iterator[TableFile]:
     """Yield the tables in files of one kind; those without a name for results may be something else."""
     filled = sorted((path for path in files if path.stat().st_size), key=lambda path: path.stat().st_size)
+    unread += [path for path in files if path not in filled]
     if kind == EVENTS and filled:
         with damage_named(files[0]):
             if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
                 yield table_of_rows(files[0], rows, "")
+            else:
+                unread += files
         return
     last = {_folder_of(path) if kind == STATE else path: path for path in filled}  # the largest has all of a history
     for path in sorted(last.values()):
-        with suppress(*([] if kind in RESULTS else [UserError])):
-            yield read_file(path)
+        try:
+            yield _wandb_run(path) if kind == WANDB_RUN else read_file(path)
+        except UserError:
+            if kind in RESULTS:
+                raise
+            unread.append(path)
+
+
+def _wandb_run(path: Path) -> TableFile:
+    """Read a run of W&B with the last values that its summary alone has; of a damaged file that and the settings."""
+    beside = path.parent if path.name == WANDB_LAST else path.parent / "files"
+    settings, last = beside / WANDB_SETTINGS, beside / WANDB_LAST
+    with damage_named(last):
+        found = json.loads(read_plain(last, MOST_BYTES)) if last.exists() else {}
+    without = f"{WITHOUT}the history of {beside.parent.name}"
+    table = table_of_rows(path, [{"run_id": beside.parent.name}], without)
+    try:
+        table = table if path == last else read_file(path)
+    except UserError:
+        if not found:
+            raise
+    if settings.exists() and not any(map(is_setting, table.columns)):
+        table = table.beside(_settings(settings))
+    above = [""] * (len(table.lines) - 1)
+    values = {name: [*above, as_field(found[name])] for name in found if isinstance(found[name], int | float)}
+    return replace(table, columns={n: v for n, v in values.items() if n[:1] != "_"} | table.columns)
 
 
 def _measures(table: TableFile) -> bool:

@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.readers.labels import labels_of
+from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import BEST, RATES, RUNS, accuracy, assert_found, chosen, judge, run_script
@@ -146,11 +148,62 @@ def test_other_files_in_folders_of_wandb_are_no_runs(tmp_path: Path) -> None:
     shutil.copytree(READINGS / "wandb", wandb)
     alone = judge([wandb], Reading())
     run = next(wandb.glob("*run-*"))
-    for name, text in {"config.yaml": "lr: {value: 0.1}\n", "wandb-summary.json": '{"val_acc": 0.9}'}.items():
+    for name, text in {"config.yaml": "lr: {value: 0.1}\n", "wandb-summary.json": '{"val/acc": 0.9}'}.items():
         (run / "files").mkdir(exist_ok=True)
         (run / "files" / name).write_text(text)
     (wandb / "debug.log").write_text("config: {'lr': 0.1, 'val_size': 7}\nval_acc: 0.9\n")
     assert judge([wandb], Reading()).summary.cells.equals(alone.summary.cells)
+
+
+def test_what_a_damaged_file_had_is_taken_from_the_summary_or_named(tmp_path: Path) -> None:
+    for rate, value in ((0.1, 0.5), (0.01, 0.75)):
+        (files := tmp_path / f"run-{rate}" / "files").mkdir(parents=True)
+        (files.parent / "run-1.wandb").write_bytes(b":W&B\xe1\xbe\0" + b"\0\0\0\0\2\0\1\xff\xff")
+        (files / "config.yaml").write_text(f"optimizer: {{value: {{method: adam, lr: {rate}}}}}\n")
+        (files / "wandb-summary.json").write_text(json.dumps({"val_acc": value, "_step": 3}))
+    (found,) = read_sources([tmp_path])
+    assert found.columns["val_acc"] == ["0.75", "0.5"]
+    assert found.columns["config.optimizer.lr"] == ["0.01", "0.1"]
+    assert "without the history of run-0.01, the history of run-0.1" in found.reader
+    (files / "wandb-summary.json").unlink()
+    (found,) = read_sources([tmp_path])
+    assert "run-0.01/run-1.wandb" in found.reader
+    (tmp_path / "run-0.1/files/wandb-summary.json").unlink()
+    with pytest.raises(UserError, match="run-1.wandb cannot be read"):
+        read_sources([tmp_path])
+
+
+def test_a_table_that_cannot_be_read_among_others_is_named(tmp_path: Path) -> None:
+    for name, text in {
+        "lr=0.1.csv": "epoch,val_acc\n1,0.5\n",
+        "lr=0.2.csv": "epoch,val_acc\n",
+        "lr=0.3.csv": "",
+    }.items():
+        (tmp_path / name).write_text(text)
+    (found,) = read_sources([tmp_path])
+    assert found.reader == "1 *.csv, without lr=0.2.csv, lr=0.3.csv"
+
+
+def test_a_sheet_s_table_begins_at_names_of_metrics_and_ends_at_an_empty_column(tmp_path: Path) -> None:
+    rows = [["set", "classes"], ["a", 124], [], ["net", "lr", "val_acc", None, "pivot"], ["m", 0.1, 0.5, None, 7]]
+    pd.DataFrame(rows).to_excel(path := tmp_path / "sheet.xlsx", header=False, index=False)
+    (found,) = read_sources([path])
+    assert found.columns == {"net": ["m"], "lr": ["0.1"], "val_acc": ["0.5"]}
+    assert found.reader == "a spreadsheet, from row 4, without what is beside an empty column"
+
+
+def test_settings_in_yaml_of_any_name_and_tables_of_names_that_other_runs_lack(tmp_path: Path) -> None:
+    for name, value in {"a": 0.5, "a_b": 0.75, "c": 0.25}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stats.csv").write_text(f"epoch,val_acc\n1,{value}\n")
+        (tmp_path / name / "other.csv").write_text("epoch,val_acc\n1,0\n") if name == "c" else None
+    (found,) = read_sources([tmp_path])
+    assert found.columns["run"] == ["a", "a_b", "c"]
+    assert found.reader == "3 *.csv, without other.csv"
+    (tmp_path / "c" / "other.csv").rename(tmp_path / "c" / "results.csv")
+    (tmp_path / "c" / "opt.yaml").write_text("weights: n.pt\nfreeze: [0]\n")
+    (found,) = read_sources([tmp_path])
+    assert found.columns["config.weights"] == ["", "", "n.pt"]
 
 
 def test_a_chart_of_wandb(tmp_path: Path) -> None:
