@@ -234,12 +234,12 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     are_labels = are_rates or any(map(labels_of, keys))
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
     metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
-    names = {frozenset(rows[0]) for rows in parts.values()}
-    are_runs = len(names) == 1 and all(_is_list_of(value, Mapping) for value in content.values())
+    firsts = {frozenset(rows[0]) for rows in parts.values()}
+    are_runs = len(firsts) == 1 and all(_is_list_of(value, Mapping) for value in content.values())
     is_uniform = len(are_nested) == len(metrics) == 1 and (all(metrics) or are_runs)
     if not is_uniform or not (are_labels or all(are_nested)):
         return []
-    names = frozenset(name for rows in parts.values() for row in rows for name in row)
+    names = {name for rows in parts.values() for row in rows for name in row}
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
     named = has_settings and not _are_repeats(keys) and "run" not in names  # each key is the name of a run
     name = "task" if all(len({row.get("variant") for row in rows}) > 1 for rows in parts.values()) else "run"
