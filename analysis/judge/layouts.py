@@ -178,7 +178,7 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
         texts = list(dict.fromkeys(kept.columns[name]))
         said = [settings_in(text) for text in texts]
         have_rates = all(any(map(is_rate, labels)) for labels in said)
-        found = said if have_rates else settings_by_place(texts) if table.reader else []  # a reader's are paths
+        found = said if have_rates else settings_by_place(texts) if table.path.is_dir() else []
         if found:
             keys = dict.fromkeys(key for labels in found for key in labels if not have_rates or plain(key) not in known)
             of = dict(zip(texts, found, strict=True))

@@ -15,6 +15,7 @@ from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate
 from lr_sweep.analysis.judge.readers.labels import repeat_in
 from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, check_size, raise_mistakes
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import counted
 
 DELIMITERS = ",;\t|"
 MAX_FIELD = 10_000_000
@@ -78,7 +79,7 @@ def table_of_fields(path: Path, numbers: list[int], rows: list[list[str]], reade
         rows, numbers, reader = [[""] * len(rows[0]), *rows], [*numbers[:1], *numbers], "no line of names"
     names = [name.strip() or f"#{place}" for place, name in enumerate(rows[0], 1)] if rows else []
     check_names(path, names, *numbers[:1])
-    _drop_odd(path, numbers, rows)
+    reader = ", ".join(filter(None, [_drop_odd(path, numbers, rows), reader]))
     if len(rows) < 2:
         raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
     check_size(path, len(rows), 1)
@@ -170,13 +171,18 @@ def _rows(text: str, mark: str, skipped: int) -> tuple[list[int], list[list[str]
     return numbers, rows
 
 
-def _drop_odd(path: Path, numbers: list[int], rows: list[list[str]]) -> None:
-    """Drop comments among the rows, and beginnings of the row below; raises UserError if others have other fields."""
+def _drop_odd(path: Path, numbers: list[int], rows: list[list[str]]) -> str:
+    """Drop comments among the rows, and beginnings of the row below, and say so of the beginnings.
+
+    Raises UserError if other rows have more or fewer fields than the first.
+    """
     odd = [place for place, row in enumerate(rows) if len(row) != len(rows[0])]
     wrong = [place for place in odd if not rows[place][0].lstrip().startswith("#")]
-    wrong = [at for at in wrong if rows[at] not in (row[: len(rows[at])] for row in rows[at + 1 : at + 2])]
+    begun = [at for at in wrong if rows[at] in (row[: len(rows[at])] for row in rows[at + 1 : at + 2])]
+    wrong = [at for at in wrong if at not in begun]
     if len(wrong) > max(len(rows) - len(odd), MOST_MISTAKES):
         raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
     raise_mistakes([f"{path}:{numbers[at]}: got {len(rows[at])} fields, want {len(rows[0])}" for at in wrong])
     for place in reversed(odd):
         del numbers[place], rows[place]
+    return f"without {counted(len(begun), 'row')} cut before the whole one" if begun else ""

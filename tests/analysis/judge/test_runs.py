@@ -122,10 +122,7 @@ GRID = "".join(
         (HEAD + "a,0.3,0,\uff15\n", "table.csv:2: val_loss: got '\uff15', want a number"),
         (HEAD + "a,1_0,0,5\n", "table.csv:2: lr: got '1_0'"),
         (HEAD + "a,0.3,0,0.9\na,0.03,0,0.", "table.csv:3: the file ends within a number, '0.'"),
-        (
-            PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n",
-            "table.csv:2: val_ppl: got '1,234', want a number with a decimal point",
-        ),
+        (PPL + "a\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "table.csv:2: val_ppl: got '1,234', want"),
         ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "table.csv:3: val_ppl: got '123,4'"),
         (PPL + "a\t1e-3\t0\t1,234\na\t1e-2\t0\t2,345\n", "got '1,234', want a number with a decimal point"),
         (HEAD + "a,0.3,seed_0,0.9\na,0.3,run_1,0.9\n", "table.csv:2: seed: got 'seed_0', want a whole number"),
@@ -144,10 +141,7 @@ GRID = "".join(
             for names in ("1,2,3", "10,20,30", "0.5,1,64")
         ),
         ("name,val_acc\na,0.5\n", "and a single run"),
-        (
-            ACC + "".join(f"{rate},0,0.5\n" for rate in range(1, 2002)),
-            "learning_rate has 2,001 values, want at most 2000",
-        ),
+        (ACC + "".join(f"{rate},0,0.5\n" for rate in range(1, 2002)), "learning_rate has 2,001 values"),
         # A rate of 0 is a schedule's end, or was rounded.
         ("lr,step,val_acc\n0.1,1,0.7\n0,2,0.8\n0.01,1,0.6\n0,2,0.9\n", "want a learning rate from 1e-30"),
         ("lr,step,val_acc\n0.00,1,0.7\n0.00,2,0.8\n0.01,1,0.6\n0.01,2,0.9\n", "want a learning rate from 1e-30"),

@@ -173,15 +173,12 @@ def test_what_a_damaged_file_had_is_taken_from_the_summary_or_named(tmp_path: Pa
         read_sources([tmp_path])
 
 
-def test_a_table_that_cannot_be_read_among_others_is_named(tmp_path: Path) -> None:
-    for name, text in {
-        "lr=0.1.csv": "epoch,val_acc\n1,0.5\n",
-        "lr=0.2.csv": "epoch,val_acc\n",
-        "lr=0.3.csv": "",
-    }.items():
+def test_a_row_that_was_cut_and_tables_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    head = "epoch,val_acc\n"
+    for name, text in {"lr=0.1.csv": f"{head}1\n1,0.5\n", "lr=0.2.csv": head, "lr=0.3.csv": ""}.items():
         (tmp_path / name).write_text(text)
     (found,) = read_sources([tmp_path])
-    assert found.reader == "1 *.csv, without lr=0.2.csv, lr=0.3.csv"
+    assert found.reader == "1 *.csv, without 1 row cut before the whole one, lr=0.2.csv, lr=0.3.csv"
 
 
 def test_a_sheet_s_table_begins_at_names_of_metrics_and_ends_at_an_empty_column(tmp_path: Path) -> None:
