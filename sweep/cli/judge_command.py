@@ -153,7 +153,8 @@ def answered(read: Callable[[Reading], T], reading: Reading, words: Sequence[str
     try:
         return read(reading)
     except QuestionError as question:
-        start, lines = shlex.join([PROGRAM, *words]), [f"{question.text}. One of:"]
+        mark = "" if question.text.endswith("?") else "."
+        start, lines = shlex.join([PROGRAM, *words]), [f"{question.text}{mark} One of:"]
         for choice in question.choices:
             lines.append(f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}")
         raise UserError("\n".join(lines)) from question

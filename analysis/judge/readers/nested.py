@@ -144,7 +144,8 @@ def _zipped(lists: Mapping[str, Sequence[Any]], run: str = "") -> list[Fields]:
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
     others = {name: values for name, values in lists.items() if not _measures(name)}
     are_falling = (
-        is_rate(name) and values == sorted(values, key=float, reverse=True) for name, values in others.items()
+        is_rate(name) and _is_list_of(values, int, float) and values == sorted(values, reverse=True)
+        for name, values in others.items()
     )
     if others and not (any(split_of(name) == "train" for name in lists) and all(are_falling)):
         return rows
