@@ -180,7 +180,9 @@ def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> N
     text = io.StringIO()
     comments = (line for reason in reasons for line in textwrap.wrap(reason, 100, break_on_hyphens=False))
     text.write("".join(f"# {line}\n" for line in comments))
-    YAML(typ="safe").dump(reading.said(), text)
+    yaml = YAML(typ="safe")
+    yaml.default_flow_style = False  # a line for each meaning
+    yaml.dump(reading.said(), text)
     with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
         write_bytes(path, text.getvalue().encode())
 
