@@ -1,4 +1,4 @@
-"""What is asked about the columns of a table that have no clear meaning, and the answers that are offered."""
+"""Questions about the columns of a table that have no clear meaning, and the answers that are offered."""
 
 from __future__ import annotations
 

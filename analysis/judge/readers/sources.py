@@ -46,7 +46,7 @@ WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"
 """Settings and last values of a run of W&B, in a folder beside its file."""
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
 WITHOUT = "without "
-"""What comes before the names of files that are left out."""
+"""Prefix of the names of files that are left out."""
 MOST_FILES = 100_000
 
 
