@@ -157,7 +157,7 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]
             both = " and ".join(table.path.name for table in tables[:2])
             raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
         if (home / RAY_ERROR).exists() or (own and not tables and home not in above):
-            of_run |= {ENDED: "ERROR"}
+            of_run = of_run | {ENDED: "ERROR"}  # its own, and not of runs below
             tables = tables or [table_of_rows(home, [of_run], "")]
         for table in tables:
             run = home if of_run or len(tables) == 1 else table.path.with_suffix("")
@@ -204,7 +204,8 @@ def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
         if not any(map(_measures, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
         elif len(started := _as_one_run(started)) > len(found) and (not found or all(map(_steps, started))):
-            found = started
+            others = {table.path.name: None for table in found}
+            found = [replace(each, reader=WITHOUT + ", ".join(others)) if others else each for each in started]
         if found and (kind in RESULTS or any(_has_rates(table) for table in found)):
             break
     return found or ended

@@ -181,6 +181,25 @@ def test_a_row_that_was_cut_and_tables_that_cannot_be_read_are_named(tmp_path: P
     assert found.reader == "1 *.csv, without 1 row cut before the whole one, lr=0.2.csv, lr=0.3.csv"
 
 
+def test_a_failure_is_one_run_s_and_a_summary_beside_logs_is_named(tmp_path: Path) -> None:
+    for home, rate in {"a": 0.1, "a/b": 0.2}.items():
+        (tmp_path / "runs" / home).mkdir(parents=True)
+        (tmp_path / "runs" / home / "config.yaml").write_text(f"lr: {rate}\n")
+        (tmp_path / "runs" / home / "progress.csv").write_text("epoch,val_acc\n1,0.5\n")
+    (tmp_path / "runs/a/error.txt").write_text("killed\n")
+    (found,) = read_sources([tmp_path / "runs"])
+    assert dict(zip(found.columns["config.lr"], found.columns["state"], strict=True)) == {
+        "0.1": "ERROR",
+        "0.2": "TERMINATED",
+    }
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "summary.json").write_text('{"val_loss": 9.0}')
+    for seed in (0, 1):
+        (tmp_path / "logs" / f"seed{seed}.log").write_text("step:1 val_loss:3.5\nstep:2 val_loss:3.25\n")
+    (found,) = read_sources([tmp_path / "logs"])
+    assert found.reader == "2 *.log, without summary.json"
+
+
 def test_a_sheet_s_table_begins_at_names_of_metrics_and_ends_at_an_empty_column(tmp_path: Path) -> None:
     rows = [["set", "classes"], ["a", 124], [], ["net", "lr", "val_acc", None, "pivot"], ["m", 0.1, 0.5, None, 7]]
     pd.DataFrame(rows).to_excel(path := tmp_path / "sheet.xlsx", header=False, index=False)
