@@ -42,8 +42,8 @@ from lr_sweep.common.text import counted
 
 ALL = "all"
 """The model, or the variant, of a table that names none."""
-UNREAD, LOSS = "unread ", "loss "
-"""Prefixes of the frame's further columns: settings, and losses beside the metric."""
+UNREAD, LOSS, LABEL = "unread ", "loss ", "label "
+"""Prefixes of the frame's further columns: settings, losses beside the metric, and texts that may name runs."""
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
 ZEROS = {"0", "0.0"}
@@ -272,6 +272,8 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
         elif column.may_be_setting or (is_numbered and (column.is_short or column.is_mode)):
             found[UNREAD + column.name] = column.texts
+        if column.is_text and (has_word(column.name, "label") or not column.is_about_run):
+            found[LABEL + column.name] = column.texts
     return found
 
 

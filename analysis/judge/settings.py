@@ -11,7 +11,7 @@ from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, are_names, is_nothing, parsed
 from lr_sweep.analysis.judge.names import JOIN, has_word, listed, plain
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import UNREAD, joined_labels, settings_in
+from lr_sweep.analysis.judge.rows import LABEL, UNREAD, joined_labels, settings_in
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
@@ -48,7 +48,7 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.Dat
         return rows
     is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _is_drawn(settings[0])
     is_one = is_one and not _grows(settings[0], rows)
-    names = _name_of_runs(settings, rows, columns)
+    names = _name_of_runs(settings, rows)
     if named or names or not is_one:
         raise _question(settings, shared, columns.of, rows, decisive, names)
     name = settings[0].name
@@ -92,7 +92,7 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], lis
     return _needed(sorted(differing, key=_place), several, key), shared
 
 
-def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame, columns: Columns) -> str:
+def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame) -> str:
     """Return the first column of texts that names each combination of settings and rates; empty: there is none.
 
     Or these are a grid: more than if one setting at a time were changed, as in an ablation.
@@ -102,9 +102,8 @@ def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame, columns: Colum
     number, others = combinations.nunique(), levels.nunique(dropna=False) - 1
     if (others > 0).sum() < 2 or number > 1 + others.sum():  # the one that differs names them itself
         return ""
-    texts = [each for each in columns.free() if each.is_text and len(each.texts) == len(rows)]
+    texts = _labels(rows)
     texts = [each for each in texts if len(each.values) == number == len({*zip(each.texts, combinations, strict=True)})]
-    texts = [each for each in texts if has_word(each.name, "label") or not each.is_about_run]
     return next((each.name for each in texts if not has_word(each.name, "time")), "")
 
 
@@ -128,9 +127,8 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
     """Raise QuestionError if runs of one cell and learning rate, without seeds, have names and not only numbers."""
     if "seed" in rows or "run" in columns.given or ("step" in rows and "run" not in rows):
         return
-    runs = rows.assign(at=range(len(rows))).drop_duplicates("run" if "run" in rows else "at")
-    aligned = [each for each in columns.unread if has_word(each.name, "label") and len(each.texts) == len(rows)]
-    labels = {each.name: runs["at"].map(each.texts.__getitem__) for each in aligned}
+    runs = rows.drop_duplicates("run") if "run" in rows else rows
+    labels = {each.name: runs[LABEL + each.name] for each in _labels(rows) if has_word(each.name, "label")}
     if plain(columns.of.get("run", "")) == "run":  # others are ids by their names
         labels[columns.of["run"]] = runs["run"]
     cells = [runs[name] for name in RATE]
@@ -269,6 +267,11 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
 
 def _settings(runs: pd.DataFrame) -> list[Column]:
     return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in settings_in(runs)]
+
+
+def _labels(rows: pd.DataFrame) -> list[Column]:
+    names = [name for name in map(str, rows) if name.startswith(LABEL)]
+    return [Column(name.removeprefix(LABEL), list(rows[name])) for name in names]
 
 
 def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:

@@ -32,6 +32,12 @@ def table(head: str, *columns: object) -> str:
     return rows_of(head, rows)
 
 
+def test_names_of_runs_are_asked_about_where_rows_are_left_out(tmp_path: Path) -> None:
+    rows = ["small net,0.1,0.5", "wide net,0.1,0.7", "deep net,0.2,0.6", "flat net,0.2,0.4", "no net,0,0.1"]
+    with pytest.raises(QuestionError, match="runs of one learning rate have names in name"):
+        study_of(tmp_path, rows_of("name,lr,val_acc", rows))
+
+
 def test_a_run_that_was_started_again_is_not_read_as_one_run(tmp_path: Path) -> None:
     rows = ["first,0.1,1000,nan", "first,0.1,2000,0.75", "second,0.01,2000,0.5"]  # after NaN, 0.75 would not count
     with pytest.raises(QuestionError, match="a run in run_id has several num_steps") as raised:
