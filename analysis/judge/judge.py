@@ -18,7 +18,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
-from lr_sweep.analysis.judge.names import SEVERAL, listed
+from lr_sweep.analysis.judge.names import SEVERAL, listed, words
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
@@ -35,22 +35,21 @@ from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing_ours
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, finding_of, problems_first
+from lr_sweep.analysis.statistics.checks.finding import conditions_of, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
+from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder
 from lr_sweep.common.text import counted, rate_text
 
-LEAST_SHARED = 3
-"""Seeds from which on comparing by seed is offered."""
+LEAST_SHARED = 3  # seeds from which on comparing by seed is offered
 SHARED_SEEDS = "the variants share their seeds: --paired compares them by seed, which may decide more"
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
@@ -60,36 +59,34 @@ FIXES = {
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """What to do about findings, by check, where the record's advice names its own commands."""
-OF_RATES = {
-    *("untuned", "edge", "narrow", "cliff", "flat", "rate-ignored", "unstable", "quiet-neighbours", "unequal"),
-    *("not-chosen", "chosen-on-test"),
-}
+OF_RATES = words(
+    """untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal not-chosen chosen-on-test"""
+)
 """Checks of the learning rates, which a table without rates has none of."""
-MOST_NAMED = 20
-"""Columns that are not used; more are counted."""
+UNSELECTED = {
+    "": ("not-chosen", "no learning rate is chosen"),
+    "test": ("chosen-on-test", "its learning rate was chosen on test data"),
+}
+"""Check and message by the data that chose the learning rates, where these are no validation data."""
+MOST_NAMED = 20  # columns that are not used; more are counted
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
-PAIR = [
-    *("task", "model", "variant", "other", "difference", "low", "high", "corrected_p", "distinguishable", "equal"),
-    *("further_seeds", "condition"),
-]
+PAIR = words("task model variant other difference low high corrected_p distinguishable equal further_seeds condition")
 """Columns of `StudySummary.cells` and of `comparisons` in JSON."""
 
 
-class Judged(NamedTuple):
-    """A study, and how its tables were read."""
-
-    study: Study
-    reading: Reading
-    """The reading with every guess filled in, so that reading again guesses nothing."""
-
-
 class RunsRead(NamedTuple):
-    """The runs of tables, and how these were read."""
+    """The runs of tables, and the reading with every guess filled in, so that reading again guesses nothing."""
 
     info: StudyInfo
     runs: Runs
     reading: Reading
-    """The reading with every guess filled in, so that reading again guesses nothing."""
+
+
+class Judged(NamedTuple):
+    """A study, and the reading of its tables, as of `RunsRead`."""
+
+    study: Study
+    reading: Reading
 
 
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
@@ -118,26 +115,21 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     tables = [only(table, reading.where) for table in tables]
     tables = tables if reading.target is None else [*map(with_step_rows, tables)]
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
-    table = joined(tables)
+    table, remarks = joined(tables), list[str]()
     columns = columns_of(table, reading)
     columns.guessed |= {role: why for role, why in said[0].items() if role in columns.of}
     _refuse_unlike(tables, columns)
     refuse_means(table, columns, reading)
-    rows, about_rows = rows_of(table, columns)
-    metric, rows, about_values = measured_rows(rows, columns, reading)
+    metric, rows = measured_rows(rows_of(table, columns, remarks), columns, reading, remarks)
     if not metric.untuned:
         refuse_schedules(rows, columns.of["learning_rate"])
-    rows, about_rates = with_one_rate(rows)
-    rows, about_seeds = without_own_seeds(rows, columns)
-    decisive = "validation" if "validation" in rows else "test"
-    rows = with_settings(rows, columns, decisive)
-    rows, about_steps = whole_steps(with_nuisance(rows, metric))
-    runs = runs_of(rows, decisive)
+    rows = without_own_seeds(with_one_rate(rows, remarks), columns, remarks)
+    rows = with_nuisance(with_settings(rows, columns), metric)
+    runs = runs_of(whole_steps(rows, remarks), remarks)
     if metric.untuned and reading.target is None:
         _refuse_nothing(table, runs, reading)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
-    about = [_read_as(of, columns, metric), *_about_tables(tables), *about_rows, *about_values]
-    about += [*about_rates, *about_seeds, *about_steps, *runs.remarks, *_lacking(set(of), metric)]
+    about = [_read_as(of, columns, metric), *_about_tables(tables), *remarks, *_lacking(set(of), metric)]
     about += [SHARED_SEEDS] * ("seed" in of and not reading.paired and _shares_seeds(runs))
     name = stem_of(tables[0].path)
     options = {option: getattr(reading, option) for option in ("paired", "equal_within", "target")}
@@ -146,6 +138,14 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     counts = per_step(table, runs.rows, reading.by) if reading.by else None
     return RunsRead(info, replace(runs, per_step=counts, remarks=about), filled)
+
+
+def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
+    for role, name in columns.of.items():
+        if without := [table for table in tables if role not in SEVERAL and name not in table.columns]:
+            other = next(each for each in tables if name in each.columns)
+            there = f"{without[0].path} has other columns than {other.path}, where {role} is {name}"
+            raise UserError(f"{there}: judge them one by one, or write the same names in all")
 
 
 def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
@@ -158,19 +158,9 @@ def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
         raise QuestionError(f"{there}: name one with --columns", [Choice(says, Reading(columns={"learning_rate": ""}))])
 
 
-def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
-    for role, name in columns.of.items():
-        without = [table for table in tables if role not in SEVERAL and name not in table.columns]
-        if without:
-            other = next(each for each in tables if name in each.columns)
-            there = f"{without[0].path} has other columns than {other.path}, where {role} is {name}"
-            raise UserError(f"{there}: judge them one by one, or write the same names in all")
-
-
 def _shares_seeds(runs: Runs) -> bool:
     seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
-    several = runs.wanted["variant"].nunique() > 1
-    return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
+    return runs.wanted["variant"].nunique() > 1 and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
 def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
@@ -186,7 +176,7 @@ def _about_tables(tables: Sequence[TableFile]) -> list[str]:
     rows = [", ".join(filter(None, [each.reader, f"{len(each.lines)} rows"])) for each in tables]
     files = [f"{each.name}: {said}, sha256 {each.sha256[:16]}" for each, said in zip(tables, rows, strict=True)]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
-    return [*files, *cut]
+    return files + cut
 
 
 def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
@@ -213,9 +203,12 @@ def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
 def _study(info: StudyInfo, runs: Runs) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
-    found += [*_unselected(summary), *settings_findings(runs.rows)]
-    if info.metric.untuned:
-        found = [each for each in found if each.check not in OF_RATES]
+    if said := UNSELECTED.get(info.metric.chosen_on):
+        advice = "measure validation data, and choose by them"
+        cells = summary.cells.to_dict("records")
+        found += [finding_of(cell, said[0], "problem", said[1], advice) for cell in cells]
+    found += settings_findings(runs.rows)
+    found = [each for each in found if not (info.metric.untuned and each.check in OF_RATES)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info,
@@ -228,16 +221,6 @@ def _study(info: StudyInfo, runs: Runs) -> Study:
         findings=problems_first(fixed),
         about_table=tuple(runs.remarks),
     )
-
-
-def _unselected(summary: StudySummary) -> Iterator[CheckFinding]:
-    said = {
-        "": ("not-chosen", "no learning rate is chosen"),
-        "test": ("chosen-on-test", "its learning rate was chosen on test data"),
-    }
-    for cell in summary.cells.to_dict("records") if summary.metric.chosen_on in said else ():
-        check, message = said[summary.metric.chosen_on]
-        yield finding_of(cell, check, "problem", message, "measure validation data, and choose by them")
 
 
 def write_judged(study: Study, folder: Path, *, latex: bool = False) -> Report:
@@ -266,10 +249,10 @@ def check_apart(sources: Sequence[str], folder: Path) -> None:
 
 def judged_json(study: Study, report: Report) -> dict[str, Any]:
     """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
-    metric, pairs = study.summary.metric, pd.DataFrame(columns=PAIR)
+    metric, pairs = study.summary.metric, pd.DataFrame(columns=list(PAIR))
     if metric.chosen_on:
         pairs = with_conditions(comparisons(study.summary), metric, conditions_of(study.findings))
-    frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
+    frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[list(PAIR)]}
     if (steps := compare_steps(study.summary, study.curves, study.per_step)) is not None:
         frames |= {"target_cells": steps.cells, "target_pairs": steps.pairs}
     return {

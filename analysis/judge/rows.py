@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,15 +23,7 @@ from lr_sweep.analysis.judge.fields import (
     without_percent,
     without_prefix,
 )
-from lr_sweep.analysis.judge.names import (
-    SPLITS,
-    VERDICTS,
-    has_word,
-    is_named,
-    is_setting,
-    listed,
-    plain,
-)
+from lr_sweep.analysis.judge.names import SPLITS, VERDICTS, has_word, is_named, is_setting, listed, plain
 from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.table_file import TableFile, printable, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
@@ -52,17 +42,11 @@ TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
 
 MOST_LACKING = 0.25
 """Share of the rows without a learning rate up to which these are left out."""
-Noted = tuple[Any, list[str]]
-"""Result of a step of reading, and sentences on what it assumed, left out or changed."""
 
 
-def in_turn(rows: pd.DataFrame, *steps: Callable[[pd.DataFrame], Noted]) -> Noted:
-    """Take one step of reading after another, and collect what they say."""
-    remarks: list[str] = []
-    for step in steps:
-        rows, said = step(rows)
-        remarks += said
-    return rows, remarks
+def decisive(rows: pd.DataFrame) -> str:
+    """Return the split that selects: `validation`, or `test` where there is no validation data."""
+    return "validation" if "validation" in rows else "test"
 
 
 def settings_in(rows: pd.DataFrame) -> list[str]:
@@ -82,120 +66,114 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
         if name not in table.columns:
             there = listed(list(table.columns))
             raise UserError(f"--where {text}: want COLUMN=VALUE or COLUMN!=VALUE, with a column of {there}")
-        fields, value = table.columns[name], as_number(wanted.strip())
-        kept = [place for place in kept if (as_number(fields[place].strip()) == value) is not differs]
+        texts, value = table.columns[name], as_number(wanted.strip())
+        kept = [place for place in kept if (as_number(texts[place].strip()) == value) is not differs]
     if not kept:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
     return table.rows_at(kept) if where else table
 
 
-def rows_of(table: TableFile, columns: Columns) -> Noted:
+def rows_of(table: TableFile, columns: Columns, remarks: list[str]) -> pd.DataFrame:
     """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
-    table, scheduled = _with_run_rates(table, columns)
-    table, remarks = _without_untrained(table, columns)
+    table = _without_untrained(_with_run_rates(table, columns, remarks), columns, remarks)
     rows = _read_rows(table, columns)
     if "task" not in rows:
-        rows["task"], how = _tasks(table, columns)
-        remarks.append(how)
+        rows["task"] = _tasks(table, columns, remarks)
     if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
         rows = rows.rename(columns={"model": "variant"})
     rows = rows.assign(**{name: ALL for name in ("model", "variant") if name not in rows})
     _refuse_spellings(rows)
-    return rows, scheduled + remarks
+    return rows
 
 
-def _tasks(table: TableFile, columns: Columns) -> tuple[list[str], str]:
+def _tasks(table: TableFile, columns: Columns, remarks: list[str]) -> list[str]:
     """Name each row's task where no column does: by its file, unless files are parts of one table."""
     stems = {line.path: stem_of(line.path) for line in table.lines}
     for what in ("learning rate", "run", "variant"):
-        name = columns.of.get(what.replace(" ", "_"))
-        pairs = {(line.path, text) for line, text in zip(table.lines, table.columns.get(name or "", ()), strict=False)}
+        texts = table.columns.get(columns.of.get(what.replace(" ", "_"), ""), ())
+        pairs = {(line.path, text) for line, text in zip(table.lines, texts, strict=False)}
         if 1 < len(stems) == len(pairs) and len({text for _, text in pairs}) > 1:
-            return [ALL] * len(table.lines), f"{len(stems)} files with one {what} each are parts of one table"
-    return [stems[line.path] for line in table.lines], "no column of tasks: each file is one, by its name"
+            remarks.append(f"{len(stems)} files with one {what} each are parts of one table")
+            return [ALL] * len(table.lines)
+    remarks.append("no column of tasks: each file is one, by its name")
+    return [stems[line.path] for line in table.lines]
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
+    """Raise UserError for names that look alike: `é` may be one character or two, and others are invisible."""
     for role in ("task", "model", "variant"):
-        names = list(rows[role].unique())
-        first = {_spelled(name): name for name in reversed(names)}
-        if others := [name for name in names if first[_spelled(name)] != name]:
-            both = f"{first[_spelled(others[0])]!r} and {others[0]!r}"
-            raise UserError(f"{role} has {both}: one or two? write one name, or two that differ in more than capitals")
+        first: dict[str, str] = {}
+        for name in rows[role].unique():
+            seen = "".join(each for each in name if unicodedata.category(each) != "Cf")
+            other = first.setdefault(unicodedata.normalize("NFC", seen).casefold(), name)
+            if other != name:
+                advice = "write one name, or two that differ in more than capitals"
+                raise UserError(f"{role} has {other!r} and {name!r}: one or two? {advice}")
 
 
-def _spelled(name: str) -> str:
-    """Return a name as it is seen, in small letters: `é` may be one character or two, and others are invisible."""
-    seen = "".join(each for each in name if unicodedata.category(each) != "Cf")
-    return unicodedata.normalize("NFC", seen).casefold()
-
-
-def _with_run_rates(table: TableFile, columns: Columns) -> Noted:
+def _with_run_rates(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
     """Give each run the largest rate of its schedule, where only the rates of single steps are known."""
     name, run = columns.of.get("learning_rate", ""), columns.of.get("run", "")
     if not {name, run} <= table.columns.keys() or "step" not in columns.of or is_setting(name):
-        return table, []
+        return table
     texts, runs = pd.Series(table.columns[name], dtype=object), table.columns[run]
-    if len({*zip(runs, texts, strict=True)}) == len({*runs}):
-        return table, []
     rates = pd.to_numeric(texts, errors="coerce")
     highest = rates.groupby(runs).transform("max")
     changed = highest.notna() & rates.ne(highest)
-    if not changed.any() or highest.le(0).any() or np.isinf(highest).any():
-        return table, []
-    filled = texts.mask(changed, highest.map(repr)).tolist()
-    remark = f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
-    return replace(table, columns=table.columns | {name: filled}), [remark]
+    if texts.groupby(runs).nunique().max() == 1 or not changed.any() or highest.le(0).any() or np.isinf(highest).any():
+        return table
+    remarks.append(
+        f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
+    )
+    return replace(table, columns=table.columns | {name: texts.mask(changed, highest.map(repr)).tolist()})
 
 
-def _without_untrained(table: TableFile, columns: Columns) -> Noted:
+def _without_untrained(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
     """Leave out rows of a learning rate of 0, and few without one; in a table without rates, those without a value.
 
     A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
     """
-    nothing = [""] * len(table.lines)
-    texts = {role: _texts(table, role, columns.of[role]) for role in ("learning_rate", *SPLITS) if role in columns.of}
-    rates = texts.pop("learning_rate", nothing)
-    empty = {text for fields in texts.values() for text in set(fields) if text.lower() in NOTHING}
-    has_value = [not empty.issuperset(fields) for fields in zip(*texts.values(), strict=True)]
-    without, untrained, what = [not value for value in has_value], [False] * len(rates), "value"
-    if "learning_rate" in columns.of:
-        lacking, what = set(filter(is_nothing, set(rates))), "learning rate"
-        without, zero = [text in lacking for text in rates], [text in ZEROS for text in rates]
-        steps = table.columns[columns.of["step"]] if "step" in columns.of else nothing
-        untrained = zero if set(steps) == set(compress(steps, zero)) else untrained
-        lost = sum(compress(has_value, without))
-        if MOST_LACKING * (sum(has_value) - sum(untrained)) < lost < len(rates):
-            left = Reading(where=[f"{columns.of['learning_rate']}!={text}" for text in sorted(lacking)])
-            text = f"{table.path}: {lost} of {len(rates)} rows have no learning rate in {columns.of['learning_rate']}"
+    values = [_texts(table, split, columns.of[split]) for split in SPLITS if split in columns.of]
+    empty = {text for texts in values for text in set(texts) if text.lower() in NOTHING}
+    without = pd.Series([empty.issuperset(fields) for fields in zip(*values, strict=True)])
+    untrained, what = pd.Series(False, without.index), "value"
+    if name := columns.of.get("learning_rate"):
+        rates, has_value, what = pd.Series(_texts(table, "learning_rate", name)), ~without, "learning rate"
+        lacking = sorted(filter(is_nothing, rates.unique()))
+        without, zero = rates.isin(lacking), rates.isin(ZEROS)
+        steps = pd.Series(table.columns.get(columns.of.get("step", ""), [""] * len(rates)))
+        untrained = zero if set(steps) == set(steps[zero]) else untrained
+        lost = (has_value & without).sum()
+        if MOST_LACKING * (has_value.sum() - untrained.sum()) < lost < len(rates):
+            left = Reading(where=[f"{name}!={text}" for text in lacking])
+            text = f"{table.path}: {lost} of {len(rates)} rows have no learning rate in {name}"
             raise QuestionError(text, [Choice("these rows are left out", left)])
-    kept = [place for place, out in enumerate(zip(without, untrained, strict=True)) if not any(out)]
-    if len(kept) in (0, len(rates)):
-        return table, []
-    zeros = f"NO TRAINING at a learning rate of 0: {counted(sum(untrained), 'row')} of {table.name} left out"
-    others = f"{table.name}: left out: {counted(sum(without), 'row')} without a {what}"
-    return table.rows_at(kept), [others] * any(without) + [zeros] * any(untrained)
+    kept = np.flatnonzero(~(without | untrained)).tolist()
+    if len(kept) in (0, len(without)):
+        return table
+    if without.any():
+        remarks.append(f"{table.name}: left out: {counted(int(without.sum()), 'row')} without a {what}")
+    if untrained.any():
+        rows = counted(int(untrained.sum()), "row")
+        remarks.append(f"NO TRAINING at a learning rate of 0: {rows} of {table.name} left out")
+    return table.rows_at(kept)
 
 
 def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     """Read the columns of a table that mean something; raises UserError with every mistake.
 
     Returns a frame with a column for each meaning, `where` (`FILE:LINE`), `diverged` (whether validation, or test where
-    there is no validation, is NaN or infinite), and those of `UNREAD` and `LOSS`. Values of metrics are NaN where there
-    is none.
+    there is no validation, is NaN or infinite), and those of `UNREAD`, `LOSS` and `LABEL`. Values of metrics are NaN
+    where there is none.
     """
     read: Fields = {"where": list(map(str, table.lines))}
     mistakes: list[tuple[int, str, str]] = []
     for role, name in [(role, name) for role, name in columns.of.items() if role != "ignored"]:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
-        wrong = {text: f"{name}: {value}" for text, value in values.items() if isinstance(value, ValueError)}
-        mistakes += [
-            (place, wrong[text], f"{name}!={text}")
-            for place, text in enumerate(texts if wrong else ())
-            if text in wrong
-        ]
         read[role] = [values[text] for text in texts]
+        wrong = [place for place, value in enumerate(read[role]) if isinstance(value, ValueError)]
+        mistakes += [(place, f"{name}: {read[role][place]}", f"{name}!={texts[place]}") for place in wrong]
     decisive = next(split for split in ("validation", "test") if split in read)
     if "step" in read and not mistakes:
         name, values = columns.of["step"], read[decisive]
@@ -277,17 +255,16 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
     return found
 
 
-def whole_steps(rows: pd.DataFrame) -> Noted:
+def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Count steps in a part of the table's own unit where they have fractions, as those of epochs may.
 
     Raises UserError if they are too large for that.
     """
-    counted = [name for name in ("step", "num_steps") if name in rows]
-    steps = rows[counted]
+    steps = rows[[name for name in ("step", "num_steps") if name in rows]]
     fitting = (10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1).le(2e-6).all(axis=None))
     parts = next(fitting, 10**6)
-    highest = float(steps.to_numpy(float).max()) if counted else 0.0
-    if highest * parts >= 2**53:
+    if (highest := float(np.max(steps.to_numpy(float), initial=0.0))) * parts >= 2**53:
         raise UserError(f"steps have fractions and go up to {highest:g}: write whole numbers")
-    remarks = [f"steps have fractions: in the report a step is 1/{parts} of the table's"] if parts > 1 else []
-    return rows.assign(**(steps * parts).round().astype("int64")), remarks
+    if parts > 1:
+        remarks.append(f"steps have fractions: in the report a step is 1/{parts} of the table's")
+    return rows.assign(**(steps * parts).round().astype("int64"))

@@ -12,7 +12,7 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
-from lr_sweep.analysis.judge.rows import LOSS, UNREAD, Noted, in_turn, settings_in
+from lr_sweep.analysis.judge.rows import LOSS, UNREAD, decisive, settings_in
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.statistics.selection.best import CELL
@@ -28,9 +28,7 @@ LEAST_STEPS = 3
 MOST_VALUES = 2000
 """Learning rates, and variants, that a table may have: results, which differ in each row, have more."""
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
-REPEATED = (
-    "remove one, give each run a seed of its own, or name the column that differs: --columns variant=..., run=..."
-)
+REPEATED = "remove one, give each run its own seed, or name the column that differs: --columns variant=..., run=..."
 """Advice for two runs that have the same labels."""
 LEAST_EQUAL = 4
 """Different values of one run that are no chance if another run has them all."""
@@ -51,67 +49,68 @@ class Runs:
     """As of `Study.per_step`."""
 
 
-def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
+def runs_of(rows: pd.DataFrame, remarks: list[str]) -> Runs:
     """Group rows into runs.
 
     Args:
         rows: from `rows_of`, of one table or several, with task, model and variant filled in.
-        decisive: `validation`, or `test` where nothing selects: an evaluation has a value of it.
+        remarks: what was assumed before; what is assumed here comes behind.
 
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
     for name in ("learning_rate", "variant"):
         if (number := rows[name].nunique()) > MOST_VALUES:
-            raise UserError(
-                f"{name} has {number:,} values, want at most {MOST_VALUES}: is its column that of a result?"
-            )
-    rows, remarks = in_turn(rows, _with_restarts, _without_repeats, _with_seeds)
+            most = f"want at most {MOST_VALUES}: is its column that of a result?"
+            raise UserError(f"{name} has {number:,} values, {most}")
+    rows = _with_seeds(_without_repeats(_with_restarts(rows, remarks), remarks), remarks)
     _check_runs(rows)
     rows = _merged(rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))))
     _refuse_unlike(rows, [*RUN, "step"], settings_in(rows), REPEATED)
-    rows["run_id"] = _run_ids(rows)
-    rows, lost = _with_losses(rows, decisive)
-    rows, tests = _spread_single_tests(_without_later(rows), decisive)
-    runs = _runs(rows, decisive)
+    by_run = rows.groupby(RUN, sort=False)
+    first = by_run["where"].transform("first")
+    is_unique = first.nunique() == by_run.ngroups
+    rows["run_id"] = first if is_unique else first + " run " + by_run.ngroup().astype(str)
+    rows = _with_single_tests(_until_diverged(_with_losses(rows, remarks)), remarks)
+    runs = _runs(rows)
     stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
     wanted = runs[[*RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None, stopped_at_step=stopped_at)
-    points = rows.dropna(subset=[decisive]).sort_values(["run_id", "step"], ignore_index=True)
+    points = rows.dropna(subset=[decisive(rows)]).sort_values(["run_id", "step"], ignore_index=True)
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    remarks += [*lost, *tests]
     return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
 
 
-def without_own_seeds(rows: pd.DataFrame, columns: Columns) -> Noted:
+def without_own_seeds(rows: pd.DataFrame, columns: Columns, remarks: list[str]) -> pd.DataFrame:
     """Take seeds for run ids where each run of a variant with several learning rates has another: none is a repeat."""
     key = "run" if "run" in rows else RUN if "step" in rows else None
     runs = rows.drop_duplicates(key) if key and "seed" in rows else rows
     several = rows.groupby(CELL)["learning_rate"].nunique().gt(1).any()
     if "seed" not in rows or "seed" in columns.given or not several or runs.duplicated([*CELL, "seed"]).any():
-        return rows, []
+        return rows
     del columns.of["seed"]
+    remarks.append("each run of a variant has a seed of its own: seeds are read as run ids")
     if "step" in rows and "run" not in rows:
         rows = rows.assign(run=rows.groupby([*CELL, "seed"], sort=False).ngroup().astype(str))
-    return rows.drop(columns="seed"), ["each run of a variant has a seed of its own: seeds are read as run ids"]
+    return rows.drop(columns="seed")
 
 
-def _with_restarts(rows: pd.DataFrame) -> Noted:
+def _with_restarts(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Read steps that begin again at a learning rate as those of another run, in a table without seeds and run ids."""
     if {"run", "seed"} & {*rows} or "step" not in rows:
-        return rows, []
+        return rows
     steps = rows.groupby(RATE, sort=False)["step"]
     again = steps.diff().lt(0)
     if not again.any() or rows["step"][again].ne(steps.transform("min")[again]).any():
-        return rows, []
+        return rows
+    remarks.append("no column of seeds or run ids: where the steps of a rate begin again, a run does")
     number = again.groupby([rows[name] for name in RATE]).cumsum()
-    runs = rows.groupby([*(rows[name] for name in RATE), number], sort=False).ngroup().astype(str)
-    return rows.assign(run=runs), ["no column of seeds or run ids: where the steps of a rate begin again, a run does"]
+    return rows.assign(run=rows.groupby([*(rows[name] for name in RATE), number], sort=False).ngroup().astype(str))
 
 
-def _without_repeats(rows: pd.DataFrame) -> Noted:
+def _without_repeats(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Leave out runs that equal an earlier one of their cell, learning rate and seed in all that was measured.
 
     Equal to the last bit they are one run that is there twice, and no seeds. Without a column of seeds a single value
@@ -119,10 +118,10 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
     where whole curves agree.
     """
     is_curve = "run" not in rows and "step" in rows  # a row is then an evaluation of the one run of its rate and seed
-    whose = rows["run"] if "run" in rows else pd.Series(rows.index, rows.index)
+    whose = rows.get("run", pd.Series(rows.index, rows.index))
     measured = [name for name in map(str, rows) if name in MEASURED or name.startswith(LOSS)]
     prints = pd.util.hash_pandas_object(rows[measured], index=False).groupby(whose).transform("sum")
-    key = [*RATE, *(["seed"] if "seed" in rows else [])]
+    key = [name for name in (*RATE, "seed") if name in rows]
     runs: pd.DataFrame = rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
     again = runs.duplicated()
     if "seed" not in rows and not is_curve:
@@ -131,39 +130,37 @@ def _without_repeats(rows: pd.DataFrame) -> Noted:
         repeated = runs.duplicated(RATE, keep=False) & (number > 0)
         again &= (number >= LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
     if not again.any():
-        return rows, []
+        return rows
     what = counted(int(again.sum()), "row" if is_curve else "run")
     advice = "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
-    remark = f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}"
-    return rows[~whose.isin(set(runs.index[again.to_numpy()]))], [remark]
+    remarks.append(f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}")
+    return rows[~whose.isin(set(runs.index[again.to_numpy()]))]
 
 
-def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:
-    runs = rows.groupby(RUN, sort=False)
-    first = runs["where"].transform("first")
-    return first if runs.ngroups == first.nunique() else first + " run " + runs.ngroup().astype(str)
-
-
-def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
-    by_run, known = rows.groupby("run_id", sort=False), rows[rows[decisive].notna() | rows["diverged"]]
-    runs = by_run[RUN].first().assign(status=_statuses(rows, decisive))
+def _runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with their status and the steps that they were meant to be trained for."""
+    by_run, value = rows.groupby("run_id", sort=False), rows[decisive(rows)]
+    runs = by_run[RUN].first().assign(status=by_run["status"].last())
+    ended = runs["status"].eq("complete")
+    runs["status"] = runs["status"].mask(ended & value.groupby(rows["run_id"], sort=False).count().eq(0), "missing")
+    runs["status"] = runs["status"].mask(ended & by_run["diverged"].any(), "diverged")
     # Rows behind the last evaluation, as of a training loss, are no part of the run that a report can show.
-    last = known.groupby("run_id")["step"].max().reindex(runs.index)
+    last = rows[value.notna() | rows["diverged"]].groupby("run_id")["step"].max().reindex(runs.index)
     runs["num_steps"] = last.fillna(by_run["step"].max()).astype("int64")
     # What a run that did not end was meant to be trained for is what others of its cell were.
     meant = runs.groupby(CELL)["num_steps"].transform("max")
     return runs.assign(num_steps=runs["num_steps"].where(runs["status"].eq("complete"), meant))
 
 
-def with_one_rate(rows: pd.DataFrame) -> Noted:
+def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
     last_digit = 10 ** (np.floor(np.log10(rates)) - (RATE_DIGITS - 1))
     first = rates.mask(rates.diff() <= 1.01 * last_digit.shift()).ffill()  # of a difference that is not exact
     merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in zip(rates, first, strict=True) if rate != one]
-    remark = f"learning rates that differ in their sixth digit are one: {listed(merged)}"
-    one_of = dict(zip(rates, first, strict=True))
-    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), [remark] * bool(merged)
+    if merged:
+        remarks.append(f"learning rates that differ in their sixth digit are one: {listed(merged)}")
+    return rows.assign(learning_rate=rows["learning_rate"].map(dict(zip(rates, first, strict=True))))
 
 
 def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
@@ -192,20 +189,20 @@ def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows[~several], groups.first()[complete].reset_index(), rest], ignore_index=True)[rows.columns]
 
 
-def _without_later(rows: pd.DataFrame) -> pd.DataFrame:
+def _until_diverged(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the values of a run from where it diverged on."""
     first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
-    later = rows["step"] >= first
-    return rows.assign(**{split: rows[split].mask(later) for split in SPLITS if split in rows}) if later.any() else rows
+    return rows.assign(**{split: rows[split].mask(rows["step"] >= first) for split in SPLITS if split in rows})
 
 
-def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
+def _with_losses(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Let a run count as diverged from where a loss beside its metric is NaN to the end.
 
     Not by a column that is so in most runs: it was not measured there.
     """
-    total, remarks = rows["run_id"].nunique(), []
+    total = rows["run_id"].nunique()
     for column in [name for name in rows if str(name).startswith(LOSS)]:
-        known = rows[rows[decisive].notna() | np.isinf(rows[column])]
+        known = rows[rows[decisive(rows)].notna() | np.isinf(rows[column])]
         last = known["step"].where(np.isfinite(known[column])).groupby(known["run_id"]).transform("max")
         behind = known[np.isinf(known[column]) & ~(known["step"] <= last)]
         number, name = behind["run_id"].nunique(), str(column).removeprefix(LOSS)
@@ -214,30 +211,31 @@ def _with_losses(rows: pd.DataFrame, decisive: str) -> Noted:
         elif number:
             rows.loc[behind.index, "diverged"] = True
             remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
-    return rows, remarks
+    return rows
 
 
-def _with_seeds(rows: pd.DataFrame) -> Noted:
+def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Number the runs of each cell and learning rate if the table has no seeds."""
     if "seed" in rows:
-        return rows, []
+        return rows
+    by_rate = rows.groupby(RATE, sort=False)
     if "run" in rows:
-        seeds = rows.groupby(RATE, sort=False)["run"].transform(lambda runs: pd.factorize(runs)[0])
-        return rows.assign(seed=seeds.astype(int)), ["no column of seeds: runs are numbered in their order"]
-    if "step" in rows:
-        return rows.assign(seed=0), ["no column of seeds or run ids: every cell and learning rate is one run"]
-    remark = "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"
-    return rows.assign(seed=rows.groupby(RATE, sort=False).cumcount()), [remark]
+        seeds = by_rate["run"].transform(lambda runs: pd.factorize(runs)[0]).astype(int)
+        remarks.append("no column of seeds: runs are numbered in their order")
+    elif "step" in rows:
+        seeds = pd.Series(0, rows.index)
+        remarks.append("no column of seeds or run ids: every cell and learning rate is one run")
+    else:
+        seeds = by_rate.cumcount()
+        remarks.append("no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds")
+    return rows.assign(seed=seeds)
 
 
 def _check_runs(rows: pd.DataFrame) -> None:
     """Raise UserError for a run of two rates or seeds, and for two runs of one."""
     if "run" in rows:
-        firsts = rows.drop_duplicates(["run", *RUN])
-        advice = (
-            "a run has one; give the column of the value it was started with, or columns that tell runs apart: "
-            "--columns run=A+B"
-        )
+        firsts, started = rows.drop_duplicates(["run", *RUN]), "give the column of the value it was started with"
+        advice = f"a run has one; {started}, or columns that tell runs apart: --columns run=A+B"
         _refuse_unlike(firsts, ["run"], RUN, advice)
         _refuse_unlike(firsts, RUN, ["run", *settings_in(firsts)], REPEATED)
 
@@ -255,24 +253,14 @@ def _refuse_unlike(rows: pd.DataFrame, key: list[str], names: Sequence[str], adv
     raise_mistakes(mistakes)
 
 
-def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> Noted:
+def _with_single_tests(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Let a run's only test value, measured once at its end, stand at all of its evaluations."""
-    if decisive == "test":
-        return rows, []
     tests = rows.groupby("run_id", sort=False)["test"]
-    lacking = rows[decisive].notna() & rows["test"].isna() & tests.transform("count").eq(1)
-    if not lacking.any():
-        return rows, []
-    number = counted(rows.loc[lacking, "run_id"].nunique(), "run")
-    remark = f"the one test value of {number} counts as that of the best step"
-    return rows.assign(test=rows["test"].mask(lacking, tests.transform("first"))), [remark]
-
-
-def _statuses(rows: pd.DataFrame, decisive: str) -> pd.Series:
-    by_run = rows.groupby("run_id", sort=False)
-    found = by_run["status"].last()
-    found = found.where(~(by_run["diverged"].any() & found.eq("complete")), "diverged")
-    return found.where(~(by_run[decisive].count().eq(0) & found.eq("complete")), "missing")
+    lacking = rows[decisive(rows)].notna() & rows["test"].isna() & tests.transform("count").eq(1)
+    if lacking.any():
+        number = counted(rows.loc[lacking, "run_id"].nunique(), "run")
+        remarks.append(f"the one test value of {number} counts as that of the best step")
+    return rows.assign(test=rows["test"].mask(lacking, tests.transform("first")))
 
 
 def _ended(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, are_names, is_nothing, parsed
 from lr_sweep.analysis.judge.names import JOIN, has_word, listed, plain
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import LABEL, UNREAD, joined_labels, settings_in
+from lr_sweep.analysis.judge.rows import LABEL, UNREAD, decisive, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
@@ -20,41 +20,38 @@ from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
-REPEATED = ("repeat", "count")
-"""Kinds of columns that may number repeats."""
+REPEATED = ("repeat", "count")  # kinds of columns that may number repeats
+MOST_NAMED = 10  # variants whose chosen settings are named
 BESIDE = "\x1f"
 """Mark that joins a variant and its settings while runs are read; in no name of a table."""
-MOST_NAMED = 10
-"""Variants whose chosen settings are named."""
+Offer = tuple[float, str, dict[str, str]]
+"""What some settings may mean: a weight (0: they do not), a clause, and the columns that say so."""
 
 
-def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str) -> pd.DataFrame:
+def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     """Give a meaning to settings in which runs of one cell, learning rate and seed differ.
 
     The only one of a table without variants is compared, as `columns` then say. Raises QuestionError where settings may
     mean several things.
     """
-    if "step" not in rows and {"run", "num_steps"} <= columns.of.keys():
-        _ask_if_rows_are_runs(rows, columns)
     if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
+        _ask_if_rows_are_runs(rows, columns.of)
         rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
-    settings, shared = _telling_apart(rows, decisive)
+    settings, shared = _telling_apart(rows)
     named = {"variant", "model"} & columns.of.keys()
     if not settings:
-        settings = [each for each in _settings(rows) if _is_crossed(each, rows)]
+        settings = [each for each in _columns(rows, UNREAD) if _is_crossed(each, rows)]
         settings, named = settings if len(settings) == 1 else [], named - {"model"}
     if not settings:
         _ask_if_names_are_repeats(rows, columns)
         return rows
-    is_one = len(settings) == 1 and not shared and settings[0].kind not in REPEATED and not _is_drawn(settings[0])
-    is_one = is_one and not _grows(settings[0], rows)
-    names = _name_of_runs(settings, rows)
-    if named or names or not is_one:
-        raise _question(settings, shared, columns.of, rows, decisive, names)
-    name = settings[0].name
-    labels = joined_labels([(name, list(rows[UNREAD + name]))])
+    first, names = settings[0], _name_of_runs(settings, rows)
+    is_clear = first.kind not in REPEATED and not _is_drawn(first) and not _grows(first, rows)
+    if named or names or shared or len(settings) > 1 or not is_clear:
+        raise _question(settings, shared, names, rows, columns.of)
+    labels = joined_labels([(first.name, list(rows[UNREAD + first.name]))])
     variants = {label: parsed("variant", label) for label in set(labels)}
-    columns.take("variant", name, "the one setting that differs")
+    columns.take("variant", first.name, "the one setting that differs")
     return rows.assign(model=rows["variant"], variant=[variants[label] for label in labels])
 
 
@@ -71,13 +68,22 @@ def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     return rows.assign(variant=rows["variant"] + BESIDE + rows["nuisance"])
 
 
-def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], list[str]]:
+def _columns(rows: pd.DataFrame, prefix: str) -> list[Column]:
+    return [Column(name.removeprefix(prefix), list(rows[name])) for name in map(str, rows) if name.startswith(prefix)]
+
+
+def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:
+    return bool(runs.groupby(key, sort=False)[UNREAD + column.name].nunique().gt(1).any())
+
+
+def _telling_apart(rows: pd.DataFrame) -> tuple[list[Column], list[str]]:
     """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ.
 
-    Also those in which the rows of one run's name differ: several runs share it.
+    Also those in which the rows of one run's name differ: several runs share it. A setting that tells no more rows
+    apart than those before it is left out.
     """
-    key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
-    every, shared, runs = _settings(rows), list[str](), rows
+    key = [name for name in (*RATE, "nuisance", "seed") if name in rows]
+    every, shared, runs = _columns(rows, UNREAD), list[str](), rows
     if "run" in rows:  # what changes within runs is no setting, but what no tool calls one may grow with the step
         changing = [each for each in every if _differs(each, "run", rows)]
         texts = [each for each in changing if each.is_text and not has_word(each.name, "time")]
@@ -85,11 +91,16 @@ def _telling_apart(rows: pd.DataFrame, decisive: str) -> tuple[list[Column], lis
         every = [each for each in every if each not in changing or each.name in shared]
         runs = rows.drop_duplicates(["run", *(UNREAD + name for name in shared)])
     elif "step" in rows:
-        key, runs = [*key, "step"], rows[rows[decisive].notna() | rows["diverged"]]
+        key, runs = [*key, "step"], rows[rows[decisive(rows)].notna() | rows["diverged"]]
     several = runs[runs.duplicated(key, keep=False)]
     differing = [each for each in every if _differs(each, key, several)]
-    differing = [each for each in differing if not each.is_about_run or _names_variants(each, runs)]
-    return _needed(sorted(differing, key=_place), several, key), shared
+    found, apart = list[Column](), several.groupby(key, sort=False).ngroups
+    for column in sorted(differing, key=_place):
+        names = [UNREAD + each.name for each in (*found, column)]
+        together = several.groupby([*key, *names], sort=False, dropna=False).ngroups
+        if together > apart and (not column.is_about_run or _names_variants(column, runs)):
+            found, apart = [*found, column], together
+    return found, shared
 
 
 def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame) -> str:
@@ -102,9 +113,9 @@ def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame) -> str:
     number, others = combinations.nunique(), levels.nunique(dropna=False) - 1
     if (others > 0).sum() < 2 or number > 1 + others.sum():  # the one that differs names them itself
         return ""
-    texts = _labels(rows)
+    texts = [each for each in _columns(rows, LABEL) if not has_word(each.name, "time")]
     texts = [each for each in texts if len(each.values) == number == len({*zip(each.texts, combinations, strict=True)})]
-    return next((each.name for each in texts if not has_word(each.name, "time")), "")
+    return texts[0].name if texts else ""
 
 
 def _is_crossed(column: Column, runs: pd.DataFrame) -> bool:
@@ -128,7 +139,7 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
     if "seed" in rows or "run" in columns.given or ("step" in rows and "run" not in rows):
         return
     runs = rows.drop_duplicates("run") if "run" in rows else rows
-    labels = {each.name: runs[LABEL + each.name] for each in _labels(rows) if has_word(each.name, "label")}
+    labels = {each.name: runs[LABEL + each.name] for each in _columns(rows, LABEL) if has_word(each.name, "label")}
     if plain(columns.of.get("run", "")) == "run":  # others are ids by their names
         labels[columns.of["run"]] = runs["run"]
     cells = [runs[name] for name in RATE]
@@ -139,13 +150,13 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
         raise QuestionError(f"runs of one learning rate have names in {name}: are they repeats?", choices)
 
 
-def _ask_if_rows_are_runs(rows: pd.DataFrame, columns: Columns) -> None:
-    """Raise QuestionError if a run has several numbers of steps, and no column says at which step a row is."""
-    run, number = columns.of["run"], columns.of["num_steps"]
-    if rows.groupby("run")["num_steps"].nunique().gt(1).any():
+def _ask_if_rows_are_runs(rows: pd.DataFrame, of: Mapping[str, str]) -> None:
+    """Raise QuestionError if a run has several numbers of steps: no column says at which step a row is."""
+    if "run" in of and rows.groupby("run")["num_steps"].nunique().gt(1).any():
         choices = [Choice("each row is a run", Reading(columns={"run": ""}))]
-        choices.append(Choice("rows are evaluations of runs", Reading(columns={"step": number, "num_steps": ""})))
-        raise QuestionError(f"a run in {run} has several {number}: is each row a run?", choices)
+        evaluations = Reading(columns={"step": of["num_steps"], "num_steps": ""})
+        choices.append(Choice("rows are evaluations of runs", evaluations))
+        raise QuestionError(f"a run in {of['run']} has several {of['num_steps']}: is each row a run?", choices)
 
 
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
@@ -162,18 +173,6 @@ def _place(column: Column) -> tuple[float, ...]:
     return *about, not has_word(column.name, "size"), any(map(is_nothing, column.texts)), len(column.values)
 
 
-def _needed(columns: Sequence[Column], rows: pd.DataFrame, key: Sequence[str]) -> list[Column]:
-    """Leave out columns that tell no more rows apart than those before them."""
-    found: list[Column] = []
-    groups = rows.groupby(list(key), sort=False).ngroups
-    for column in columns:
-        names = [UNREAD + each.name for each in (*found, column)]
-        together = rows.groupby([*key, *names], sort=False, dropna=False).ngroups
-        if together > groups:
-            found, groups = [*found, column], together
-    return found
-
-
 def _grows(column: Column, rows: pd.DataFrame) -> bool:
     """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
     if "step" in rows:
@@ -185,17 +184,12 @@ def _grows(column: Column, rows: pd.DataFrame) -> bool:
 
 
 def _question(
-    settings: Sequence[Column],
-    shared: Sequence[str],
-    of: Mapping[str, str],
-    rows: pd.DataFrame,
-    decisive: str,
-    names: str,
+    settings: Sequence[Column], shared: Sequence[str], names: str, rows: pd.DataFrame, of: Mapping[str, str]
 ) -> QuestionError:
     """Ask what some settings mean, and for `shared` ones the columns that tell runs of one name apart."""
     differ = listed([f"{each.name} ({len(each.values)} values)" for each in settings])
     text = f"runs differ in {differ}: settings are no seeds, and their spread is no noise"
-    offers = sorted(_offers(settings, of, rows, decisive), key=lambda offer: -offer[0])
+    offers = sorted(_offers(settings, of, rows), key=lambda offer: -offer[0])
     choices = [Choice(f"each {names} compared", Reading(columns={"variant": names}))] * bool(names)
     choices += [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
     if shared:
@@ -205,10 +199,7 @@ def _question(
     return QuestionError(text, choices)
 
 
-def _offers(
-    settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame, decisive: str
-) -> Iterator[tuple[float, str, dict[str, str]]]:
-    """Yield what some settings may mean, each with a weight: the largest is the likeliest, and 0 is none."""
+def _offers(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame) -> Iterator[Offer]:
     named, names = of.get("variant") or of.get("model") or "", [each.name for each in settings]
 
     def also(role: str, *names: str) -> dict[str, str]:
@@ -218,7 +209,7 @@ def _offers(
     def of_kind(*kinds: str) -> list[str]:
         return [each.name for each in settings if each.kind in kinds]
 
-    every, is_tuned, has_sizes = JOIN.join(names), decisive == "validation", bool(of_kind("size"))
+    every, is_tuned, has_sizes = JOIN.join(names), "validation" in rows, bool(of_kind("size"))
     # Numbers that are crossed with those of another setting are a grid, and count no repeats.
     repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows and len(names) == 1 + len(of_kind("text")))
     for name in repeats[:1]:
@@ -246,7 +237,7 @@ def _offers(
 def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
     """Find settings that differ between the seeds of a learning rate, and between the learning rates of a cell."""
     runs = rows.drop_duplicates("run_id").sort_values("learning_rate", kind="stable")
-    settings = _settings(runs)
+    settings = _columns(runs, UNREAD)
     # What a seed decides is no setting.
     varied = [each for each in settings if _differs(each, "seed", runs) and _is_varied(each, runs)]
     found = []
@@ -263,19 +254,6 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
             fix = "vary the learning rate alone"
             found.append(finding_of(labels, "settings", "problem" if sure else "note", text, fix))
     return list(dict.fromkeys(found))
-
-
-def _settings(runs: pd.DataFrame) -> list[Column]:
-    return [Column(name.removeprefix(UNREAD), list(runs[name])) for name in settings_in(runs)]
-
-
-def _labels(rows: pd.DataFrame) -> list[Column]:
-    names = [name for name in map(str, rows) if name.startswith(LABEL)]
-    return [Column(name.removeprefix(LABEL), list(rows[name])) for name in names]
-
-
-def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:
-    return bool(runs.groupby(key, sort=False)[UNREAD + column.name].nunique().gt(1).any())
 
 
 def _moves_with_rate(column: Column, runs: pd.DataFrame) -> bool:

@@ -53,10 +53,12 @@ def _mean_of(name: str, columns: Columns) -> str:
     return f"as {spread} beside it is their deviation" if beside else ""
 
 
-def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tuple[Metric, pd.DataFrame, list[str]]:
+def measured_rows(
+    rows: pd.DataFrame, columns: Columns, reading: Reading, remarks: list[str]
+) -> tuple[Metric, pd.DataFrame]:
     """Find the metric, and turn percents into fractions; a table without test data shows its validation data.
 
-    Returns the metric, the rows and remarks; raises UserError, and QuestionError for a metric of unknown direction.
+    Raises UserError, and QuestionError for a metric of unknown direction.
     """
     if reading.select_on_test and "validation" in columns.of:
         raise UserError("--select-on-test: the table has validation data, which selects: leave the option out")
@@ -69,7 +71,8 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
     metric = Metric(name=name, higher_is_better=higher, untuned="learning_rate" not in columns.of)
     why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
     says_otherwise = is_higher_better(columns.metric) not in (None, higher)
-    remarks = [f"{name}: {metric.better} is better" + f", {why}; the column's name says otherwise" * says_otherwise]
+    otherwise = f", {why}; the column's name says otherwise" * says_otherwise
+    remarks.append(f"{name}: {metric.better} is better{otherwise}")
     if _are_percents(rows, name):
         remarks.append(f"some values of {name} are above 1: all are read as percent")
         rows = rows.assign(**(rows[_splits(rows)] / 100))
@@ -81,7 +84,7 @@ def measured_rows(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tup
         metric = replace(metric, chosen_on="test" if reading.select_on_test or metric.untuned else "")
         metric = replace(metric, model="final" if metric.untuned else metric.model)
         rows = rows.assign(validation=rows["test"]) if metric.chosen_on else rows
-    return metric, rows, remarks
+    return metric, rows
 
 
 def _splits(rows: pd.DataFrame) -> list[str]:
