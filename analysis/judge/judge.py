@@ -69,9 +69,8 @@ UNSELECTED = {
 }
 """Check and message by the data that chose the learning rates, where these are no validation data."""
 MOST_NAMED = 20  # columns that are not used; more are counted
-CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
+CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]  # in JSON
 PAIR = words("task model variant other difference low high corrected_p distinguishable equal further_seeds condition")
-"""Columns of `StudySummary.cells` and of `comparisons` in JSON."""
 
 
 class RunsRead(NamedTuple):

@@ -30,18 +30,13 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
 
-ALL = "all"
-"""The model, or the variant, of a table that names none."""
+ALL = "all"  # the model, or the variant, of a table that names none
 UNREAD, LOSS, LABEL = "unread ", "loss ", "label "
 """Prefixes of the frame's further columns: settings, losses beside the metric, and texts that may name runs."""
-UNTUNED = 1.0
-"""Stands for the learning rate in the frames of a table that has none."""
-ZEROS = {"0", "0.0"}
-"""Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
+UNTUNED = 1.0  # stands for the learning rate in the frames of a table that has none
+ZEROS = {"0", "0.0"}  # rates; one with more digits, as 0.00, may be a small rate that was rounded
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
-
-MOST_LACKING = 0.25
-"""Share of the rows without a learning rate up to which these are left out."""
+MOST_LACKING = 0.25  # share of the rows without a learning rate up to which these are left out
 
 
 def decisive(rows: pd.DataFrame) -> str:

@@ -19,19 +19,13 @@ from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
-RATE = [*CELL, "learning_rate"]
-"""The columns that name a learning rate of a cell."""
-RUN = [*RATE, "seed"]
-"""The columns that name a run."""
-LEAST_STEPS = 3
-"""Steps from which on a learning rate that changes with them is seen."""
-MOST_VALUES = 2000
-"""Learning rates, and variants, that a table may have: results, which differ in each row, have more."""
+RATE = [*CELL, "learning_rate"]  # the columns that name a learning rate of a cell
+RUN = [*RATE, "seed"]  # the columns that name a run
+LEAST_STEPS = 3  # from which on a learning rate that changes with the step is seen
+MOST_VALUES = 2000  # learning rates, and variants, in a table: results, which differ in each row, have more
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
 REPEATED = "remove one, give each run its own seed, or name the column that differs: --columns variant=..., run=..."
-"""Advice for two runs that have the same labels."""
-LEAST_EQUAL = 4
-"""Different values of one run that are no chance if another run has them all."""
+LEAST_EQUAL = 4  # different values of one run that are no chance if another run has them all
 
 
 @dataclass(frozen=True, kw_only=True)

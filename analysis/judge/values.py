@@ -15,14 +15,10 @@ from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.errors import UserError, unknown
 
-MOST_RUNS = 1000
-"""The largest number of runs that a mean is of: a larger `N` counts parameters or examples."""
-FAR = 10
-"""If the greatest values of two columns differ by more than this factor, one column is a fraction."""
-MIXED = 0.2
-"""If more than this share of accuracies is up to 1, and others are above, some are fractions and some percent."""
-ALIKE = 0.05
-"""An accuracy is in fractions if a hundred times it is so near the median at its rate."""
+MOST_RUNS = 1000  # that a mean is of: a larger `N` counts parameters or examples
+FAR = 10  # if the greatest values of two columns differ by more than this factor, one column is a fraction
+MIXED = 0.2  # if more than this share of accuracies is up to 1, and others are above, some are fractions
+ALIKE = 0.05  # a value is a fraction if a hundred times it differs so little from the median at its rate
 WANTED = "`judge` needs the values of single runs, which say how far seeds differ: write a row for each run"
 
 
@@ -38,19 +34,16 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
     counts = [each for each in columns.unread if has_word(each.name, "runs") or words_of(each.name) == ["n"]]
     if name := next((each.name for each in counts if each.numbers and 1 < each.numbers[-1] <= MOST_RUNS), ""):
         raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
+    spread = next((each.name for each in columns.unread if has_word(each.name, "deviation")), "")
     for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
-        name = columns.of[split]
-        if sign := _mean_of(name, columns):
+        name, sign = columns.of[split], ""
+        if has_word(name, "mean") and not has_word(name, "of a mean"):
+            sign = "as its name says"
+        elif spread and {*words_of(spread)} - WORDS["deviation"] <= {*words_of(name)}:
+            sign = f"as {spread} beside it is their deviation"
+        if sign:
             choice = Choice("it is of one run, as a mean over episodes", Reading(columns={split: name}))
             raise QuestionError(f"{table.path}: {name} may be a mean over seeds, {sign}. {WANTED}", [choice])
-
-
-def _mean_of(name: str, columns: Columns) -> str:
-    if has_word(name, "mean") and not has_word(name, "of a mean"):
-        return "as its name says"
-    spread = next((each.name for each in columns.unread if has_word(each.name, "deviation")), None)
-    beside = spread is not None and {*words_of(spread)} - WORDS["deviation"] <= {*words_of(name)}
-    return f"as {spread} beside it is their deviation" if beside else ""
 
 
 def measured_rows(
