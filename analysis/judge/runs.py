@@ -24,7 +24,7 @@ RUN = [*RATE, "seed"]  # the columns that name a run
 LEAST_STEPS = 3  # from which on a learning rate that changes with the step is seen
 MOST_VALUES = 2000  # learning rates, and variants, in a table: results, which differ in each row, have more
 MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
-REPEATED = "remove one, give each run its own seed, or name the column that differs: --columns variant=..., run=..."
+REPEATED = "remove one, give each run a seed of its own, or name what differs: --columns variant=..., run=..."
 LEAST_EQUAL = 4  # different values of one run that are no chance if another run has them all
 
 

@@ -274,10 +274,6 @@ READ = {
         rows_of("lr,seed,max_epochs,val_acc", "0.1,0,10,0.5 0.1,0,20,0.6 0.2,0,10,0.8 0.2,0,20,0.9"),
         best={"max_epochs=10": (0.2, 0.8), "max_epochs=20": (0.2, 0.9)},
     ),
-    "bold type in Markdown": Table(
-        "| lr | val acc |\n|---|--:|\n| 0.1 | 0.5 |\n| 0.01 | **0.7** |\n| __0.001__ | 0.6 |\n",
-        best={"all": (0.01, 0.7)},
-    ),
     "columns of validation and test by seed": Table(
         rows_of(
             "lr,val_acc_seed_0,val_acc_seed_1,test_acc_seed_0,test_acc_seed_1",
@@ -285,15 +281,6 @@ READ = {
         ),
         {"test_accuracy": [0.1, 0.2, 0.3, 0.5, 0.9, 0.9]},
         {"all": (0.01, 0.4)},
-    ),
-    "folds of scikit-learn": Table(
-        rows_of(
-            "param_learning_rate_init,split0_test_score,split1_test_score,mean_test_score,std_test_score,rank_test_score",
-            "0.1,0.5,0.6,0.55,0.05,3 0.01,0.7,0.8,0.75,0.05,1 0.001,0.6,0.6,0.6,0,2",
-        ),
-        {"test_accuracy": [0.5, 0.6, 0.7, 0.8, 0.6, 0.6]},
-        {"all": (0.01, 0.75)},
-        reading=Reading(higher_is_better=True, select_on_test=True),
     ),
     "a mean that the user names": Table(
         "lr,val_acc_mean\n0.1,0.5\n0.01,0.6\n",
