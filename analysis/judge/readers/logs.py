@@ -7,7 +7,7 @@ import re
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.names import SPLITS, is_metric, is_named, is_rate, split_of
 from lr_sweep.analysis.judge.readers.labels import SETTING
-from lr_sweep.common.files import Fields, ReadFields
+from lr_sweep.common.files import Fields
 
 _PAIR = re.compile(
     r"""['"]?([A-Za-z][\w./@-]*(?:[ ][A-Za-z]\w*){0,2}?)['"]?(?:\s*[:=]\s*|[ ])['"]?"""
@@ -16,45 +16,30 @@ _PAIR = re.compile(
 )
 _ARGUMENT = re.compile(r"""([A-Za-z]\w*)=('[^']*'|"[^"]*"|[^\s,()]+)""")
 _LINE = re.compile(r"\s*([A-Za-z][\w. ]{0,40}?)\s*[:=]\s*['\"]?([\w.+-]+)['\"]?\s*")
-_HAS_SPLIT = re.compile("|".join(sorted(SPLITS["validation"] | SPLITS["test"])), re.IGNORECASE)
+_MAY_COUNT = re.compile("|".join(["^.{0,18}ep", *sorted(SPLITS["validation"] | SPLITS["test"])]), re.IGNORECASE)
+"""Lines with a step or an evaluation: pairs are searched in these alone, as that takes time."""
 
 
 def log_rows(text: str) -> list[tuple[int, Fields]]:
     """Return the evaluations in a log, each with the number of its line; empty: it is none.
 
     An evaluation without a step has the last one above it. The settings are those of a line of argparse, and lines
-    above the first evaluation such as `lr: 0.1`. One without evaluations that has a learning rate is a run without a
+    above the first evaluation such as `lr: 0.1`. A log without evaluations that has a learning rate is a run without a
     value, which was killed.
     """
     rows: list[tuple[int, Fields]] = []
     settings: Fields = {}
     step: Fields = {}
-    above: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("Namespace("):
             settings = {f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)}
-        elif not rows:
-            settings |= _setting(line)
-        if not _HAS_SPLIT.search(line):
-            above += [line] if "ep" in line[:20].lower() else []
-            continue
-        found = dict(_PAIR.findall(line))
-        counted = _steps(found)
+        elif not rows and (pair := _LINE.fullmatch(line)):
+            is_known = is_named(pair[1], "seed", "variant", "model", "task")
+            if is_number(pair[2]) if is_rate(pair[1]) else is_known:
+                settings[f"{SETTING}{pair[1]}"] = pair[2]
+        found = dict(_PAIR.findall(line)) if _MAY_COUNT.search(line) else {}
+        step = {name: value for name, value in found.items() if is_named(name, "step")} or step
         if any(is_metric(name) and split_of(name) in ("validation", "test") for name in found):
-            step = counted or next(filter(None, (_steps(dict(_PAIR.findall(each))) for each in reversed(above))), step)
             rows.append((number, {**settings, **step, **found}))
-            above = []
-        elif counted:
-            above.append(line)
-    stepped = [row for row in rows if _steps(row[1])]
+    stepped = [row for row in rows if any(is_named(name, "step") for name in row[1])]
     return stepped or rows or [(1, settings) for name in settings if is_rate(name)][:1]
-
-
-def _steps(found: ReadFields) -> Fields:
-    return {name: value for name, value in found.items() if is_named(name, "step")}
-
-
-def _setting(line: str) -> Fields:
-    pair = _LINE.fullmatch(line)
-    known = pair and (is_number(pair[2]) if is_rate(pair[1]) else is_named(pair[1], "seed", "variant", "model", "task"))
-    return {f"{SETTING}{pair[1]}": pair[2]} if pair and known else {}
