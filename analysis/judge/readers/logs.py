@@ -16,8 +16,7 @@ _PAIR = re.compile(
 )
 _ARGUMENT = re.compile(r"""([A-Za-z]\w*)=('[^']*'|"[^"]*"|[^\s,()]+)""")
 _LINE = re.compile(r"\s*([A-Za-z][\w. ]{0,40}?)\s*[:=]\s*['\"]?([\w.+-]+)['\"]?\s*")
-_MAY_COUNT = re.compile("|".join(["^.{0,18}ep", *sorted(SPLITS["validation"] | SPLITS["test"])]), re.IGNORECASE)
-"""Lines with a step or an evaluation: pairs are searched in these alone, as that takes time."""
+_HAS_SPLIT = re.compile("|".join(sorted(SPLITS["validation"] | SPLITS["test"])), re.IGNORECASE)
 
 
 def log_rows(text: str) -> list[tuple[int, Fields]]:
@@ -30,6 +29,7 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
     rows: list[tuple[int, Fields]] = []
     settings: Fields = {}
     step: Fields = {}
+    above: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("Namespace("):
             settings = {f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)}
@@ -37,9 +37,16 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
             is_known = is_named(pair[1], "seed", "variant", "model", "task")
             if is_number(pair[2]) if is_rate(pair[1]) else is_known:
                 settings[f"{SETTING}{pair[1]}"] = pair[2]
-        found = dict(_PAIR.findall(line)) if _MAY_COUNT.search(line) else {}
-        step = {name: value for name, value in found.items() if is_named(name, "step")} or step
+        found = dict(_PAIR.findall(line)) if _HAS_SPLIT.search(line) else {}
+        if found or "ep" in line[:20].lower():
+            above.append(line)
         if any(is_metric(name) and split_of(name) in ("validation", "test") for name in found):
+            step = next(filter(None, map(_step, reversed(above))), step)
             rows.append((number, {**settings, **step, **found}))
+            above = []
     stepped = [row for row in rows if any(is_named(name, "step") for name in row[1])]
     return stepped or rows or [(1, settings) for name in settings if is_rate(name)][:1]
+
+
+def _step(line: str) -> Fields:
+    return {name: value for name, value in _PAIR.findall(line) if is_named(name, "step")}
