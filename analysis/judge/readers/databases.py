@@ -34,10 +34,6 @@ CELLS = """
     UNION ALL SELECT run_uuid, 'metrics.' || key, CASE WHEN is_nan THEN 'nan' ELSE value END FROM latest_metrics
 """
 STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}  # in the folders of MLflow
-HISTORY = """
-    SELECT metrics.run_id, metrics.run_name, config, step, metrics FROM metrics LEFT JOIN configs USING (run_id)
-    ORDER BY metrics.id
-"""
 
 
 def read_database(path: Path, *, is_journal: bool) -> TableFile:
@@ -97,7 +93,8 @@ def _grouped(path: Path, rows: Sequence[Fields], group: str, reader: str) -> Tab
 
 
 def _trackio_rows(database: sqlite3.Connection) -> Iterator[Fields]:
-    for run, name, config, step, measured in database.execute(HISTORY):
+    history = "SELECT run_id, metrics.run_name, config, step, metrics FROM metrics LEFT JOIN configs USING (run_id)"
+    for run, name, config, step, measured in database.execute(f"{history} ORDER BY metrics.id"):
         settings = flat_settings(json.loads(config or "{}"))
         yield {"run_id": run, "name": name, **settings, "step": step, **json.loads(measured)}
 

@@ -18,8 +18,6 @@ from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, T
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 
-DELIMITERS = ",;\t|"
-MAX_FIELD = 10_000_000  # characters: exports hold whole notebooks in their tags
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 _MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*", re.MULTILINE)
 """A table in Markdown, which may stand within a text."""
@@ -45,7 +43,7 @@ def read_delimited(path: Path, text: str) -> TableFile:
     if text.lstrip().startswith(("<", "\\")):
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
     body, mark, reader = _table_of_markdown(text) or _table_in(text)
-    csv.field_size_limit(MAX_FIELD)
+    csv.field_size_limit(10_000_000)  # exports hold whole notebooks in their tags
     fields = csv.reader(io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " ")
     rows = {}
     for row in fields:
@@ -128,7 +126,7 @@ def _table_in(text: str) -> tuple[str, str, str]:
     above = text[: len(text) - len(body)]
     body = re.sub(r"^[ \t]*#[ \t]*", "", body)
     head = body.partition("\n")[0]
-    mark = max(DELIMITERS, key=head.count)
+    mark = max(",;\t|", key=head.count)
     if said := _MARK.search(above):
         mark = said[1]
     elif mark not in head and len(head.split()) > 1:

@@ -33,10 +33,7 @@ from lr_sweep.analysis.judge.table_file import (
 from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain
 
-LOGS = {".log", ".out", ".err", ".txt"}  # endings of files that may be logs
 SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"  # at the beginning
-JOURNAL = b'"op_code"'  # in the first line of a journal of Optuna
-SHEET = "[Content_Types].xml"  # within the archive that a spreadsheet is
 
 
 def read_file(path: Path) -> TableFile:
@@ -47,7 +44,7 @@ def read_file(path: Path) -> TableFile:
             raise UserError(f"no file {path}{hint} name a CSV or Parquet file")
         with open_plain(path) as file:
             head = file.read(200)
-        is_journal = head.startswith(b"{") and JOURNAL in head
+        is_journal = head.startswith(b"{") and b'"op_code"' in head  # of Optuna
         if is_journal or head.startswith(SQLITE):
             return read_database(path, is_journal=is_journal)
         content = read_plain(path, MOST_BYTES)
@@ -73,7 +70,7 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         if EVENTS in name:
             return table_of_rows(path, event_rows([content]), "events of TensorBoard")
         text = _decoded(path, content)
-        if kind in LOGS and (found := log_rows(text)):
+        if kind in (".log", ".out", ".err", ".txt") and (found := log_rows(text)):
             numbers, rows = zip(*found, strict=True)
             return table_of_rows(path, rows, "a log", numbers)
         if kind in (".yaml", ".yml"):
@@ -94,7 +91,7 @@ def _read_archive(path: Path, content: bytes) -> TableFile:
     """Read the first sheet of a spreadsheet that has rows, or the only file of an archive."""
     archive = zipfile.ZipFile(io.BytesIO(content))
     names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
-    if any(each.filename == SHEET for each in names):
+    if any(each.filename == "[Content_Types].xml" for each in names):
         sheets = pd.read_excel(io.BytesIO(content), sheet_name=None, header=None, dtype=object, keep_default_na=False)
         first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
         others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""

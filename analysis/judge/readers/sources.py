@@ -6,12 +6,12 @@ In a folder each run has a file of results, and its settings in a file beside it
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
@@ -27,8 +27,7 @@ from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
 HIDDEN = ".hydra"  # the folder of a job's settings
-LATEST = "latest-run"  # the link of W&B to one of the other folders
-STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"  # of Transformers: a run's state, and folders of earlier ones
+STATE = "trainer_state.json"  # of a run of Transformers, with its history so far
 SETTINGS = words(
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
@@ -46,8 +45,9 @@ def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
     tables = [_read(each) for source in sources for each in expanded(str(source))]
     tables = tables if len(tables) == 1 else list(map(_with_places, tables))
-    digests = (each.sha256 or hashlib.sha256(json.dumps(each.columns).encode()).hexdigest() for each in tables)
-    return [replace(table, sha256=digest) for table, digest in zip(tables, digests, strict=True)]
+    return [
+        replace(each, sha256=each.sha256 or sha256(json.dumps(each.columns).encode()).hexdigest()) for each in tables
+    ]
 
 
 def _with_places(table: TableFile) -> TableFile:
@@ -87,7 +87,7 @@ def _read_folder(folder: Path) -> TableFile:
         return read_mlflow_folder(folder, stores)
     unread: list[Path] = []
     parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files), unread)))))
-    if not any(map(_measures, parts)):
+    if not any(map(_values, parts)):
         for path in (path for path in unread if path.suffix == WANDB_RUN):
             read_file(path)  # says what is wrong with it
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
@@ -105,7 +105,7 @@ def _read_folder(folder: Path) -> TableFile:
 
 def _folder_of(path: Path) -> Path:
     """Return the folder that a file is in, not counting those that tools make within a run's."""
-    is_within = path.parent.name == HIDDEN or path.parent.name.startswith(CHECKPOINT)
+    is_within = path.parent.name == HIDDEN or path.parent.name.startswith("checkpoint-")
     return path.parent.parent if is_within else path.parent
 
 
@@ -119,7 +119,7 @@ def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     runs = defaultdict[Path, list[Path]](list)
     for path in files:
         names = path.relative_to(folder).parts
-        is_hidden = any(name == LATEST or (name[:1] == "." and name != HIDDEN) for name in names)
+        is_hidden = any(name[:1] == "." and name != HIDDEN for name in names) or "latest-run" in names  # W&B's link
         is_copy = path.suffix != WANDB_RUN and (path.name in WANDB_LOGS or not stores.isdisjoint(path.parents))
         if not (is_hidden or is_copy):
             above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
@@ -183,8 +183,8 @@ def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
     found, ended = list[TableFile](), list[TableFile]()
     for kind in KINDS:
         tables = list(_tables([path for path in files if _kind(path) == kind], kind, unread))
-        started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
-        if not any(map(_measures, started)):
+        started = [table for table in tables if _values(table) or any(map(is_rate, table.columns))]
+        if not any(map(_values, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
         elif len(started := _as_one_run(started)) > len(found) and (not found or all(map(_steps, started))):
             others = ", ".join(dict.fromkeys(table.path.name for table in found))
@@ -196,7 +196,7 @@ def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
 
 def _as_one_run(tables: list[TableFile]) -> list[TableFile]:
     """Make one table of files without a common metric, which are parts of a run: those of one row have its columns."""
-    counts = Counter(name for table in tables for name in filter(_is_value, table.columns))
+    counts = Counter(name for table in tables for name in _values(table))
     if len(tables) < 2 or max(counts.values()) > 1:
         return tables
     tested = {name for name in counts if is_metric(name) and split_of(name) != "train"}
@@ -253,12 +253,8 @@ def _wandb_run(path: Path) -> TableFile:
     return replace(table, columns=values | table.columns)
 
 
-def _measures(table: TableFile) -> bool:
-    return any(map(_is_value, table.columns))
-
-
-def _is_value(name: str) -> bool:
-    return is_metric(name) or is_named(name, "value", "metric")
+def _values(table: TableFile) -> list[str]:
+    return [name for name in table.columns if is_metric(name) or is_named(name, "value", "metric")]
 
 
 def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
