@@ -37,7 +37,7 @@ KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .pa
 """Names and endings of files of results: a run has those of the first kind with a metric."""
 WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log", "debug-core.log"}
 WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"  # in a folder beside the file of a run of W&B
-RAY_ERROR, ENDED = "error.txt", "state"
+RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
 MOST_FILES = 100_000
 
 
@@ -86,7 +86,7 @@ def _read_folder(folder: Path) -> TableFile:
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
     unread: list[Path] = []
-    parts = list(_with_paths(list(_parts(folder, _runs(folder, files), unread))))
+    parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files), unread)))))
     if not any(map(_values, parts)):
         for path in (path for path in unread if path.suffix == WANDB_RUN):
             read_file(path)  # says what is wrong with it
@@ -186,9 +186,7 @@ def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
         started = [table for table in tables if _values(table) or any(map(is_rate, table.columns))]
         if not any(map(_values, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
-        elif len(started := _as_one_run(started)) > len(found) and (
-            not found or all(any(is_named(name, "step") for name in table.columns) for table in started)
-        ):
+        elif len(started := _as_one_run(started)) > len(found) and (not found or all(map(_steps, started))):
             others = ", ".join(dict.fromkeys(table.path.name for table in found))
             found = [replace(table, reader=others or table.reader) for table in started]
         if found and (kind in RESULTS or any(is_rate(n) and _varies(each, n) for each in found for n in each.columns)):
@@ -285,6 +283,21 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
             beside["run"] = path or table.path.stem
             beside |= {"folder": path.rpartition("/")[0]} if in_folders and (every != some or not every) else {}
         yield table.beside(beside)
+
+
+def _with_steps(tables: list[TableFile]) -> list[TableFile]:
+    """Name the steps of all tables alike, where no name of them is common to all that have steps."""
+    steps = list(map(_steps, tables))
+    if not any(steps) or set.intersection(*(set(names) for names in steps if names)):
+        return tables
+    return [
+        replace(table, columns={STEP if [name] == names[:1] else name: texts for name, texts in table.columns.items()})
+        for table, names in zip(tables, steps, strict=True)
+    ]
+
+
+def _steps(table: TableFile) -> list[str]:
+    return [name for name in table.columns if is_named(name, STEP)]
 
 
 def _varies(table: TableFile, name: str) -> bool:
