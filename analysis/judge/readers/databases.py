@@ -10,7 +10,7 @@ import logging
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,12 +23,9 @@ from lr_sweep.common.files import Fields, ReadFields, read_plain
 from lr_sweep.common.network import quiet_mlflow
 
 OPTUNA, MLFLOW = "trials of Optuna", "runs of MLflow, the last value of each metric"
-JOURNALS = ("-wal", "-journal")
-"""Endings of the files beside a database of SQLite that hold its last changes."""
-MOST_RUNS = 50_000
-"""Runs that a server of MLflow gives at once."""
+MOST_RUNS = 50_000  # that a server of MLflow gives at once
 RUNS = """
-    SELECT runs.run_uuid AS run_id, runs.status, experiments.name FROM runs JOIN experiments USING (experiment_id)
+    SELECT runs.run_uuid, runs.status, experiments.name FROM runs JOIN experiments USING (experiment_id)
     WHERE runs.lifecycle_stage = 'active' AND experiments.lifecycle_stage = 'active'
     ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
 """
@@ -36,17 +33,20 @@ CELLS = """
     SELECT run_uuid, 'params.' || key, value FROM params
     UNION ALL SELECT run_uuid, 'metrics.' || key, CASE WHEN is_nan THEN 'nan' ELSE value END FROM latest_metrics
 """
-STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}
-"""How the folders of MLflow number the states of runs."""
-HISTORY = """
-    SELECT metrics.run_id, metrics.run_name, config, step, metrics FROM metrics LEFT JOIN configs USING (run_id)
-    ORDER BY metrics.id
-"""
+STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}  # in the folders of MLflow
 
 
 def read_database(path: Path, *, is_journal: bool) -> TableFile:
-    """Read a database of Optuna, MLflow or Trackio, or a journal of Optuna; raises UserError."""
-    with copied(path) as copy:
+    """Read a database of Optuna, MLflow or Trackio, or a journal of Optuna; raises UserError.
+
+    A copy is read, as libraries may write to what they open.
+    """
+    with TemporaryDirectory(prefix="lr-sweep-") as folder, damage_named(path, copy := Path(folder) / "copy"):
+        before = _states(path)
+        for file in before:
+            shutil.copyfile(file, copy.with_name(file.name.replace(path.resolve().name, copy.name, 1)))
+        if _states(path) != before:
+            raise UserError(f"{path} changed while it was copied: read it once no program writes to it")
         if is_journal:
             return _grouped(path, list(_trials(copy, is_journal=True)), "variant", OPTUNA)
         with closing(sqlite3.connect(copy)) as database:
@@ -58,6 +58,13 @@ def read_database(path: Path, *, is_journal: bool) -> TableFile:
             if {"experiments", "runs"} <= names:
                 return _grouped(path, _mlflow_rows(database), "task", MLFLOW)
     raise UserError(f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file")
+
+
+def _states(path: Path) -> dict[Path, tuple[int, int]]:
+    """Return size and time of a file, and of the journals beside it in which SQLite has a database's last changes."""
+    real = path.resolve()  # journals are beside the file that a link leads to
+    found = {file: file.stat() for end in ("", "-wal", "-journal") if (file := Path(f"{real}{end}")).is_file()}
+    return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in found.items()}
 
 
 def _trials(copy: Path, *, is_journal: bool) -> Iterator[Fields]:
@@ -86,7 +93,8 @@ def _grouped(path: Path, rows: Sequence[Fields], group: str, reader: str) -> Tab
 
 
 def _trackio_rows(database: sqlite3.Connection) -> Iterator[Fields]:
-    for run, name, config, step, measured in database.execute(HISTORY):
+    history = "SELECT run_id, metrics.run_name, config, step, metrics FROM metrics LEFT JOIN configs USING (run_id)"
+    for run, name, config, step, measured in database.execute(f"{history} ORDER BY metrics.id"):
         settings = flat_settings(json.loads(config or "{}"))
         yield {"run_id": run, "name": name, **settings, "step": step, **json.loads(measured)}
 
@@ -102,17 +110,15 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
 
         client = MlflowClient(tracking_uri=uri)
         names = {each.experiment_id: each.name for each in client.search_experiments()}
-        runs = client.search_runs(list(names), max_results=MOST_RUNS, order_by=["attributes.start_time"])
-    if runs.token:
+        found = client.search_runs(list(names), max_results=MOST_RUNS, order_by=["attributes.start_time"])
+    if found.token:
         raise UserError(f"{named} has more than {MOST_RUNS:,} runs: download a table of those that count")
-    rows = [
-        _row(run.info.run_id, run.info.status, names[run.info.experiment_id], run.data.params, run.data.metrics)
-        for run in runs
-    ]
+    runs = [(run.info, run.data) for run in found]
+    rows = [_row(i.run_id, i.status, names[i.experiment_id], data.params, data.metrics) for i, data in runs]
     return _grouped(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), rows, "task", MLFLOW)
 
 
-def _mlflow_rows(database: sqlite3.Connection) -> Sequence[Fields]:
+def _mlflow_rows(database: sqlite3.Connection) -> list[Fields]:
     rows = {run: _row(run, status, task, {}, {}) for run, status, task in database.execute(RUNS)}
     for run, name, value in database.execute(CELLS):
         rows.get(run, {})[name] = value
@@ -141,25 +147,3 @@ def _row(run: str, status: object, task: str, params: ReadFields, metrics: ReadF
     settings = {f"params.{name}": value for name, value in params.items()}
     measured = {f"metrics.{name}": value for name, value in metrics.items()}
     return {"run_id": run, "status": status, "task": task, **settings, **measured}
-
-
-@contextmanager
-def copied(path: Path) -> Iterator[Path]:
-    """Copy a file, a database with its journals, into a temporary folder: libraries may write to what they open.
-
-    Raises UserError while another program writes it, and if what reads the copy finds it damaged.
-    """
-    real = path.resolve()  # SQLite, too, has the journals beside the file that a link leads to
-    files = {end: real.with_name(real.name + end) for end in ("", *JOURNALS)}
-    with TemporaryDirectory(prefix="lr-sweep-") as folder, damage_named(path, copy := Path(folder) / "copy"):
-        before = _states(files.values())
-        for end in [end for end, file in files.items() if file.is_file()]:
-            shutil.copyfile(files[end], f"{copy}{end}")
-        if _states(files.values()) != before:
-            raise UserError(f"{path} changed while it was copied: read it once no program writes to it")
-        yield copy
-
-
-def _states(files: Iterable[Path]) -> list[tuple[int, int] | None]:
-    found = [file.stat() if file.is_file() else None for file in files]
-    return [stat and (stat.st_size, stat.st_mtime_ns) for stat in found]

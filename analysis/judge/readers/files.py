@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.names import is_metric, is_rate
 from lr_sweep.analysis.judge.readers.databases import read_database
-from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_delimited, table_of_fields
-from lr_sweep.analysis.judge.readers.logs import log_rows
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
+from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
 from lr_sweep.analysis.judge.table_file import (
     MOST_BYTES,
     TableFile,
@@ -33,14 +32,7 @@ from lr_sweep.analysis.judge.table_file import (
 from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain
 
-LOGS = {".log", ".out", ".err", ".txt"}
-"""Endings of files that may be logs."""
-SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"
-"""How these files begin."""
-JOURNAL = b'"op_code"'
-"""Key in the first line of a journal of Optuna."""
-SHEET = "[Content_Types].xml"
-"""File within the archive that a spreadsheet is."""
+SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"  # at the beginning
 
 
 def read_file(path: Path) -> TableFile:
@@ -51,7 +43,7 @@ def read_file(path: Path) -> TableFile:
             raise UserError(f"no file {path}{hint} name a CSV or Parquet file")
         with open_plain(path) as file:
             head = file.read(200)
-        is_journal = head.startswith(b"{") and JOURNAL in head
+        is_journal = head.startswith(b"{") and b'"op_code"' in head  # of Optuna
         if is_journal or head.startswith(SQLITE):
             return read_database(path, is_journal=is_journal)
         content = read_plain(path, MOST_BYTES)
@@ -68,13 +60,16 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         if content.startswith(ZIP):
             return _read_archive(path, content)
         if content.startswith(PARQUET):
-            return _read_parquet(path, content)
+            table = pq.ParquetFile(io.BytesIO(content))
+            check_names(path, table.schema_arrow.names)
+            check_size(path, table.metadata.num_rows, len(table.schema_arrow.names))
+            return table_of_columns(path, table.read().to_pydict(), "")
         if content.startswith(WANDB):
             return table_of_rows(path, wandb_rows(path.stem, content), "a run of W&B")
         if EVENTS in name:
             return table_of_rows(path, event_rows([content]), "events of TensorBoard")
         text = _decoded(path, content)
-        if kind in LOGS and (found := log_rows(text)):
+        if kind in (".log", ".out", ".err", ".txt") and (found := log_rows(text)):
             numbers, rows = zip(*found, strict=True)
             return table_of_rows(path, rows, "a log", numbers)
         if kind in (".yaml", ".yml"):
@@ -92,24 +87,19 @@ def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
 
 
 def _read_archive(path: Path, content: bytes) -> TableFile:
-    """Read a spreadsheet, or the only file of an archive."""
+    """Read the first sheet of a spreadsheet that has rows, or the only file of an archive."""
     archive = zipfile.ZipFile(io.BytesIO(content))
     names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
-    if any(each.filename == SHEET for each in names):
-        return _read_sheet(path, content)
+    if any(each.filename == "[Content_Types].xml" for each in names):
+        sheets = pd.read_excel(io.BytesIO(content), sheet_name=None, header=None, dtype=object, keep_default_na=False)
+        first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
+        others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
+        texts = enumerate(([as_field(cell) for cell in row] for row in first.to_numpy().tolist()), 1)
+        rows, within = _table_in_sheet({number: row for number, row in texts if any(row)})
+        return table_of_fields(path, rows, f"a spreadsheet{others}{within}")
     if len(names) != 1:
         raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
     return table_of_content(path, unpacked(path, archive.open(names[0])), names[0].filename)
-
-
-def _read_sheet(path: Path, content: bytes) -> TableFile:
-    """Read the first sheet of a spreadsheet that has rows."""
-    sheets = pd.read_excel(io.BytesIO(content), sheet_name=None, header=None, dtype=object, keep_default_na=False)
-    first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
-    others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
-    texts = enumerate(([as_field(cell) for cell in row] for row in first.to_numpy().tolist()), 1)
-    rows, within = _table_in_sheet({number: row for number, row in texts if any(row)})
-    return table_of_fields(path, list(rows), list(rows.values()), f"a spreadsheet{others}{within}")
 
 
 def _table_in_sheet(rows: dict[int, list[str]]) -> tuple[dict[int, list[str]], str]:
@@ -121,18 +111,11 @@ def _table_in_sheet(rows: dict[int, list[str]]) -> tuple[dict[int, list[str]], s
     start = next((at for at in names if any(is_rate(cell) or is_metric(cell) for cell in rows[at])), 0)
     found = {at: row for at, row in rows.items() if at >= start}
     filled = [any(cells) for cells in zip(*found.values(), strict=True)]
-    first = filled.index(True) if filled else 0
-    end = filled.index(False, first) if False in filled[first:] else len(filled)
+    first = [*filled, True].index(True)
+    end = [*filled, False].index(False, first)
     above = f", from row {start}" if len(found) < len(rows) else ""
     right = ", without what is beside an empty column" if any(filled[end:]) else ""
     return {at: row[first:end] for at, row in found.items()}, above + right
-
-
-def _read_parquet(path: Path, content: bytes) -> TableFile:
-    file = pq.ParquetFile(io.BytesIO(content))
-    check_names(path, file.schema_arrow.names)
-    check_size(path, file.metadata.num_rows, len(file.schema_arrow.names))
-    return table_of_columns(path, file.read().to_pydict(), "")
 
 
 def _decoded(path: Path, content: bytes) -> str:

@@ -7,9 +7,9 @@ LevelDB, a `Record` of `wandb_internal.proto` each; the numbers below are those 
 from __future__ import annotations
 
 import json
-import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,28 +19,25 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from lr_sweep.analysis.judge.readers.labels import flat_settings
 from lr_sweep.common.files import Fields
 
-EVENTS = "events.out.tfevents"
-"""Part of the name of TensorBoard's files."""
-WANDB = b":W&B"
-"""How W&B's files begin."""
-FLOAT = 1
-"""Number of TensorFlow's type of single-precision numbers."""
-BLOCK, HEADER = 32_768, 7
-"""Bytes of a block of LevelDB's log, and of what stands before each part of a record."""
-MIDDLE = (2, 3)
-"""Kinds of parts of a record that another part follows."""
+EVENTS = "events.out.tfevents"  # part of the name of TensorBoard's files
+WANDB = b":W&B"  # how W&B's files begin
+BLOCK, HEADER = 32_768, 7  # bytes of a block of LevelDB's log, and of what stands before each part of a record
 
 
 def event_rows(contents: Sequence[bytes]) -> list[Fields]:
     """Return a row a step of the files of one run, with its hyperparameters."""
     from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
     rows: dict[int, Fields] = {}
     settings: Fields = {}
-    for event in [Event.FromString(each) for content in contents for each in _events(content)]:
+    for event in map(Event.FromString, chain.from_iterable(map(_events, contents))):
         for value in event.summary.value:
-            if value.metadata.plugin_data.plugin_name == "hparams":
-                settings |= _hyperparameters(value.metadata.plugin_data.content)
+            plugin = value.metadata.plugin_data
+            if plugin.plugin_name == "hparams":
+                found = HParamsPluginData.FromString(plugin.content).session_start_info.hparams
+                kinds = {name: found[name].WhichOneof("kind") for name in sorted(found)}
+                settings |= {f"hparams.{name}": getattr(found[name], kinds[name] or "", "") for name in kinds}
             elif (number := _scalar(value)) is not None:
                 rows.setdefault(event.step, {"step": event.step})[value.tag] = number
     return [settings | row for row in rows.values()]
@@ -50,26 +47,17 @@ def _events(content: bytes) -> Iterator[bytes]:
     """Yield the records of a file; one that is cut at its end, as of a run that was killed, is left out."""
     at = 0
     while at + 12 <= len(content):
-        (length,) = struct.unpack_from("<Q", content, at)
-        if at + 16 + length > len(content):
-            return
-        yield content[at + 12 : at + 12 + length]
-        at += 16 + length
+        start, at = at + 12, at + 16 + int.from_bytes(content[at : at + 8], "little")
+        if at <= len(content):
+            yield content[start : at - 4]
 
 
 def _scalar(value: Any) -> float | None:
     """Return the number that was written, of as many digits as single precision has; None: it is no number."""
     numbers: Sequence[float] = [value.simple_value] if value.HasField("simple_value") else value.tensor.float_val
-    if value.tensor.dtype == FLOAT and not value.tensor.tensor_shape.dim:
+    if value.tensor.dtype == 1 and not value.tensor.tensor_shape.dim:  # one number of single precision
         numbers = numbers or np.frombuffer(value.tensor.tensor_content, "<f4").tolist()
     return float(str(np.float32(numbers[0]))) if len(numbers) == 1 else None
-
-
-def _hyperparameters(content: bytes) -> Fields:
-    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
-
-    found = HParamsPluginData.FromString(content).session_start_info.hparams
-    return {f"hparams.{name}": getattr(found[name], found[name].WhichOneof("kind") or "", "") for name in sorted(found)}
 
 
 def wandb_rows(run: str, content: bytes) -> list[Fields]:
@@ -97,13 +85,13 @@ def _records(content: bytes) -> Iterator[bytes]:
     """Yield the records of a log, without their checksums; a last one that is cut is left out."""
     at, whole = HEADER, b""
     while at + HEADER <= len(content):
-        if BLOCK - at % BLOCK < HEADER:  # filled with zeros
-            at += BLOCK - at % BLOCK
+        if (left := BLOCK - at % BLOCK) < HEADER:  # filled with zeros
+            at += left
             continue
         length, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
         whole += content[at + HEADER : at + HEADER + length]
         at += HEADER + length
-        if kind not in MIDDLE:
+        if kind not in (2, 3):  # another part follows these
             if at <= len(content) and whole:
                 yield whole
             whole = b""

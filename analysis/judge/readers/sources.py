@@ -6,12 +6,12 @@ In a folder each run has a file of results, and its settings in a file beside it
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
@@ -26,27 +26,18 @@ from lr_sweep.common.files import Fields, read_plain
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
-HIDDEN = ".hydra"
-"""The folder of a job's settings."""
-LATEST = "latest-run"
-"""The link of W&B to one of the other folders."""
-STATE, CHECKPOINT = "trainer_state.json", "checkpoint-"
-"""A state of a run of Transformers, and how the folders of its earlier states begin."""
+HIDDEN = ".hydra"  # the folder of a job's settings
+STATE = "trainer_state.json"  # of a run of Transformers, with its history so far
 SETTINGS = words(
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
 """Files of what a run was started with."""
-YAML = {".yaml", ".yml"}
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
 KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
 WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log", "debug-core.log"}
-"""How the file of a run of W&B ends, and logs of W&B itself."""
-WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"
-"""Settings and last values of a run of W&B, in a folder beside its file."""
+WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"  # in a folder beside the file of a run of W&B
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
-WITHOUT = "without "
-"""Prefix of the names of files that are left out."""
 MOST_FILES = 100_000
 
 
@@ -54,15 +45,16 @@ def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
     tables = [_read(each) for source in sources for each in expanded(str(source))]
     tables = tables if len(tables) == 1 else list(map(_with_places, tables))
-    digests = (each.sha256 or hashlib.sha256(json.dumps(each.columns).encode()).hexdigest() for each in tables)
-    return [replace(table, sha256=digest) for table, digest in zip(tables, digests, strict=True)]
+    return [
+        replace(each, sha256=each.sha256 or sha256(json.dumps(each.columns).encode()).hexdigest()) for each in tables
+    ]
 
 
 def _with_places(table: TableFile) -> TableFile:
     """Add what a file's name says, as `lr=0.1,seed=1.csv`, if it says the learning rate; and the name of a folder."""
     if table.path.is_dir() and "folder" not in table.columns:
-        runs = {"run": [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]}
-        table = replace(table, columns=table.columns | (runs if runs["run"] else {}))
+        runs = [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]
+        table = replace(table, columns=table.columns | ({"run": runs} if runs else {}))
         return table.beside({"folder": table.path.name})
     found = settings_in(table.path.parent.name if EVENTS in table.path.name else table.path.stem)
     return table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
@@ -95,7 +87,7 @@ def _read_folder(folder: Path) -> TableFile:
         return read_mlflow_folder(folder, stores)
     unread: list[Path] = []
     parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files), unread)))))
-    if not any(map(_measures, parts)):
+    if not any(map(_values, parts)):
         for path in (path for path in unread if path.suffix == WANDB_RUN):
             read_file(path)  # says what is wrong with it
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
@@ -104,16 +96,16 @@ def _read_folder(folder: Path) -> TableFile:
         parts = [part if ENDED in part.columns else part.beside({ENDED: "TERMINATED"}) for part in parts]
     kinds = Counter(_kind(part.path) for part in parts)
     reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
-    others = [part.reader.removeprefix(WITHOUT) for part in parts if part.reader.startswith(WITHOUT)]
+    others = sorted({part.reader for part in parts if part.reader})
     unread = sorted((path for path in unread if _kind(path) in kinds), key=lambda path: -path.stat().st_size)
-    others = [*dict.fromkeys(sorted(others)), *(path.relative_to(folder).as_posix() for path in unread)]
-    reader += f", {WITHOUT}{listed(others, 3)}" if others else ""
+    others += [path.relative_to(folder).as_posix() for path in unread]
+    reader += f", without {listed(others, 3)}" if others else ""
     return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
 def _folder_of(path: Path) -> Path:
     """Return the folder that a file is in, not counting those that tools make within a run's."""
-    is_within = path.parent.name == HIDDEN or path.parent.name.startswith(CHECKPOINT)
+    is_within = path.parent.name == HIDDEN or path.parent.name.startswith("checkpoint-")
     return path.parent.parent if is_within else path.parent
 
 
@@ -126,32 +118,33 @@ def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     homes |= {each for each in events if not known & {*each.parents}}  # `add_hparams` writes below the folder of a run
     runs = defaultdict[Path, list[Path]](list)
     for path in files:
-        is_hidden = any(map(_is_hidden, path.relative_to(folder).parts))
+        names = path.relative_to(folder).parts
+        is_hidden = any(name[:1] == "." and name != HIDDEN for name in names) or "latest-run" in names  # W&B's link
         is_copy = path.suffix != WANDB_RUN and (path.name in WANDB_LOGS or not stores.isdisjoint(path.parents))
         if not (is_hidden or is_copy):
             above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
             runs[next(above, _folder_of(path))].append(path)
-    return {home: runs[home] for home in sorted(runs)}
-
-
-def _is_hidden(name: str) -> bool:
-    return name == LATEST or (name.startswith(".") and name != HIDDEN)
+    return dict(sorted(runs.items()))
 
 
 def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]) -> Iterator[tuple[str, TableFile]]:
     """Yield the path and the table of each run in a folder: of its best results, with its settings and those above.
 
-    `unread`: takes the files that cannot be read, perhaps as they are no tables.
+    The `reader` of a table names what it leaves out. `unread`: takes the files that cannot be read, perhaps as they are
+    no tables.
     """
     above = {each for home in runs for each in home.parents}
     settings: dict[Path, Fields] = {}
     names = Counter(path.name for files in runs.values() for path in files)
-    usual = {name for name, number in names.items() if 2 * number > len(runs)}
     for home, files in runs.items():
         own = {name: value for path in files if _has_settings(path) for name, value in _settings(path).items()}
         of_run = next((settings[each] for each in home.parents if each in settings), {}) | own
         settings[home] = of_run
-        tables = _usual(_results([path for path in files if path.name not in SETTINGS], unread), usual)
+        tables = _results([path for path in files if path.name not in SETTINGS], unread)
+        usual = [table for table in tables if 2 * names[table.path.name] > len(runs)]
+        if len(usual) == 1 < len(tables):  # most runs have a file of this name alone
+            others = ", ".join(table.path.name for table in tables if table is not usual[0])
+            tables = [replace(usual[0], reader=others)]
         splits = {split_of(table.path.stem) for table in tables}
         if len(tables) > 1 and (of_run or ("" not in splits and len(splits) == len(tables))):
             both = " and ".join(table.path.name for table in tables[:2])
@@ -164,18 +157,9 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]
             yield run.relative_to(folder).as_posix() if run != folder else "", table.beside(of_run)
 
 
-def _usual(tables: list[TableFile], usual: set[str]) -> list[TableFile]:
-    """Leave out files beside the only one whose name most runs have a file of."""
-    of_all = [table for table in tables if table.path.name in usual]
-    if len(of_all) != 1 or len(tables) == 1:
-        return tables
-    others = [table.path.name for table in tables if table not in of_all]
-    return [replace(of_all[0], reader=WITHOUT + ", ".join(others))]
-
-
 def _has_settings(path: Path) -> bool:
     """Return whether a file has what a run was started with: by its name, or one of YAML beside results."""
-    is_beside = path.suffix in YAML and any((path.parent / name).exists() for name in RESULTS)
+    is_beside = path.suffix in (".yaml", ".yml") and any((path.parent / name).exists() for name in RESULTS)
     return path.name in SETTINGS or is_beside
 
 
@@ -184,11 +168,10 @@ def _settings(path: Path) -> Fields:
     with damage_named(path):
         text = read_plain(path, MOST_BYTES).decode()
         found = json.loads(text) if path.suffix == ".json" else yaml_content(text)
-    plainly = {
-        name: value["value"] if isinstance(value, dict) and {"value"} <= value.keys() <= {"value", "desc"} else value
-        for name, value in (found.items() if isinstance(found, dict) else ())
-    }
-    return {name: value for name, value in flat_settings(plainly).items() if not isinstance(value, list)}
+    found = found if isinstance(found, dict) else {}
+    objects = {name: value for name, value in found.items() if isinstance(value, dict)}
+    found |= {name: each["value"] for name, each in objects.items() if {"value"} <= each.keys() <= {"value", "desc"}}
+    return {name: value for name, value in flat_settings(found).items() if not isinstance(value, list)}
 
 
 def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
@@ -200,30 +183,28 @@ def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
     found, ended = list[TableFile](), list[TableFile]()
     for kind in KINDS:
         tables = list(_tables([path for path in files if _kind(path) == kind], kind, unread))
-        started = [table for table in tables if _measures(table) or any(map(is_rate, table.columns))]
-        if not any(map(_measures, started)):
+        started = [table for table in tables if _values(table) or any(map(is_rate, table.columns))]
+        if not any(map(_values, started)):
             ended += started if kind in (WANDB_RUN, ".log") else []
         elif len(started := _as_one_run(started)) > len(found) and (not found or all(map(_steps, started))):
-            others = {table.path.name: None for table in found}
-            found = [replace(each, reader=WITHOUT + ", ".join(others)) if others else each for each in started]
-        if found and (kind in RESULTS or any(_has_rates(table) for table in found)):
+            others = ", ".join(dict.fromkeys(table.path.name for table in found))
+            found = [replace(table, reader=others or table.reader) for table in started]
+        if found and (kind in RESULTS or any(is_rate(n) and _varies(each, n) for each in found for n in each.columns)):
             break
     return found or ended
 
 
 def _as_one_run(tables: list[TableFile]) -> list[TableFile]:
     """Make one table of files without a common metric, which are parts of a run: those of one row have its columns."""
-    counts = Counter(name for table in tables for name in filter(_is_value, table.columns))
+    counts = Counter(name for table in tables for name in _values(table))
     if len(tables) < 2 or max(counts.values()) > 1:
         return tables
-    validated = [
-        table for table in tables if any(is_metric(name) and split_of(name) != "train" for name in table.columns)
-    ]
-    longest = max(validated or tables, key=lambda table: len(table.lines))
+    tested = {name for name in counts if is_metric(name) and split_of(name) != "train"}
+    longest = max(tables, key=lambda table: (not tested.isdisjoint(table.columns), len(table.lines)))
     beside = {name: table.columns[name][0] for table in tables if len(table.lines) == 1 for name in table.columns}
     others = [table.path.name for table in tables if len(table.lines) > 1 and table is not longest]
     whole = longest.beside({name: beside[name] for name in beside if name not in longest.columns})
-    return [replace(whole, reader=WITHOUT + ", ".join(others) if others else "")]
+    return [replace(whole, reader=", ".join(others))]
 
 
 def _kind(path: Path) -> str:
@@ -234,21 +215,21 @@ def _kind(path: Path) -> str:
 
 def _tables(files: Sequence[Path], kind: str, unread: list[Path]) -> Iterator[TableFile]:
     """Yield the tables in files of one kind; those without a name for results may be something else."""
-    filled = sorted((path for path in files if path.stat().st_size), key=lambda path: path.stat().st_size)
-    unread += [path for path in files if path not in filled]
-    if kind == EVENTS and filled:
+    if kind == EVENTS and files:
         with damage_named(files[0]):
             if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
                 yield table_of_rows(files[0], rows, "")
             else:
                 unread += files
         return
-    last = {_folder_of(path) if kind == STATE else path: path for path in filled}  # the largest has all of a history
+    by_size = sorted(files, key=lambda path: path.stat().st_size)
+    last = {_folder_of(path) if kind == STATE else path: path for path in by_size}  # the largest has all of a history
     for path in sorted(last.values()):
         try:
-            yield _wandb_run(path) if kind == WANDB_RUN else read_file(path)
+            table = _wandb_run(path) if kind == WANDB_RUN else read_file(path)
+            yield replace(table, reader=table.reader.partition("without ")[2])
         except UserError:
-            if kind in RESULTS:
+            if kind in RESULTS and path.stat().st_size:
                 raise
             unread.append(path)
 
@@ -259,8 +240,7 @@ def _wandb_run(path: Path) -> TableFile:
     settings, last = beside / WANDB_SETTINGS, beside / WANDB_LAST
     with damage_named(last):
         found = json.loads(read_plain(last, MOST_BYTES)) if last.exists() else {}
-    without = f"{WITHOUT}the history of {beside.parent.name}"
-    table = table_of_rows(path, [{"run_id": beside.parent.name}], without)
+    table = table_of_rows(path, [{"run_id": beside.parent.name}], f"without the history of {beside.parent.name}")
     try:
         table = table if path == last else read_file(path)
     except UserError:
@@ -269,22 +249,19 @@ def _wandb_run(path: Path) -> TableFile:
     if settings.exists() and not any(map(is_setting, table.columns)):
         table = table.beside(_settings(settings))
     above = [""] * (len(table.lines) - 1)
-    values = {name: [*above, as_field(found[name])] for name in found if isinstance(found[name], int | float)}
-    return replace(table, columns={n: v for n, v in values.items() if n[:1] != "_"} | table.columns)
+    values = {n: [*above, as_field(v)] for n, v in found.items() if n[:1] != "_" and isinstance(v, int | float)}
+    return replace(table, columns=values | table.columns)
 
 
-def _measures(table: TableFile) -> bool:
-    return any(map(_is_value, table.columns))
-
-
-def _is_value(name: str) -> bool:
-    return is_metric(name) or is_named(name, "value", "metric")
+def _values(table: TableFile) -> list[str]:
+    return [name for name in table.columns if is_metric(name) or is_named(name, "value", "metric")]
 
 
 def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
     """Add the run to the rows of each file, if it is one, and what paths say of runs, or else their folder.
 
-    A file whose rows have several learning rates or seeds is a part of a table, and no run.
+    What a run's columns say is not taken from its path. A file whose rows have several seeds is a part of a table, and
+    no run.
     """
     said = [settings_in(path) for path, _ in runs]
     some = set[str]().union(*said)
@@ -292,25 +269,20 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
     in_folders = not are_known and all("/" in path for path, _ in runs)
     every = some.intersection(*said) if in_folders else some  # what not all paths say is left to the folders' names
     for (path, table), labels in zip(runs, said, strict=True):
-        beside = _unknown(table, {name: text for name, text in labels.items() if name in every})
+        own = {plain(name) for name in table.columns if not (is_rate(name) and _varies(table, name))}
+        has_rate = any(map(is_rate, own))
+        values = {texts[0] for texts in table.columns.values()}
+        beside = {
+            name: text
+            for name, text in labels.items()
+            if name in every and plain(name) not in own and not (has_rate and is_rate(name))
+            if not (is_named(name, "variant") and text in values)
+        }
         has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
         if not has_seeds and {"run_id", "trial_id"}.isdisjoint(map(plain, table.columns)):
             beside["run"] = path or table.path.stem
             beside |= {"folder": path.rpartition("/")[0]} if in_folders and (every != some or not every) else {}
         yield table.beside(beside)
-
-
-def _unknown(table: TableFile, labels: Mapping[str, str]) -> Fields:
-    """Return the settings in a path that are not in a run's columns: of other names, and no variant by another name."""
-    has_rate = any(is_rate(name) and not _varies(table, name) for name in table.columns)
-    values = {texts[0] for texts in table.columns.values()}
-    known = {plain(name) for name in table.columns if has_rate or not is_rate(name)}
-    return {
-        name: text
-        for name, text in labels.items()
-        if not (has_rate and is_rate(name)) and plain(name) not in known
-        if not (is_named(name, "variant") and text in values)
-    }
 
 
 def _with_steps(tables: list[TableFile]) -> list[TableFile]:
@@ -328,9 +300,5 @@ def _steps(table: TableFile) -> list[str]:
     return [name for name in table.columns if is_named(name, STEP)]
 
 
-def _has_rates(table: TableFile) -> bool:
-    return any(is_rate(name) and _varies(table, name) for name in table.columns)
-
-
 def _varies(table: TableFile, name: str) -> bool:
-    return len(set(table.columns.get(name, ())) - {""}) > 1
+    return len(set(table.columns[name]) - {""}) > 1
