@@ -47,18 +47,14 @@ NAMES = ROLES | {
 """Also those of columns that say of each row on which data it was measured, whether the run had diverged, a value of a
 metric that it does not name, which metric that is, which way it is better, and on what the run was trained; and
 names that a learning rate may have, as other settings."""
-GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
-"""Meanings that the user may give, too: `nuisance`: settings that are tuned as the rate is; `ignored`: no settings."""
-SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
-"""Meanings that several columns may have together."""
+GIVEN_ROLES = (*ROLES, "nuisance", "ignored")  # of the user: tuned as the rate is, and no settings
+SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}  # that several columns may have together
 SPLITS = {
     "validation": {*words("validation val valid dev eval evaluation")},
     "test": {"test", "heldout", "holdout"},
     "train": {"train", "training"},
 }
 """What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
-RATE_WORDS = ("lr", "learning_rate", "learningrate")
-"""A column of numbers with one of these in its name may be the learning rate, if it has no word of `no rate`."""
 SETTINGS = words(
     """hyperparameters.values. params. params_ param_ hparams. hparams/ config/ config. config_ hyperparameters. args.
     cfg. hps."""
@@ -116,25 +112,20 @@ WORDS = {
     }.items()
 }
 """Words of names by what they say of a column."""
-REPEATS, MEANS, SPREADS = WORDS["repeat"], WORDS["mean"], WORDS["deviation"] | WORDS["count"] | WORDS["extreme"]
+WORDS["summary"] = WORDS["mean"] | WORDS["deviation"] | WORDS["count"] | WORDS["extreme"] | {"rank"}
 _STATES = {
-    "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
-        discarded""",
+    "complete": "complete completed finished terminated done success succeeded successful ok keep kept discard"
+    " discarded",
     "diverged": "diverged nan",
     "failed": """failed fail crash crashed killed error preempted cancelled timeout canceled timed_out failure errored
         oom out_of_memory node_fail""",
     "stopped": "stopped pruned earlystopped early_stopped",
     "missing": "missing running inprogress in_progress pending scheduled paused preempting waiting queued created",
 }
-STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
-"""How tools name the state of a run, in small letters."""
-VERDICTS = {"keep", "kept", "discard", "discarded"}
-"""Words of an agent's log: others beside them are verdicts, too."""
-_UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
-JOIN = "+"
-"""Mark that joins the names of columns that mean one thing together."""
-MOST_LISTED = 60
-"""Names, and characters of each, in a message."""
+STATUS = {word: status for status, text in _STATES.items() for word in words(text)}  # by how tools name it
+VERDICTS = {"keep", "kept", "discard", "discarded"}  # of an agent's log: other words beside them are verdicts, too
+JOIN = "+"  # joins the names of columns that mean one thing together
+MOST_LISTED = 60  # names, and characters of each, in a message
 
 
 def plain(name: str) -> str:
@@ -168,7 +159,7 @@ def is_setting(name: str) -> bool:
 def is_about_run(name: str) -> bool:
     """Return whether a column says how a run went, or where, and not how it was started."""
     counts = has_word(name, "deviation", "count") and not has_word(name, "setting", "tuned")
-    counts = counts or (has_word(name, "extreme") and is_known(measured(name)))  # `max_len` is a setting
+    counts = counts or (has_word(name, "extreme") and is_known(name))  # `max_len` is a setting
     return not is_setting(name) and (counts or has_word(name, "about"))
 
 
@@ -179,29 +170,28 @@ def is_rate(name: str) -> bool:
 
 def has_rate_word(name: str) -> bool:
     """Return whether a word of learning rates is in a name, whatever else is."""
-    return any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS)
+    return any(f"_{word}_" in f"_{plain(name)}_" for word in ("lr", "learning_rate", "learningrate"))
 
 
 def has_unit(name: str) -> bool:
     """Return whether the values of a column are not to be taken as they are: those of `lr (x1e-3)`."""
-    return bool(_UNIT.search(name))
+    return re.search(r"%|percent|10\^|10\*\*|\de[+-]?\d", name, re.IGNORECASE) is not None
 
 
 def is_result(name: str) -> bool:
     """Return whether a column's name is that of a metric or of a time; one that weighs a loss is a setting."""
-    return (is_known(measured(name)) and not has_word(name, "setting")) or has_word(name, "time")
+    return (is_known(name) and not has_word(name, "setting")) or has_word(name, "time")
 
 
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
-    known = (split_of(name) or is_known(measured(name))) and words_of(name)[-1] not in ROLES["step"]
+    known = (split_of(name) or is_known(name)) and words_of(name)[-1] not in ROLES["step"]
     return bool(known) and not (has_word(name, "deviation", "count", "extreme", "time", "setting") or is_setting(name))
 
 
 def split_of(name: str) -> str:
     """Return which data a column was measured on, by its name; empty: the name does not say."""
-    words = words_of(name)
-    return next((split for split, meaning in SPLITS.items() if meaning & set(words)), "")
+    return next((split for split, meaning in SPLITS.items() if meaning & {*words_of(name)}), "")
 
 
 def measured(name: str) -> str:
@@ -219,18 +209,14 @@ def is_known(metric: str) -> bool:
 
 def is_higher_better(metric: str) -> bool | None:
     """Return which way a metric is better, by the words of its name; None: they do not say."""
-    if has_word(metric, "negated"):
-        return None
-    if has_word(metric, "lower", "distance"):
-        return False
-    return True if has_word(metric, "higher") else None
+    is_lower = has_word(metric, "lower", "distance")
+    return None if has_word(metric, "negated") or not (is_lower or has_word(metric, "higher")) else not is_lower
 
 
 def agree(one: str, other: str) -> bool:
     """Return whether two names of metrics may be of one; `loss` is any that is better when lower."""
-    if is_higher_better(one) is not is_higher_better(other):
-        return False
-    return bool(kinds(one) & kinds(other)) or {"loss"} in (kinds(one), kinds(other))
+    are_alike = kinds(one) & kinds(other) or {"loss"} in (kinds(one), kinds(other))
+    return bool(are_alike) and is_higher_better(one) is is_higher_better(other)
 
 
 def kinds(metric: str) -> set[str]:

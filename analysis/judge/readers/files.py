@@ -21,15 +21,7 @@ from lr_sweep.analysis.judge.readers.delimited import FORMAT, check_names, read_
 from lr_sweep.analysis.judge.readers.logs import log_rows
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
-from lr_sweep.analysis.judge.table_file import (
-    MOST_BYTES,
-    TableFile,
-    as_field,
-    check_size,
-    damage_named,
-    table_of_columns,
-    table_of_rows,
-)
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, check_size, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain
 
@@ -132,7 +124,7 @@ def _read_parquet(path: Path, content: bytes) -> TableFile:
     file = pq.ParquetFile(io.BytesIO(content))
     check_names(path, file.schema_arrow.names)
     check_size(path, file.metadata.num_rows, len(file.schema_arrow.names))
-    return table_of_columns(path, file.read().to_pydict(), "")
+    return table_of_rows(path, file.read().to_pylist(), "")
 
 
 def _decoded(path: Path, content: bytes) -> str:
