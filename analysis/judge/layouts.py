@@ -30,14 +30,7 @@ from lr_sweep.analysis.judge.names import (
     words,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import (
-    SETTING,
-    labels_of,
-    numbers_in,
-    repeat_in,
-    settings_by_place,
-    settings_in,
-)
+from lr_sweep.analysis.judge.readers.labels import SETTING, labels_of, numbers_in, repeat_in, settings_by_place
 from lr_sweep.analysis.judge.table_file import TableFile, check_size
 from lr_sweep.common.errors import UserError
 
@@ -169,12 +162,12 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
     for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
         kept, left_out = _without_means(table, name)
-        of = {text: settings_in(text) for text in dict.fromkeys(kept.columns[name])}
+        of = {text: labels_of(text) for text in dict.fromkeys(kept.columns[name])}
         if not all(any(map(is_rate, labels)) for labels in of.values()):
             of = dict(zip(of, settings_by_place([*of]) if table.path.is_dir() else [], strict=False))
         if of:
             keys = dict.fromkeys(key for labels in of.values() for key in labels if plain(key) not in known)
-            new = {key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
+            new = {SETTING + key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
             return replace(kept, columns=kept.columns | new), {RATE: f"in {name}{left_out}"}
     return table, {}
 

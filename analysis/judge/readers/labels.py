@@ -88,5 +88,5 @@ def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:
     texts = [place for place in places if place not in seeds and not any(word[:1].isdigit() for word in place)]
     variants = [" ".join(words) for words in zip(*texts, strict=True)]
     found = {"lr": rates[0], "seed": seeds and seeds[0], "variant": variants}
-    columns = {SETTING + key: values for key, values in found.items() if values}
+    columns = {key: values for key, values in found.items() if values}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

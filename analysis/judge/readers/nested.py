@@ -64,27 +64,26 @@ def yaml_content(text: str) -> Any:
     return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
-def _numbered(number: int | str, content: Any, parent: str | None = None) -> list[Fields]:
-    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number.
+def _numbered(number: int, content: Any, parent: str = "") -> list[Fields]:
+    """Return the rows in a line or an item of a list, with the number of the run if they are evaluations of one.
 
-    The number has the key of the list before it, as other lists have runs of these numbers.
+    The number has the key of the list before it, as other lists have runs of these numbers. Metrics in a list that is
+    named for its data, as `val_history`, have that name, too.
     """
-    rows = _rows(content, parent)
+    rows, split = _rows(content, parent), split_of(parent)
     differ = {name for row in rows for name in row if row[name] != rows[0].get(name)}
     are_steps = any(is_named(name, STEP) for name in rows[0]) or all(is_metric(n) or is_result(n) for n in differ)
-    are_named = any(is_named(n, "run", SEED) for n in rows[0]) or any(
-        is_named(n, "task", "model", "variant") for n in differ
-    )
-    is_run = len(rows) > 1 and are_steps and not are_named
-    return [{"run": str(number), **row} for row in rows] if is_run else rows
+    has_runs = any(is_named(name, "run", SEED) for name in rows[0])
+    has_runs = has_runs or any(is_named(name, "task", "model", "variant") for name in differ)
+    run = {"run": f"{parent} {number}".strip()} if len(rows) > 1 and are_steps and not has_runs else {}
+    names = {name for row in rows for name in row if split and is_metric(name) and not split_of(name)}
+    return [run | {f"{split}_{x}" if x in names else x: value for x, value in row.items()} for row in rows]
 
 
-def _rows(content: Any, parent: str | None = None) -> list[Fields]:
+def _rows(content: Any, parent: str = "") -> list[Fields]:
     """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
-    key = parent or ""
     if _is_list_of(content, Mapping):
-        items = (_numbered(f"{key} {number}".strip(), each, key) for number, each in enumerate(content))
-        return [_of_split(key, row) for rows in items for row in rows]
+        return [row for number, each in enumerate(content) for row in _numbered(number, each, parent)]
     if _is_list_of(content, int, float):
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
@@ -93,29 +92,24 @@ def _rows(content: Any, parent: str | None = None) -> list[Fields]:
         return found
     are_labels = len(content) > 1 and not any(map(_is_name, content))
     parts = {name: _rows(value, name) for name, value in content.items() if are_labels or _is_nested(value)}
-    return (are_labels and _labelled(content, parts, key)) or _with_beside(content, parts)
+    return (are_labels and _labelled(content, parts, parent)) or _with_beside(content, parts)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, kinds) for each in value)
 
 
-def _of_split(key: str, row: Fields) -> Fields:
-    """Return a row of a list that is named for its data, as `val_history`, with metrics of that name."""
-    split = split_of(key)
-    return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
-
-
-def _columns(content: Mapping[str, Any], parent: str | None) -> list[Fields]:
+def _columns(content: Mapping[str, Any], parent: str) -> list[Fields]:
     """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
-    values = list(content.values())
     if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
     is_table = any(map(_is_name, content))
-    if is_table and all(isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in values):
+    if is_table and all(
+        isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in content.values()
+    ):
         return _zipped({name: list(column.values()) for name, column in content.items()})
-    are_lists = all(isinstance(value, list) and not _is_nested(value) for value in values)
-    return _zipped(content, parent or "") if are_lists and (parent is None or is_table) else []
+    are_lists = all(isinstance(value, list) and not _is_nested(value) for value in content.values())
+    return _zipped(content, parent) if are_lists and (is_table or not parent) else []
 
 
 def _grid(content: Mapping[str, Any]) -> list[Fields]:
@@ -140,11 +134,9 @@ def _zipped(lists: Mapping[str, Sequence[Any]], run: str = "") -> list[Fields]:
         return []
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
     others = {name: values for name, values in lists.items() if not _measures(name)}
-    are_falling = (
-        is_rate(name) and _is_list_of(values, int, float) and values == sorted(values, reverse=True)
-        for name, values in others.items()
-    )
-    if others and not (any(split_of(name) == "train" for name in lists) and all(are_falling)):
+    rates = [values for name, values in others.items() if is_rate(name) and _is_list_of(values, int, float)]
+    are_falling = len(rates) == len(others) and all(values == sorted(values, reverse=True) for values in rates)
+    if others and not (are_falling and any(split_of(name) == "train" for name in lists)):
         return rows
     named = {"run": run} if others and run else {}  # its rates alone do not tell it from other runs
     return [{**named, STEP: step, **row} for step, row in enumerate(rows, 1)]
@@ -192,9 +184,11 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     if len(parts) == 2 or not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
     found = list(chain.from_iterable(parts))
-    known = {*chain.from_iterable(found), *(beside if repeats else ())}
-    kept = {x: beside[x] for x in beside if not (has_word(x, "summary") and {x, x.rpartition(".")[0]} & known)}
-    return [kept | row for row in found] or [kept]
+    measured = set(chain.from_iterable(found))
+    for name in [name for name in beside if has_word(name, "summary")]:
+        if repeats or name.rpartition(".")[0] in measured:
+            del beside[name]
+    return [beside | row for row in found] or [beside]
 
 
 def _seeds(content: Mapping[str, Any]) -> list[Any]:
@@ -222,7 +216,8 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     or a name of what the level above names.
     """
     are_repeats = all((found := repeat_in(key)) and not found[0] for key in content)
-    are_rates = all(map(is_number, content)) and not all(map(str.isdigit, content))
+    are_whole = all(map(str.isdigit, content))
+    are_rates = all(map(is_number, content)) and not are_whole
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
     metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
     are_runs = len({frozenset(rows[0]) for rows in parts.values()}) == 1
@@ -230,19 +225,11 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     is_uniform = len(are_nested) == len(metrics) == 1 and (all(metrics) or are_runs)
     if not is_uniform or not (are_rates or all(are_nested) or any(map(labels_of, content))):
         return []
-    names = set(chain.from_iterable(chain.from_iterable(parts.values())))
-    name = _meaning(parent)
-    if (
-        any(map(is_rate, names))
-        and any(is_named(each, "variant", SEED) for each in names - {"run"})
-        and not are_repeats
-        and "run" not in names
-    ):
+    names = {name for rows in parts.values() for row in rows for name in row}
+    has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
+    name = _meaning(parent) or (SEED if are_repeats or are_whole else "learning_rate" if are_rates else "")
+    if has_settings and not are_repeats and "run" not in names:
         name = "task" if all(len({row.get("variant") for row in rows}) > 1 for rows in parts.values()) else "run"
-    elif not name and (are_repeats or all(map(str.isdigit, content))):
-        name = SEED
-    elif not name and are_rates:
-        name = "learning_rate"
     labels = {key: {name: key} if name else labels_of(key) or {"variant": key} for key in content}
     return [_joined(labels[key], row) for key in content for row in parts[key]]
 
