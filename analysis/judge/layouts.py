@@ -30,12 +30,13 @@ from lr_sweep.analysis.judge.names import (
     words,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import SETTING, labels_of, numbers_in, repeat_in, settings_by_place
+from lr_sweep.analysis.judge.readers.labels import MOST_LABEL, SETTING, labels_of, repeat_in, settings_by_place
 from lr_sweep.analysis.judge.table_file import TableFile, check_size
 from lr_sweep.common.errors import UserError
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 _STEP = re.compile(r"(?:step|epoch|iteration)s?[\s_=@:]*(\d+)", re.IGNORECASE)
+_WORD = re.compile(r"([A-Za-z]*)(\d+(?:\.\d+)?(?:e-?\d+)?)([A-Za-z]*)")
 RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed", "step", "value"
 """Names of the columns of rows made here; the last where the fields' own columns name no metric."""
 MOST_RATE = 1.0  # numbers as names of columns are rates if none is greater, and some are no whole numbers
@@ -185,17 +186,22 @@ def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
 
 
 def _with_numbers(table: TableFile) -> TableFile:
-    """Add settings that are only numbers in the names of runs, as in `net_7lg_4lf`, to a table without seeds."""
+    """Add settings that are only numbers in the names of runs, as in `net_7lg_4lf`, to a table without seeds.
+
+    The names differ in nothing else. Each number is named by the word beside it: `lg`, `lf`.
+    """
     columns, found = columns_in(table), dict[str, list[str]]()
     has_seeds = any(is_named(name, SEED, VARIANT) for name in table.columns)
     for column in [columns[name] for name in table.columns if plain(name) in RUN_NAMES and not has_seeds]:
-        names = list(dict.fromkeys(column.texts))
-        for word, numbers in numbers_in(names).items():
-            of = dict(zip(names, map(as_number, numbers), strict=True))
-            new = Column(SETTING + (word or column.name), [of[text] for text in column.texts])
+        names = dict.fromkeys(column.texts)
+        if max(map(len, names)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", name) for name in names}) > 1:
+            continue
+        for at, (before, _, after) in enumerate(_WORD.findall(column.texts[0])):
+            word = (after or before).lower() or column.name
+            new = Column(SETTING + word, [as_number(_WORD.findall(text)[at][1]) for text in column.texts])
             known = any(new.texts == list(map(as_number, each.texts)) for each in columns.values())
             if not (known or new.counts or new.name in columns) and 2 <= len(new.values) <= len(names) / 2:
-                found[new.name] = list(new.texts)
+                found[f"{new.name}_{at}" if new.name in found else new.name] = list(new.texts)
     return replace(table, columns=table.columns | found)
 
 

@@ -11,58 +11,51 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-ROLES = {
-    "task": words("task dataset data_set benchmark env environment env_name env_id"),
-    "model": words("model model_name architecture arch backbone network"),
-    "variant": words(
-        """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition arm
-        recipe exp_name experiment experiment_name optimizer_name configuration"""
-    ),
-    "learning_rate": words(
-        """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr base_learning_rate
-        init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate start_learning_rate
-        learning_rate_init lr_init lr0 eta0"""
-    ),
-    "seed": words("seed random_seed torch_seed random_state rng_seed repeat replicate rep fold"),
-    "step": words(
-        """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
-        env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen
-        consumed_tokens consumed_samples round communication_round generation
-        frame frames env_frames"""
-    ),
-    "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
-    "run": words("run_id trial_id run id"),
-    "status": words("status state trial_state run_status st_status"),
+NAMES = {
+    meaning: words(text)
+    for meaning, text in {
+        "task": "task dataset data_set benchmark env environment env_name env_id",
+        "model": "model model_name architecture arch backbone network",
+        "variant": """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition
+            arm recipe exp_name experiment experiment_name optimizer_name configuration""",
+        "learning_rate": """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr
+            base_learning_rate init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate
+            start_learning_rate learning_rate_init lr_init lr0 eta0""",
+        "seed": "seed random_seed torch_seed random_state rng_seed repeat replicate rep fold",
+        "step": """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
+            env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen
+            images_seen consumed_tokens consumed_samples round communication_round generation frame frames env_frames""",
+        "num_steps": "num_steps max_steps total_steps num_epochs max_epochs",
+        "run": "run_id trial_id run id",
+        "status": "status state trial_state run_status st_status",
+        # Of rows: on which data they were measured, whether the run had diverged, a value of a metric that the column
+        # does not name, which metric that is, which way it is better; on what a run was trained; and names that a
+        # learning rate may have, as other settings.
+        "split": "split data_split phase mode subset partition eval_split stage",
+        "diverged": "diverged is_diverged has_diverged did_diverge exploded is_nan has_nan",
+        "value": "value metric_value objective score result values_0",
+        "metric": "metric metric_name metric_key metric_key_used objective_name monitor",
+        "direction": "direction mode goal metric_mode objective_direction",
+        "device": "device gpu gpu_name accelerator hardware",
+        "rate symbol": "rate eta stepsize step_size",
+    }.items()
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
-NAMES = ROLES | {
-    "split": words("split data_split phase mode subset partition eval_split stage"),
-    "diverged": words("diverged is_diverged has_diverged did_diverge exploded is_nan has_nan"),
-    "value": words("value metric_value objective score result values_0"),
-    "metric": words("metric metric_name metric_key metric_key_used objective_name monitor"),
-    "direction": words("direction mode goal metric_mode objective_direction"),
-    "device": words("device gpu gpu_name accelerator hardware"),
-    "rate symbol": words("rate eta stepsize step_size"),
-}
-"""Also those of columns that say of each row on which data it was measured, whether the run had diverged, a value of a
-metric that it does not name, which metric that is, which way it is better, and on what the run was trained; and
-names that a learning rate may have, as other settings."""
-GIVEN_ROLES = (*ROLES, "nuisance", "ignored")  # of the user: tuned as the rate is, and no settings
+ROLES = words("task model variant learning_rate seed step num_steps run status")  # that the user may give
+GIVEN_ROLES = (*ROLES, "nuisance", "ignored")  # also settings that are tuned as the rate is, and no settings
 SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}  # that several columns may have together
-SPLITS = {
+SPLITS = {  # what else a column may mean, with the words in its name that mean it; the rest of it is the metric
     "validation": {*words("validation val valid dev eval evaluation")},
     "test": {"test", "heldout", "holdout"},
     "train": {"train", "training"},
 }
-"""What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
-SETTINGS = words(
+SETTINGS = words(  # prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B
     """hyperparameters.values. params. params_ param_ hparams. hparams/ config/ config. config_ hyperparameters. args.
     cfg. hps."""
 )
-"""Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
 SYNONYMS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
-WORDS = {
+WORDS = {  # words of names by what they say of a column
     kind: frozenset(text.split())
     for kind, text in {
         # Metrics: which way they are better; which are no fractions; which are percents if they reach up to 100.
@@ -111,11 +104,10 @@ WORDS = {
         "down": "minimize minimise min lower",
     }.items()
 }
-"""Words of names by what they say of a column."""
 WORDS["summary"] = WORDS["mean"] | WORDS["deviation"] | WORDS["count"] | WORDS["extreme"] | {"rank"}
 _STATES = {
-    "complete": "complete completed finished terminated done success succeeded successful ok keep kept discard"
-    " discarded",
+    "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
+        discarded""",
     "diverged": "diverged nan",
     "failed": """failed fail crash crashed killed error preempted cancelled timeout canceled timed_out failure errored
         oom out_of_memory node_fail""",
@@ -185,7 +177,7 @@ def is_result(name: str) -> bool:
 
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
-    known = (split_of(name) or is_known(name)) and words_of(name)[-1] not in ROLES["step"]
+    known = (split_of(name) or is_known(name)) and words_of(name)[-1] not in NAMES["step"]
     return bool(known) and not (has_word(name, "deviation", "count", "extreme", "time", "setting") or is_setting(name))
 
 

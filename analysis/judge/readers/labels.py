@@ -25,7 +25,6 @@ _REPEAT = re.compile(
 )
 _FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
 _SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
-_WORD = re.compile(r"([A-Za-z]*)(\d+(?:\.\d+)?(?:e-?\d+)?)([A-Za-z]*)")
 _TIME = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")  # at the end of a name of Ray
 _BETWEEN = re.compile(r"(?<=[\d'\"])_(?=[A-Za-z]\w*=)")  # settings that `_` joins
 
@@ -60,17 +59,6 @@ def flat_settings(found: Mapping[str, Any]) -> Fields:
     own = {name: value for name, value in found.items() if name[:1] != "_"}
     flat = pd.json_normalize({SETTING.rstrip("."): own}).to_dict("records")[0]
     return {str(name): value for name, value in flat.items()}
-
-
-def numbers_in(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the numbers in names that differ in nothing else, by the word beside: `lg`, `lf` of `net_7lg_4lf`."""
-    if max(map(len, names)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", name) for name in names}) != 1:
-        return {}
-    found: dict[str, list[str]] = {}
-    for place in zip(*(_WORD.findall(name) for name in names), strict=True):
-        word = (place[0][2] or place[0][0]).lower()
-        found[f"{word}_{len(found)}" if word in found else word] = [number for _, number, _ in place]
-    return found
 
 
 def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:

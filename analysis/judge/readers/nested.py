@@ -103,12 +103,10 @@ def _columns(content: Mapping[str, Any], parent: str) -> list[Fields]:
     """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
     if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
-    is_table = any(map(_is_name, content))
-    if is_table and all(
-        isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in content.values()
-    ):
+    is_table, columns = any(map(_is_name, content)), list(content.values())
+    if is_table and all(isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in columns):
         return _zipped({name: list(column.values()) for name, column in content.items()})
-    are_lists = all(isinstance(value, list) and not _is_nested(value) for value in content.values())
+    are_lists = all(isinstance(each, list) and not _is_nested(each) for each in columns)
     return _zipped(content, parent) if are_lists and (is_table or not parent) else []
 
 
