@@ -37,25 +37,20 @@ from lr_sweep.common.errors import UserError
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 _STEP = re.compile(r"(?:step|epoch|iteration)s?[\s_=@:]*(\d+)", re.IGNORECASE)
 _WORD = re.compile(r"([A-Za-z]*)(\d+(?:\.\d+)?(?:e-?\d+)?)([A-Za-z]*)")
+# Names of the columns of rows made here; the last where the fields' own columns name no metric.
 RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed", "step", "value"
-"""Names of the columns of rows made here; the last where the fields' own columns name no metric."""
 MOST_RATE = 1.0  # numbers as names of columns are rates if none is greater, and some are no whole numbers
 RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")  # with settings
 BETWEEN, ENDS = " - ", ("__MIN", "__MAX")  # W&B: between the names of a run and of a metric; of a run's extremes
 SPLIT_OF = {word: split for split, meaning in SPLITS.items() for word in meaning}
-Cells = Mapping[str, tuple[str, str]]
-"""By the name of a column that becomes rows: the metric of its values, and the label of these rows."""
+Cells = Mapping[str, tuple[str, str]]  # the metric of a column's values, and the label of the rows that it becomes
 
 
 def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
     """Return a table with a row a run or evaluation, and by meaning what was read in another way than by its name.
 
-    Args:
-        table: as it was read.
-        given: column by what it means, as the user says; columns named there stay as they are.
-
-    Raises:
-        UserError: rows are of several splits, and which belong together cannot be seen.
+    Columns that the user gives a meaning stay as they are. Raises UserError where rows are of several splits, and
+    which of these belong together cannot be seen.
     """
     names = {part for name in given.values() for part in (name, *name.split(JOIN))}
     said: dict[str, str] = {}
@@ -63,7 +58,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         cells: Cells = {name: (values, name) for name in values.split(JOIN)}
         if cells.keys() <= table.columns.keys():
             table, said[VARIANT] = _melted(table, cells, VARIANT), f"the names of {len(cells)} columns"
-    for label in [label for label in (RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
+    for label in [label for label in (STEP, RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
         if cells := _cells(table, names, label):
             table, said[label] = _melted(table, cells, label), f"the names of {len(cells)} columns"
         if label == RUN and not given.get(RATE):
@@ -71,12 +66,6 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
             said |= labels
     table, splits = _with_metric_columns(_with_powers(table), names)
     return _with_numbers(table), said | splits
-
-
-def with_step_rows(table: TableFile) -> TableFile:
-    """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
-    cells = _cells(table, set(), STEP)
-    return _melted(table, cells, STEP) if cells else table
 
 
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:

@@ -16,15 +16,16 @@ NAMES = {
     for meaning, text in {
         "task": "task dataset data_set benchmark env environment env_name env_id",
         "model": "model model_name architecture arch backbone network",
-        "variant": """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition
-            arm recipe exp_name experiment experiment_name optimizer_name configuration""",
+        "variant": """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent
+            condition arm recipe exp_name experiment experiment_name optimizer_name configuration""",
         "learning_rate": """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr
             base_learning_rate init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate
             start_learning_rate learning_rate_init lr_init lr0 eta0""",
         "seed": "seed random_seed torch_seed random_state rng_seed repeat replicate rep fold",
         "step": """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
             env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen
-            images_seen consumed_tokens consumed_samples round communication_round generation frame frames env_frames""",
+            images_seen consumed_tokens consumed_samples round communication_round generation frame frames
+            env_frames""",
         "num_steps": "num_steps max_steps total_steps num_epochs max_epochs",
         "run": "run_id trial_id run id",
         "status": "status state trial_state run_status st_status",
