@@ -21,7 +21,6 @@ from lr_sweep.analysis.judge.names import (
     WORDS,
     has_rate_word,
     has_word,
-    is_metric,
     is_named,
     is_rate,
     is_result,
@@ -42,7 +41,6 @@ RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed
 MOST_RATE = 1.0  # numbers as names of columns are rates if none is greater, and some are no whole numbers
 RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")  # with settings
 BETWEEN, ENDS = " - ", ("__MIN", "__MAX")  # W&B: between the names of a run and of a metric; of a run's extremes
-SPLIT_OF = {word: split for split, meaning in SPLITS.items() for word in meaning}
 Cells = Mapping[str, tuple[str, str]]  # the metric of a column's values, and the label of the rows that it becomes
 
 
@@ -71,8 +69,8 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
     columns = columns_in(table)
-    named = {name: cell for name in table.columns if (cell := _cell(name, label))}
-    cells = {name: cell for name, cell in named.items() if label == RUN or columns[name].is_numbers}
+    named = {name: _cell(column, label) for name, column in columns.items() if label == RUN or column.is_numbers}
+    cells = {name: cell for name, cell in named.items() if cell}
     others = [column for name, column in columns.items() if name not in cells and not name.endswith(ENDS)]
     texts = {text for _, text in cells.values()}
     is_repeated = len({*cells.values()}) < len(cells) or len(texts) < (1 if label == RUN else 2)
@@ -86,14 +84,15 @@ def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     return {} if metrics and VALUE in {metric for metric, _ in cells.values()} else cells
 
 
-def _cell(name: str, label: str) -> tuple[str, str] | None:
-    """Return the metric and the label in the name of a column of numbers; None: it has none."""
+def _cell(column: Column, label: str) -> tuple[str, str] | None:
+    """Return the metric and the label in the name of a column; None: it has none."""
+    name = column.name
     if label == RUN:
         run, _, metric = name.rpartition(BETWEEN)
         is_run = not name.endswith(ENDS) and (run or any(map(is_rate, labels_of(name))))
         return (metric if run else VALUE, run or name) if is_run else None
     if label == VARIANT:
-        is_known = is_metric(name) or is_result(name) or is_rate(name) or is_named(name, *ROLES, VALUE)
+        is_known = column.is_metric or column.is_result or column.is_rate or is_named(name, *ROLES, VALUE)
         return None if is_known else (VALUE, name)
     if label == SEED:
         found = repeat_in(name)
@@ -111,9 +110,9 @@ def _fit(table: TableFile, texts: Collection[str], others: Sequence[Column], lab
     if label != RATE:
         return not any(is_named(each.name, label) for each in others)
     numbers = list(map(float, texts))
-    is_bare = any(text in table.columns for text in texts)
-    are_rates = min(numbers) > 0 and not (is_bare and (max(numbers) > MOST_RATE or all(map(float.is_integer, numbers))))
-    return are_rates and not any(each.is_rate for each in others)
+    are_named = table.columns.keys().isdisjoint(texts)
+    are_like_rates = max(numbers) <= MOST_RATE and not all(map(float.is_integer, numbers))
+    return min(numbers) > 0 and (are_named or are_like_rates) and not any(each.is_rate for each in others)
 
 
 def _summarised(name: str) -> list[str]:
@@ -213,7 +212,7 @@ def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[Tabl
     values = [each.name for each in columns.values() if is_named(each.name, VALUE) and each.has_numbers]
     metrics = [each.name for each in columns.values() if each.is_metric and not each.split and each.has_numbers]
     for label in [name for name in table.columns if is_named(name, "split", "metric") and name not in given]:
-        splits = {text: SPLIT_OF.get(text.lower(), "") for text in columns[label].values}
+        splits = {text: next((x for x in SPLITS if text.lower() in SPLITS[x]), "") for text in columns[label].values}
         is_split = is_named(label, "split") and all(splits.values())
         moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
         if len(splits) > 1 and moved and not any(name in given for name in moved):

@@ -83,8 +83,7 @@ WORDS = {  # words of names by what they say of a column
         "so far": "best final last",
         "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
         "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
-        # Learning rates: what makes a number of such a name another one.
-        "rate": "lr rate",
+        "rate": "lr rate",  # of a learning rate, unless one of the next is there
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
@@ -100,7 +99,6 @@ WORDS = {  # words of names by what they say of a column
             converged diverged ran elapsed""",
         "label": "name run trial tag label",
         "candidate": "description desc change idea hypothesis folder name label",  # that was tried
-        # Directions.
         "up": "maximize maximise max higher",
         "down": "minimize minimise min lower",
     }.items()
@@ -220,5 +218,4 @@ def kinds(metric: str) -> set[str]:
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """List names of columns, for messages; of very many, and of very long ones, a part."""
     shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:most]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")

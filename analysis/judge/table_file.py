@@ -117,10 +117,8 @@ def damage_named(path: object, opened: object = "", advice: str = "is it damaged
 def check_size(path: Path, num_rows: int, num_columns: int) -> None:
     """Raise UserError for a table that would fill the memory."""
     if num_rows > MOST_ROWS or num_rows * num_columns > MOST_FIELDS:
-        most = f"{MOST_ROWS:,} rows and {MOST_FIELDS:,} fields"
-        raise UserError(
-            f"{path} has {num_rows:,} rows of {num_columns} columns, want at most {most}: leave out evaluations"
-        )
+        most = f"want at most {MOST_ROWS:,} rows and {MOST_FIELDS:,} fields: leave out evaluations"
+        raise UserError(f"{path} has {num_rows:,} rows of {num_columns} columns, {most}")
 
 
 def as_field(value: object) -> str:

@@ -20,9 +20,7 @@ _NUMBERED = re.compile(
     r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
     re.IGNORECASE,
 )
-_REPEAT = re.compile(
-    r"(.*?)(?:^|_|(?<=[^a-z]))(?:seed|fold|rep(?:eat|licate)?|split|run|trial)_?(\d{1,18})(?:_(.*)|$)",
-)
+_REPEAT = re.compile(r"(.*?)(?:^|_|(?<=[^a-z]))(?:seed|fold|rep(?:eat|licate)?|split|run|trial)_?(\d{1,18})(?:_(.*)|$)")
 _FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
 _SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
 _TIME = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")  # at the end of a name of Ray

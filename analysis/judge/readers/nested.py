@@ -44,9 +44,7 @@ def read_json(path: Path, text: str) -> TableFile:
 
 
 def _read_lines(path: Path, text: str) -> TableFile:
-    rows: list[Fields] = []
-    numbers: list[int] = []
-    mistakes = []
+    rows, numbers, mistakes = list[Fields](), list[int](), list[str]()
     for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         try:
             rows += _numbered(number, json.loads(line)) if line.strip() else []
