@@ -177,7 +177,7 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
             (parts if is_measured else others).append(rows)
         elif value != []:
             beside[key] = value
-    if len(parts) == 2 or not any(_is_list_of(value, Mapping) for value in content.values()):
+    if not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
     found = list(chain.from_iterable(parts))
     measured = set(chain.from_iterable(found))
