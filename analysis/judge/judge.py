@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
-from lr_sweep.analysis.judge.layouts import arranged
+from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
 from lr_sweep.analysis.judge.names import SEVERAL, listed
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
@@ -116,6 +116,7 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
 def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     reading = reading.at_positions(list(tables[0].columns))
     tables = [only(table, reading.where) for table in tables]
+    tables = tables if reading.target is None else [*map(with_step_rows, tables)]
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)

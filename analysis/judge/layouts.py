@@ -56,7 +56,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         cells: Cells = {name: (values, name) for name in values.split(JOIN)}
         if cells.keys() <= table.columns.keys():
             table, said[VARIANT] = _melted(table, cells, VARIANT), f"the names of {len(cells)} columns"
-    for label in [label for label in (STEP, RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
+    for label in [label for label in (RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
         if cells := _cells(table, names, label):
             table, said[label] = _melted(table, cells, label), f"the names of {len(cells)} columns"
         if label == RUN and not given.get(RATE):
@@ -64,6 +64,12 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
             said |= labels
     table, splits = _with_metric_columns(_with_powers(table), names)
     return _with_numbers(table), said | splits
+
+
+def with_step_rows(table: TableFile) -> TableFile:
+    """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
+    cells = _cells(table, set(), STEP)
+    return _melted(table, cells, STEP) if cells else table
 
 
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
@@ -152,10 +158,11 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
         kept, left_out = _without_means(table, name)
         of = {text: labels_of(text) for text in dict.fromkeys(kept.columns[name])}
+        keys = dict.fromkeys(key for labels in of.values() for key in labels if plain(key) not in known)
         if not all(any(map(is_rate, labels)) for labels in of.values()):
             of = dict(zip(of, settings_by_place([*of]) if table.path.is_dir() else [], strict=False))
+            keys = dict.fromkeys(key for labels in of.values() for key in labels)
         if of:
-            keys = dict.fromkeys(key for labels in of.values() for key in labels if plain(key) not in known)
             new = {SETTING + key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
             return replace(kept, columns=kept.columns | new), {RATE: f"in {name}{left_out}"}
     return table, {}
