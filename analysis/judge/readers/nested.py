@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -26,6 +28,7 @@ from lr_sweep.common.errors import reason
 from lr_sweep.common.files import Fields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
+CLOSE = 1e-3  # relative difference between a mean as it is written, perhaps rounded, and that of its values
 MEDIA = "_type"  # key of what W&B writes for a picture, a film or a table
 _BY_STEP = re.compile(r"_(by|per|each)_(epoch|step|iteration)s?$")  # end of the name of a list of evaluations
 
@@ -141,15 +144,19 @@ def _is_nested(value: object) -> bool:
 
 def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
-    lists = {_BY_STEP.sub("", key): value for key, value in content.items() if _is_list_of(value, int, float)}
-    curves = _zipped({x: lists[x] for x in lists if (_measures(x) or is_named(x, STEP)) and len(lists[x]) > 1})
+    lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
+    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
+    repeats = [key for key in lists if has_word(key, "repeat", "runs")]
+    repeats = [key for key in repeats if any(math.isclose(fmean(lists[key]), each, rel_tol=CLOSE) for each in means)]
+    names = {key: _BY_STEP.sub("", key) for key in lists if key not in repeats}
+    curves = _zipped({name: lists[key] for key, name in names.items() if _measures(name) or is_named(name, STEP)})
     columns, seeds = _side_by_side(rows_of), _seeds(content)
     taken = {name for row in [*curves[:1], *columns] for name in row}
     parts, others, beside = [curves, columns], list[list[Fields]](), Fields()
     for key, value in content.items():
-        if _BY_STEP.sub("", key) in taken or value is seeds:
+        if names.get(key, key) in taken or value is seeds:
             continue
-        rows = rows_of[key] if _is_nested(value) else []
+        rows = _rows(value) if key in repeats else rows_of[key] if _is_nested(value) else []
         if _is_list_of(value, Mapping) and len(rows) == len(seeds):
             rows = [{SEED: seed, **row} for seed, row in zip(seeds, rows, strict=True)]
         is_measured = any(map(_measures, chain.from_iterable(rows)))
@@ -163,8 +170,9 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
         parts += others  # beside a history they are settings, as of callbacks
     found = list(chain.from_iterable(parts))
     measured = set(chain.from_iterable(found))
-    means = [name for name in beside if has_word(name, "summary") and name.rpartition(".")[0] in measured]
-    beside = {name: value for name, value in beside.items() if name not in means}
+    for name in [name for name in beside if has_word(name, "summary")]:
+        if repeats or name.rpartition(".")[0] in measured:
+            del beside[name]
     return [beside | row for row in found] or [beside]
 
 
