@@ -8,67 +8,47 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import chain, compress, product
 
 from lr_sweep.analysis.judge.fields import Column, as_number, columns_in, is_nothing, is_number
 from lr_sweep.analysis.judge.names import (
     JOIN,
-    MEANS,
     ROLES,
     SPLITS,
-    SPREADS,
+    WORDS,
     has_rate_word,
-    is_metric,
+    has_word,
     is_named,
     is_rate,
     is_result,
     listed,
     plain,
-    split_of,
     words,
     words_of,
 )
-from lr_sweep.analysis.judge.readers.labels import (
-    SETTING,
-    labels_of,
-    numbers_in,
-    repeat_in,
-    settings_by_place,
-    settings_in,
-)
+from lr_sweep.analysis.judge.readers.labels import MOST_LABEL, SETTING, labels_of, repeat_in, settings_by_place
 from lr_sweep.analysis.judge.table_file import TableFile, check_size
 from lr_sweep.common.errors import UserError
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
 _STEP = re.compile(r"(?:step|epoch|iteration)s?[\s_=@:]*(\d+)", re.IGNORECASE)
+_WORD = re.compile(r"([A-Za-z]*)(\d+(?:\.\d+)?(?:e-?\d+)?)([A-Za-z]*)")
+# Names of the columns of rows made here; the last where the fields' own columns name no metric.
 RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed", "step", "value"
-"""Names of the columns of rows made here; the last where the fields' own columns name no metric."""
-MOST_RATE = 1.0
-"""Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
-RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")
-"""Columns whose fields may have settings in them."""
-BETWEEN = " - "
-"""Separator that W&B writes between the names of a run and of a metric."""
-ENDS = ("__MIN", "__MAX")
-"""Endings of the columns that W&B writes beside a run's."""
-SUMMARIES = MEANS | SPREADS | {"rank"}
-"""Words of columns that say of others what their values are together."""
-SPLIT_OF = {word: split for split, meaning in SPLITS.items() for word in meaning}
-Cells = Mapping[str, tuple[str, str]]
-"""By the name of a column that becomes rows: the metric of its values, and the label of these rows."""
+MOST_RATE = 1.0  # numbers as names of columns are rates if none is greater, and some are no whole numbers
+RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")  # with settings
+BETWEEN, ENDS = " - ", ("__MIN", "__MAX")  # W&B: between the names of a run and of a metric; of a run's extremes
+Cells = Mapping[str, tuple[str, str]]  # the metric of a column's values, and the label of the rows that it becomes
 
 
 def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
     """Return a table with a row a run or evaluation, and by meaning what was read in another way than by its name.
 
-    Args:
-        table: as it was read.
-        given: column by what it means, as the user says; columns named there stay as they are.
-
-    Raises:
-        UserError: rows are of several splits, and which belong together cannot be seen.
+    Columns that the user gives a meaning stay as they are. Raises UserError where rows are of several splits, and
+    which of these belong together cannot be seen.
     """
     names = {part for name in given.values() for part in (name, *name.split(JOIN))}
     said: dict[str, str] = {}
@@ -78,8 +58,7 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
             table, said[VARIANT] = _melted(table, cells, VARIANT), f"the names of {len(cells)} columns"
     for label in [label for label in (RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
         if cells := _cells(table, names, label):
-            said[label] = f"the names of {len(cells)} columns"
-            table = _melted(table, cells, label)
+            table, said[label] = _melted(table, cells, label), f"the names of {len(cells)} columns"
         if label == RUN and not given.get(RATE):
             table, labels = _with_labels(table)
             said |= labels
@@ -96,30 +75,30 @@ def with_step_rows(table: TableFile) -> TableFile:
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
     columns = columns_in(table)
-    named = {name: cell for name in table.columns if (cell := _cell(name, label))}
-    cells = {name: named[name] for name in named if label == RUN or columns[name].is_numbers}
-    if label == VARIANT and any(columns[name].is_size for name in cells):
-        return {}
-    others = [name for name in table.columns if name not in cells and not name.endswith(ENDS)]
+    named = {name: _cell(column, label) for name, column in columns.items() if label == RUN or column.is_numbers}
+    cells = {name: cell for name, cell in named.items() if cell}
+    others = [column for name, column in columns.items() if name not in cells and not name.endswith(ENDS)]
     texts = {text for _, text in cells.values()}
-    is_repeated = len(set(cells.values())) < len(cells) or len(texts) < (1 if label == RUN else 2)
-    if is_repeated or any(name in cells for name in given) or not _fit(table, texts, others, label):
+    is_repeated = len({*cells.values()}) < len(cells) or len(texts) < (1 if label == RUN else 2)
+    has_sizes = label == VARIANT and any(columns[name].is_size for name in cells)
+    if is_repeated or has_sizes or not cells.keys().isdisjoint(given) or not _fit(table, texts, others, label):
         return {}
-    metrics = list(filter(is_metric, others))
-    if metrics and all(SUMMARIES & set(words_of(name)) for name in metrics):  # their mean names the metric
-        measures = "_".join(word for word in words_of(metrics[0]) if word not in SUMMARIES)
+    metrics = [column.name for column in others if column.is_metric]
+    if metrics and all(has_word(name, "summary") for name in metrics):  # their mean names the metric
+        measures = "_".join(_summarised(metrics[0]))
         return {name: (measures if metric == VALUE else metric, text) for name, (metric, text) in cells.items()}
     return {} if metrics and VALUE in {metric for metric, _ in cells.values()} else cells
 
 
-def _cell(name: str, label: str) -> tuple[str, str] | None:
-    """Return the metric and the label in the name of a column of numbers; None: it has none."""
+def _cell(column: Column, label: str) -> tuple[str, str] | None:
+    """Return the metric and the label in the name of a column; None: it has none."""
+    name = column.name
     if label == RUN:
         run, _, metric = name.rpartition(BETWEEN)
         is_run = not name.endswith(ENDS) and (run or any(map(is_rate, labels_of(name))))
         return (metric if run else VALUE, run or name) if is_run else None
     if label == VARIANT:
-        is_known = is_metric(name) or is_result(name) or is_rate(name) or is_named(name, *ROLES, VALUE)
+        is_known = column.is_metric or column.is_result or column.is_rate or is_named(name, *ROLES, VALUE)
         return None if is_known else (VALUE, name)
     if label == SEED:
         found = repeat_in(name)
@@ -128,18 +107,23 @@ def _cell(name: str, label: str) -> tuple[str, str] | None:
     return (VALUE, match[1]) if match else None
 
 
-def _fit(table: TableFile, texts: Collection[str], others: Sequence[str], label: str) -> bool:
+def _fit(table: TableFile, texts: Collection[str], others: Sequence[Column], label: str) -> bool:
     """Return whether the columns beside those of some labels leave it open what these are."""
     if label == RUN:  # a chart
-        return others == [*table.columns][:1] and all(map(is_number, table.columns[others[0]]))
+        return [each.name for each in others] == [*table.columns][:1] and all(map(is_number, others[0].texts))
     if label == VARIANT:
-        return bool(others) and all(is_named(name, SEED, "metric") or is_rate(name) for name in others)
-    if label == RATE:
-        numbers = list(map(float, texts))
-        is_bare = any(text in table.columns for text in texts)
-        if min(numbers) <= 0 or (is_bare and (max(numbers) > MOST_RATE or all(each.is_integer() for each in numbers))):
-            return False
-    return not any(is_rate(name) if label == RATE else is_named(name, label) for name in others)
+        return bool(others) and all(each.is_rate or is_named(each.name, SEED, "metric") for each in others)
+    if label != RATE:
+        return not any(is_named(each.name, label) for each in others)
+    numbers = list(map(float, texts))
+    are_named = table.columns.keys().isdisjoint(texts)
+    are_like_rates = max(numbers) <= MOST_RATE and not all(map(float.is_integer, numbers))
+    return min(numbers) > 0 and (are_named or are_like_rates) and not any(each.is_rate for each in others)
+
+
+def _summarised(name: str) -> list[str]:
+    """Return the words of a name without those that say what several values are together."""
+    return [word for word in words_of(name) if word not in WORDS["summary"]]
 
 
 def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
@@ -147,26 +131,24 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
 
     Summaries of the columns that become rows, such as their mean, are left out; of a chart rows without a value, too.
     """
-    metrics = dict.fromkeys((metric for metric, _ in cells.values()), [""] * len(table.lines))
-    by_label: dict[str, dict[str, list[str]]] = {}
-    for name, (metric, text) in cells.items():
-        by_label.setdefault(text, {**metrics})[metric] = table.columns[name]
-    check_size(table.path, len(table.lines) * len(by_label), 1)
-    kept = {name: table.columns[name] for name in table.columns if name not in cells and not _summarises(name, metrics)}
+    metrics = dict.fromkeys(metric for metric, _ in cells.values())
+    texts = dict.fromkeys(text for _, text in cells.values())
+    check_size(table.path, len(table.lines) * len(texts), 1)
+    nothing = [""] * len(table.lines)
+    fields = {cell: table.columns[name] for name, cell in cells.items()}
+    rows = [(place, text) for place in range(len(table.lines)) for text in texts]
     if label == RUN:
-        kept = {name if is_named(name, STEP, SEED) else STEP: texts for name, texts in kept.items()}
-    rows = [(place, text) for place in range(len(table.lines)) for text in by_label]
-    if label == RUN:
-        rows = [(place, text) for place, text in rows if any(texts[place].strip() for texts in by_label[text].values())]
+        rows = [(at, text) for at, text in rows if any(fields.get((x, text), nothing)[at].strip() for x in metrics)]
+    summaries = [metric.split("_") for metric in metrics]
+    kept = {
+        name if label != RUN or is_named(name, STEP, SEED) else STEP: column
+        for name, column in table.columns.items()
+        if not (name in cells or name.endswith(ENDS))
+        if not (has_word(name, "summary") and _summarised(name) in summaries)
+    }
     found = replace(table, columns=kept).rows_at([place for place, _ in rows])
-    values = {metric: [by_label[text][metric][place] for place, text in rows] for metric in metrics}
+    values = {x: [fields.get((x, text), nothing)[at] for at, text in rows] for x in metrics}
     return replace(found, columns=found.columns | {label: [text for _, text in rows]} | values)
-
-
-def _summarises(name: str, metrics: Iterable[str]) -> bool:
-    named = set(words_of(name))
-    measures = any(named - SUMMARIES == set(metric.split("_")) for metric in metrics)
-    return name.endswith(ENDS) or (bool(named & SUMMARIES) and measures)
 
 
 def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
@@ -175,14 +157,13 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
     has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
     for name in [name for name in table.columns if plain(name) in RUN_NAMES and not has_rate]:
         kept, left_out = _without_means(table, name)
-        texts = list(dict.fromkeys(kept.columns[name]))
-        said = [settings_in(text) for text in texts]
-        have_rates = all(any(map(is_rate, labels)) for labels in said)
-        found = said if have_rates else settings_by_place(texts) if table.path.is_dir() else []
-        if found:
-            keys = dict.fromkeys(key for labels in found for key in labels if not have_rates or plain(key) not in known)
-            of = dict(zip(texts, found, strict=True))
-            new = {key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
+        of = {text: labels_of(text) for text in dict.fromkeys(kept.columns[name])}
+        keys = dict.fromkeys(key for labels in of.values() for key in labels if plain(key) not in known)
+        if not all(any(map(is_rate, labels)) for labels in of.values()):
+            of = dict(zip(of, settings_by_place([*of]) if table.path.is_dir() else [], strict=False))
+            keys = dict.fromkeys(key for labels in of.values() for key in labels)
+        if of:
+            new = {SETTING + key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
             return replace(kept, columns=kept.columns | new), {RATE: f"in {name}{left_out}"}
     return table, {}
 
@@ -191,43 +172,42 @@ def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
     """Leave out rows whose names say no seed where others do, and that have fewer fields than those, as means have."""
     texts = list(map(str.strip, table.columns[name]))
     seeded = {text: any(is_named(key, SEED) for key in labels_of(text)) for text in set(texts)}
-    if all(seeded.values()) or not any(seeded.values()):
-        return table, ""
     filled = [not any(map(is_nothing, row)) for row in zip(*table.columns.values(), strict=True)]
-    is_mean = [not (is_filled or seeded[text]) for text, is_filled in zip(texts, filled, strict=True)]
-    if not any(is_mean) or not all(compress(filled, map(seeded.__getitem__, texts))):
+    means = [at for at, text in enumerate(texts) if not (seeded[text] or filled[at])]
+    if not means or not any(seeded.values()) or not all(compress(filled, map(seeded.get, texts))):
         return table, ""
-    kept = [place for place, mean in enumerate(is_mean) if not mean]
-    return table.rows_at(kept), f"; without {listed(list(compress(texts, is_mean)))}"
+    kept = [at for at, text in enumerate(texts) if seeded[text] or filled[at]]
+    return table.rows_at(kept), f"; without {listed([texts[at] for at in means])}"
 
 
 def _with_numbers(table: TableFile) -> TableFile:
-    """Add settings that are only numbers in the names of runs, as in `net_7lg_4lf`, to a table without seeds."""
+    """Add settings that are only numbers in the names of runs, as in `net_7lg_4lf`, to a table without seeds.
+
+    The names differ in nothing else. Each number is named by the word beside it: `lg`, `lf`.
+    """
     columns, found = columns_in(table), dict[str, list[str]]()
     has_seeds = any(is_named(name, SEED, VARIANT) for name in table.columns)
     for column in [columns[name] for name in table.columns if plain(name) in RUN_NAMES and not has_seeds]:
-        for word, numbers in numbers_in(names := list(dict.fromkeys(column.texts))).items():
-            of = dict(zip(names, map(as_number, numbers), strict=True))
-            new = Column(SETTING + (word or column.name), [of[text] for text in column.texts])
+        names = dict.fromkeys(column.texts)
+        if max(map(len, names)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", name) for name in names}) > 1:
+            continue
+        for at, (before, _, after) in enumerate(_WORD.findall(column.texts[0])):
+            word = (after or before).lower() or column.name
+            new = Column(SETTING + word, [as_number(_WORD.findall(text)[at][1]) for text in column.texts])
             known = any(new.texts == list(map(as_number, each.texts)) for each in columns.values())
-            if (
-                len(new.values) > 1
-                and 2 * len(new.values) <= len(names)
-                and not (known or new.counts or new.name in columns)
-            ):
-                found[new.name] = list(new.texts)
+            if not (known or new.counts or new.name in columns) and 2 <= len(new.values) <= len(names) / 2:
+                found[f"{new.name}_{at}" if new.name in found else new.name] = list(new.texts)
     return replace(table, columns=table.columns | found)
 
 
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
     rates = [column for name, column in columns_in(table).items() if has_rate_word(name)]
-    logs = [column.name for column in rates if column.is_below_0]
-    if not logs or any(is_rate(each.name) and each.name not in logs and each.has_numbers for each in rates):
+    logs = [column for column in rates if column.is_below_0]
+    if not logs or any(each.is_rate and each.has_numbers and not each.is_below_0 for each in rates):
         return table
-    texts = table.columns[logs[0]]
     powers = {
-        f"{base}^{logs[0]}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in texts]
+        f"{base}^{logs[0].name}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in logs[0].texts]
         for base, number in (("10", 10.0), ("e", math.e))
     }
     return replace(table, columns=table.columns | powers)
@@ -236,34 +216,32 @@ def _with_powers(table: TableFile) -> TableFile:
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
     """Make a column a split, or a metric, where a column says of which one each row is."""
     columns = columns_in(table)
-    values = [name for name in table.columns if is_named(name, VALUE) and columns[name].has_numbers]
-    metrics = [name for name in table.columns if is_metric(name) and not split_of(name) and columns[name].has_numbers]
+    values = [each.name for each in columns.values() if is_named(each.name, VALUE) and each.has_numbers]
+    metrics = [each.name for each in columns.values() if each.is_metric and not each.split and each.has_numbers]
     for label in [name for name in table.columns if is_named(name, "split", "metric") and name not in given]:
-        kinds = {text: SPLIT_OF.get(text.lower(), "") for text in columns[label].values}
-        is_split = is_named(label, "split") and all(kinds.values())
+        splits = {text: next((x for x in SPLITS if text.lower() in SPLITS[x]), "") for text in columns[label].values}
+        is_split = is_named(label, "split") and all(splits.values())
         moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
-        if len(kinds) > 1 and moved and not any(name in given for name in moved):
-            why = {split: f"rows with {label} = {text}" for text, split in kinds.items() if split != "train"}
-            return _spread(table, label, moved, kinds if is_split else {}), why if is_split else {}
+        if len(splits) > 1 and moved and not any(name in given for name in moved):
+            why = {split: f"rows with {label} = {text}" for text, split in splits.items() if split != "train"}
+            return _spread(table, label, moved, splits if is_split else {}), why if is_split else {}
     return table, {}
 
 
 def _spread(table: TableFile, label: str, metrics: Sequence[str], splits: Mapping[str, str]) -> TableFile:
     """Bring the rows of one run, which differ in a label and in results, into one."""
     keys = [name for name in table.columns if name not in (label, *metrics) and not is_result(name)]
-    rows: dict[tuple[str, ...], dict[str, int]] = {}
-    for index, key in enumerate(zip(*(table.columns[name] for name in keys), strict=True)):
-        of_run = rows.setdefault(key, {})
-        if (text := table.columns[label][index].strip()) in of_run:
-            what = f"rows of one run have {label} {text} twice, at {table.lines[of_run[text]]} and"
-            raise UserError(f"{table.lines[index]}: {what} here: add a column of seeds, or of steps")
-        of_run[text] = index
+    rows = defaultdict[tuple[str, ...], dict[str, int]](dict)
+    for at, (text, *key) in enumerate(zip(*(table.columns[name] for name in (label, *keys)), strict=True)):
+        of_run = rows[tuple(key)]
+        if (first := of_run.setdefault(text.strip(), at)) != at:
+            what = f"rows of one run have {label} {text.strip()} twice, at {table.lines[first]} and"
+            raise UserError(f"{table.lines[at]}: {what} here: add a column of seeds, or of steps")
     if not splits and len(rows) == len(table.lines):  # each run has another metric
         return table
-    found = table.rows_at([next(iter(of_run.values())) for of_run in rows.values()])
+    found = table.rows_at([min(of_run.values()) for of_run in rows.values()])
     columns = {name: found.columns[name] for name in keys}
-    for text in dict.fromkeys(text for of_run in rows.values() for text in of_run):
-        for metric in metrics:
-            name = f"{splits.get(text) or text}_{metric}" if splits else text
-            columns[name] = [table.columns[metric][each[text]] if text in each else "" for each in rows.values()]
+    for text, metric in product(dict.fromkeys(chain.from_iterable(rows.values())), metrics):
+        name = f"{splits.get(text) or text}_{metric}" if splits else text
+        columns[name] = [table.columns[metric][each[text]] if text in each else "" for each in rows.values()]
     return replace(found, columns=columns)

@@ -11,62 +11,52 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-ROLES = {
-    "task": words("task dataset data_set benchmark env environment env_name env_id"),
-    "model": words("model model_name architecture arch backbone network"),
-    "variant": words(
-        """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent condition arm
-        recipe exp_name experiment experiment_name optimizer_name configuration"""
-    ),
-    "learning_rate": words(
-        """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr base_learning_rate
-        init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate start_learning_rate
-        learning_rate_init lr_init lr0 eta0"""
-    ),
-    "seed": words("seed random_seed torch_seed random_state rng_seed repeat replicate rep fold"),
-    "step": words(
-        """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
-        env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen images_seen
-        consumed_tokens consumed_samples round communication_round generation
-        frame frames env_frames"""
-    ),
-    "num_steps": words("num_steps max_steps total_steps num_epochs max_epochs"),
-    "run": words("run_id trial_id run id"),
-    "status": words("status state trial_state run_status st_status"),
+NAMES = {
+    meaning: words(text)
+    for meaning, text in {
+        "task": "task dataset data_set benchmark env environment env_name env_id",
+        "model": "model model_name architecture arch backbone network",
+        "variant": """variant method algorithm treatment algo optimizer optimiser optim approach strategy agent
+            condition arm recipe exp_name experiment experiment_name optimizer_name configuration""",
+        "learning_rate": """learning_rate lr learningrate base_lr init_lr initial_lr peak_lr max_lr start_lr
+            base_learning_rate init_learning_rate initial_learning_rate peak_learning_rate max_learning_rate
+            start_learning_rate learning_rate_init lr_init lr0 eta0""",
+        "seed": "seed random_seed torch_seed random_state rng_seed repeat replicate rep fold",
+        "step": """step _step global_step training_iteration iteration iter epoch trainer_global_step timesteps timestep
+            env_steps timesteps_total time_total_timesteps num_timesteps tokens_seen samples_seen examples_seen
+            images_seen consumed_tokens consumed_samples round communication_round generation frame frames
+            env_frames""",
+        "num_steps": "num_steps max_steps total_steps num_epochs max_epochs",
+        "run": "run_id trial_id run id",
+        "status": "status state trial_state run_status st_status",
+        # Of rows: on which data they were measured, whether the run had diverged, a value of a metric that the column
+        # does not name, which metric that is, which way it is better; on what a run was trained; and names that a
+        # learning rate may have, as other settings.
+        "split": "split data_split phase mode subset partition eval_split stage",
+        "diverged": "diverged is_diverged has_diverged did_diverge exploded is_nan has_nan",
+        "value": "value metric_value objective score result values_0",
+        "metric": "metric metric_name metric_key metric_key_used objective_name monitor",
+        "direction": "direction mode goal metric_mode objective_direction",
+        "device": "device gpu gpu_name accelerator hardware",
+        "rate symbol": "rate eta stepsize step_size",
+    }.items()
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
-NAMES = ROLES | {
-    "split": words("split data_split phase mode subset partition eval_split stage"),
-    "diverged": words("diverged is_diverged has_diverged did_diverge exploded is_nan has_nan"),
-    "value": words("value metric_value objective score result values_0"),
-    "metric": words("metric metric_name metric_key metric_key_used objective_name monitor"),
-    "direction": words("direction mode goal metric_mode objective_direction"),
-    "device": words("device gpu gpu_name accelerator hardware"),
-    "rate symbol": words("rate eta stepsize step_size"),
-}
-"""Also those of columns that say of each row on which data it was measured, whether the run had diverged, a value of a
-metric that it does not name, which metric that is, which way it is better, and on what the run was trained; and
-names that a learning rate may have, as other settings."""
-GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
-"""Meanings that the user may give, too: `nuisance`: settings that are tuned as the rate is; `ignored`: no settings."""
-SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
-"""Meanings that several columns may have together."""
-SPLITS = {
+ROLES = words("task model variant learning_rate seed step num_steps run status")  # that the user may give
+GIVEN_ROLES = (*ROLES, "nuisance", "ignored")  # also settings that are tuned as the rate is, and no settings
+SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}  # that several columns may have together
+SPLITS = {  # what else a column may mean, with the words in its name that mean it; the rest of it is the metric
     "validation": {*words("validation val valid dev eval evaluation")},
     "test": {"test", "heldout", "holdout"},
     "train": {"train", "training"},
 }
-"""What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
-RATE_WORDS = ("lr", "learning_rate", "learningrate")
-"""A column of numbers with one of these in its name may be the learning rate, if it has no word of `no rate`."""
-SETTINGS = words(
+SETTINGS = words(  # prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B
     """hyperparameters.values. params. params_ param_ hparams. hparams/ config/ config. config_ hyperparameters. args.
     cfg. hps."""
 )
-"""Prefixes of what a run was started with, in MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
 SYNONYMS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
-WORDS = {
+WORDS = {  # words of names by what they say of a column
     kind: frozenset(text.split())
     for kind, text in {
         # Metrics: which way they are better; which are no fractions; which are percents if they reach up to 100.
@@ -93,8 +83,7 @@ WORDS = {
         "so far": "best final last",
         "runs": "seeds runs repeats replicates reps folds",  # how many a mean is of
         "time": "time times seconds duration runtime timestamp created date datetime s sec vram gb gib mb mib",
-        # Learning rates: what makes a number of such a name another one.
-        "rate": "lr rate",
+        "rate": "lr rate",  # of a learning rate, unless one of the next is there
         "no rate": """scheduler schedule decay warmup min end final ratio mult multiplier factor current last log log10
             steps step type gamma epoch epochs patience""",
         # Settings: of a loss or of data; repeats; what is tuned as the rate is; the size of a model or its data.
@@ -110,13 +99,11 @@ WORDS = {
             converged diverged ran elapsed""",
         "label": "name run trial tag label",
         "candidate": "description desc change idea hypothesis folder name label",  # that was tried
-        # Directions.
         "up": "maximize maximise max higher",
         "down": "minimize minimise min lower",
     }.items()
 }
-"""Words of names by what they say of a column."""
-REPEATS, MEANS, SPREADS = WORDS["repeat"], WORDS["mean"], WORDS["deviation"] | WORDS["count"] | WORDS["extreme"]
+WORDS["summary"] = WORDS["mean"] | WORDS["deviation"] | WORDS["count"] | WORDS["extreme"] | {"rank"}
 _STATES = {
     "complete": """complete completed finished terminated done success succeeded successful ok keep kept discard
         discarded""",
@@ -126,15 +113,10 @@ _STATES = {
     "stopped": "stopped pruned earlystopped early_stopped",
     "missing": "missing running inprogress in_progress pending scheduled paused preempting waiting queued created",
 }
-STATUS = {word: status for status, text in _STATES.items() for word in words(text)}
-"""How tools name the state of a run, in small letters."""
-VERDICTS = {"keep", "kept", "discard", "discarded"}
-"""Words of an agent's log: others beside them are verdicts, too."""
-_UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
-JOIN = "+"
-"""Mark that joins the names of columns that mean one thing together."""
-MOST_LISTED = 60
-"""Names, and characters of each, in a message."""
+STATUS = {word: status for status, text in _STATES.items() for word in words(text)}  # by how tools name it
+VERDICTS = {"keep", "kept", "discard", "discarded"}  # of an agent's log: other words beside them are verdicts, too
+JOIN = "+"  # joins the names of columns that mean one thing together
+MOST_LISTED = 60  # names, and characters of each, in a message
 
 
 def plain(name: str) -> str:
@@ -168,7 +150,7 @@ def is_setting(name: str) -> bool:
 def is_about_run(name: str) -> bool:
     """Return whether a column says how a run went, or where, and not how it was started."""
     counts = has_word(name, "deviation", "count") and not has_word(name, "setting", "tuned")
-    counts = counts or (has_word(name, "extreme") and is_known(measured(name)))  # `max_len` is a setting
+    counts = counts or (has_word(name, "extreme") and is_known(name))  # `max_len` is a setting
     return not is_setting(name) and (counts or has_word(name, "about"))
 
 
@@ -179,29 +161,28 @@ def is_rate(name: str) -> bool:
 
 def has_rate_word(name: str) -> bool:
     """Return whether a word of learning rates is in a name, whatever else is."""
-    return any(f"_{word}_" in f"_{plain(name)}_" for word in RATE_WORDS)
+    return any(f"_{word}_" in f"_{plain(name)}_" for word in ("lr", "learning_rate", "learningrate"))
 
 
 def has_unit(name: str) -> bool:
     """Return whether the values of a column are not to be taken as they are: those of `lr (x1e-3)`."""
-    return bool(_UNIT.search(name))
+    return re.search(r"%|percent|10\^|10\*\*|\de[+-]?\d", name, re.IGNORECASE) is not None
 
 
 def is_result(name: str) -> bool:
     """Return whether a column's name is that of a metric or of a time; one that weighs a loss is a setting."""
-    return (is_known(measured(name)) and not has_word(name, "setting")) or has_word(name, "time")
+    return (is_known(name) and not has_word(name, "setting")) or has_word(name, "time")
 
 
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
-    known = (split_of(name) or is_known(measured(name))) and words_of(name)[-1] not in ROLES["step"]
+    known = (split_of(name) or is_known(name)) and words_of(name)[-1] not in NAMES["step"]
     return bool(known) and not (has_word(name, "deviation", "count", "extreme", "time", "setting") or is_setting(name))
 
 
 def split_of(name: str) -> str:
     """Return which data a column was measured on, by its name; empty: the name does not say."""
-    words = words_of(name)
-    return next((split for split, meaning in SPLITS.items() if meaning & set(words)), "")
+    return next((split for split, meaning in SPLITS.items() if meaning & {*words_of(name)}), "")
 
 
 def measured(name: str) -> str:
@@ -219,18 +200,14 @@ def is_known(metric: str) -> bool:
 
 def is_higher_better(metric: str) -> bool | None:
     """Return which way a metric is better, by the words of its name; None: they do not say."""
-    if has_word(metric, "negated"):
-        return None
-    if has_word(metric, "lower", "distance"):
-        return False
-    return True if has_word(metric, "higher") else None
+    is_lower = has_word(metric, "lower", "distance")
+    return None if has_word(metric, "negated") or not (is_lower or has_word(metric, "higher")) else not is_lower
 
 
 def agree(one: str, other: str) -> bool:
     """Return whether two names of metrics may be of one; `loss` is any that is better when lower."""
-    if is_higher_better(one) is not is_higher_better(other):
-        return False
-    return bool(kinds(one) & kinds(other)) or {"loss"} in (kinds(one), kinds(other))
+    are_alike = kinds(one) & kinds(other) or {"loss"} in (kinds(one), kinds(other))
+    return bool(are_alike) and is_higher_better(one) is is_higher_better(other)
 
 
 def kinds(metric: str) -> set[str]:
@@ -241,5 +218,4 @@ def kinds(metric: str) -> set[str]:
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """List names of columns, for messages; of very many, and of very long ones, a part."""
     shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:most]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")

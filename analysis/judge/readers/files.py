@@ -20,15 +20,7 @@ from lr_sweep.analysis.judge.readers.databases import read_database
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
 from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
-from lr_sweep.analysis.judge.table_file import (
-    MOST_BYTES,
-    TableFile,
-    as_field,
-    check_size,
-    damage_named,
-    table_of_columns,
-    table_of_rows,
-)
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, check_size, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain
 
@@ -63,7 +55,7 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
             table = pq.ParquetFile(io.BytesIO(content))
             check_names(path, table.schema_arrow.names)
             check_size(path, table.metadata.num_rows, len(table.schema_arrow.names))
-            return table_of_columns(path, table.read().to_pydict(), "")
+            return table_of_rows(path, table.read().to_pylist(), "")
         if content.startswith(WANDB):
             return table_of_rows(path, wandb_rows(path.stem, content), "a run of W&B")
         if EVENTS in name:

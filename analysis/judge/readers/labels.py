@@ -8,13 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import REPEATS, is_named, plain
+from lr_sweep.analysis.judge.names import is_named, plain
 from lr_sweep.common.files import Fields
 
-MOST_LABEL = 2000
-"""Characters of a name that is searched for settings: file systems take 255 of a folder."""
-SETTING = "config."
-"""Prefix of the columns of settings that are found beside a table."""
+MOST_LABEL = 2000  # characters of a name that is searched for settings: file systems take 255 of a folder
+SETTING = "config."  # prefix of the columns of settings that are found beside a table
 _PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
 _SPLIT = re.compile(r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])")
 _NUMBERED = re.compile(
@@ -22,16 +20,11 @@ _NUMBERED = re.compile(
     r"(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)",
     re.IGNORECASE,
 )
-_REPEAT = re.compile(
-    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d{{1,18}})(?:_(.*)|$)"
-)
+_REPEAT = re.compile(r"(.*?)(?:^|_|(?<=[^a-z]))(?:seed|fold|rep(?:eat|licate)?|split|run|trial)_?(\d{1,18})(?:_(.*)|$)")
 _FRACTION = re.compile(r"0?\.\d+|\d(?:\.\d+)?e-\d+", re.IGNORECASE)
 _SEED = re.compile(r"(?:seed|s|run|rep)?-?\d{1,6}", re.IGNORECASE)
-_WORD = re.compile(r"([A-Za-z]*)(\d+(?:\.\d+)?(?:e-?\d+)?)([A-Za-z]*)")
-_TIME = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")
-"""The time at the end of a name of Ray."""
-_BETWEEN = re.compile(r"(?<=[\d'\"])_(?=[A-Za-z]\w*=)")
-"""The mark between settings that are joined by `_`."""
+_TIME = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")  # at the end of a name of Ray
+_BETWEEN = re.compile(r"(?<=[\d'\"])_(?=[A-Za-z]\w*=)")  # settings that `_` joins
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -50,10 +43,8 @@ def labels_of(name: str) -> dict[str, str]:
 
 def repeat_in(name: str) -> tuple[str, int] | None:
     """Return the number of a repeat in a name, as in `seed_0` or `val_acc fold 1`, behind the rest of the name."""
-    if not (match := _REPEAT.fullmatch(plain(name))):
-        return None
-    before, number, after = match.groups()
-    return "_".join(filter(None, [before.strip("_"), (after or "").strip("_")])), int(number)
+    match = _REPEAT.fullmatch(plain(name))
+    return (f"{match[1].strip('_')}_{(match[3] or '').strip('_')}".strip("_"), int(match[2])) if match else None
 
 
 def settings_in(name: str) -> dict[str, str]:
@@ -68,17 +59,6 @@ def flat_settings(found: Mapping[str, Any]) -> Fields:
     return {str(name): value for name, value in flat.items()}
 
 
-def numbers_in(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the numbers in names that differ in nothing else, by the word beside: `lg`, `lf` of `net_7lg_4lf`."""
-    if max(map(len, names)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", name) for name in names}) != 1:
-        return {}
-    found: dict[str, list[str]] = {}
-    for place in zip(*(_WORD.findall(name) for name in names), strict=True):
-        word = (place[0][2] or place[0][0]).lower()
-        found[f"{word}_{len(found)}" if word in found else word] = [number for _, number, _ in place]
-    return found
-
-
 def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:
     """Return the settings in names that differ in words of the same places, as `adam/0.1/0` and `sgd/0.01/1`.
 
@@ -86,14 +66,13 @@ def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:
     Empty: the names have another form.
     """
     parts = [re.split(r"[/_ ]|-(?!\d+(?:$|[/_ ]))(?<!e-)", name) for name in names]
-    if len(set(map(len, parts))) != 1:
+    places = [place for place in zip(*parts, strict=False) if len(set(place)) > 1]
+    rates = [place for place in places if all(map(_FRACTION.fullmatch, place))]
+    if len(set(map(len, parts))) > 1 or len(rates) != 1:
         return []
-    places = [column for column in zip(*parts, strict=True) if len(set(column)) > 1]
-    rates = [column for column in places if all(map(_FRACTION.fullmatch, column))]
-    if len(rates) != 1:
-        return []
-    seeds = [column for column in places if all(map(_SEED.fullmatch, column)) and len(set(column)) < len(column)]
-    texts = [column for column in places if column not in seeds and not any(word[:1].isdigit() for word in column)]
-    variants = [" ".join(words) for words in zip(*texts, strict=True)] if texts else []
-    columns = {"lr": rates[0]} | ({"seed": seeds[0]} if seeds else {}) | ({"variant": variants} if variants else {})
-    return [{SETTING + key: column[number] for key, column in columns.items()} for number in range(len(names))]
+    seeds = [place for place in places if all(map(_SEED.fullmatch, place)) and len(set(place)) < len(place)]
+    texts = [place for place in places if place not in seeds and not any(word[:1].isdigit() for word in place)]
+    variants = [" ".join(words) for words in zip(*texts, strict=True)]
+    found = {"lr": rates[0], "seed": seeds and seeds[0], "variant": variants}
+    columns = {key: values for key, values in found.items() if values}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -25,17 +25,12 @@ from lr_sweep.analysis.judge.names import has_word, is_metric, is_named, is_rate
 from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import Fields, ReadFields, as_version_1_2
+from lr_sweep.common.files import Fields, as_version_1_2
 
 STEP, SEED, VALUE = "step", "seed", "value"
-SUMMARIES = ("mean", "deviation", "count", "extreme")
-"""Kinds of words of what stands beside a list of repeats."""
-CLOSE = 1e-3
-"""Relative difference between a mean as it is written, perhaps rounded, and that of its values."""
-MEDIA = "_type"
-"""Key of what W&B writes for a picture, a film or a table."""
-_BY_STEP = re.compile(r"_(by|per|each)_(epoch|step|iteration)s?$")
-"""End of the name of a list of evaluations."""
+CLOSE = 1e-3  # relative difference between a mean as it is written, perhaps rounded, and that of its values
+MEDIA = "_type"  # key of what W&B writes for a picture, a film or a table
+_BY_STEP = re.compile(r"_(by|per|each)_(epoch|step|iteration)s?$")  # end of the name of a list of evaluations
 
 
 def read_json(path: Path, text: str) -> TableFile:
@@ -49,9 +44,7 @@ def read_json(path: Path, text: str) -> TableFile:
 
 
 def _read_lines(path: Path, text: str) -> TableFile:
-    rows: list[Fields] = []
-    numbers: list[int] = []
-    mistakes = []
+    rows, numbers, mistakes = list[Fields](), list[int](), list[str]()
     for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         try:
             rows += _numbered(number, json.loads(line)) if line.strip() else []
@@ -69,25 +62,26 @@ def yaml_content(text: str) -> Any:
     return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
 
 
-def _numbered(number: int | str, content: Any, parent: str | None = None) -> list[Fields]:
-    """Return the rows in a line or an item of a list; if they are evaluations of one run, they have its number.
+def _numbered(number: int, content: Any, parent: str = "") -> list[Fields]:
+    """Return the rows in a line or an item of a list, with the number of the run if they are evaluations of one.
 
-    The number has the key of the list before it, as other lists have runs of these numbers.
+    The number has the key of the list before it, as other lists have runs of these numbers. Metrics in a list that is
+    named for its data, as `val_history`, have that name, too.
     """
-    rows = _rows(content, parent)
+    rows, split = _rows(content, parent), split_of(parent)
     differ = {name for row in rows for name in row if row[name] != rows[0].get(name)}
     are_steps = any(is_named(name, STEP) for name in rows[0]) or all(is_metric(n) or is_result(n) for n in differ)
-    is_run = len(rows) > 1 and are_steps and not any(is_named(name, "run", SEED) for name in rows[0])
-    is_run = is_run and not any(is_named(name, "task", "model", "variant") for name in differ)
-    return [{"run": str(number), **row} for row in rows] if is_run else rows
+    has_runs = any(is_named(name, "run", SEED) for name in rows[0])
+    has_runs = has_runs or any(is_named(name, "task", "model", "variant") for name in differ)
+    run = {"run": f"{parent} {number}".strip()} if len(rows) > 1 and are_steps and not has_runs else {}
+    names = {name for row in rows for name in row if split and is_metric(name) and not split_of(name)}
+    return [run | {f"{split}_{x}" if x in names else x: value for x, value in row.items()} for row in rows]
 
 
-def _rows(content: Any, parent: str | None = None) -> list[Fields]:
+def _rows(content: Any, parent: str = "") -> list[Fields]:
     """Return the rows within what stands below a key, or in all of a file; one row, if there are none within it."""
-    key = parent or ""
     if _is_list_of(content, Mapping):
-        items = (_numbered(f"{key} {number}".strip(), each, key) for number, each in enumerate(content))
-        return [_of_split(key, row) for rows in items for row in rows]
+        return [row for number, each in enumerate(content) for row in _numbered(number, each, parent)]
     if _is_list_of(content, int, float):
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
@@ -96,29 +90,22 @@ def _rows(content: Any, parent: str | None = None) -> list[Fields]:
         return found
     are_labels = len(content) > 1 and not any(map(_is_name, content))
     parts = {name: _rows(value, name) for name, value in content.items() if are_labels or _is_nested(value)}
-    return (are_labels and _labelled(content, parts, key)) or _with_beside(content, parts)
+    return (are_labels and _labelled(content, parts, parent)) or _with_beside(content, parts)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, kinds) for each in value)
 
 
-def _of_split(key: str, row: Fields) -> Fields:
-    """Return a row of a list that is named for its data, as `val_history`, with metrics of that name."""
-    split = split_of(key)
-    return {f"{split}_{name}" if split and is_metric(name) and not split_of(name) else name: row[name] for name in row}
-
-
-def _columns(content: Mapping[str, Any], parent: str | None) -> list[Fields]:
+def _columns(content: Mapping[str, Any], parent: str) -> list[Fields]:
     """Return rows of columns, as W&B and pandas write tables; empty: the content has another form."""
-    values = list(content.values())
     if _is_list_of(content.get("columns"), str) and _is_list_of(content.get("data"), list):
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
-    is_table = any(map(_is_name, content))
-    if is_table and all(isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in values):
+    is_table, columns = any(map(_is_name, content)), list(content.values())
+    if is_table and all(isinstance(each, Mapping) and each and all(map(str.isdigit, each)) for each in columns):
         return _zipped({name: list(column.values()) for name, column in content.items()})
-    are_lists = all(isinstance(value, list) and not _is_nested(value) for value in values)
-    return _zipped(content, parent or "") if are_lists and (parent is None or is_table) else []
+    are_lists = all(isinstance(each, list) and not _is_nested(each) for each in columns)
+    return _zipped(content, parent) if are_lists and (is_table or not parent) else []
 
 
 def _grid(content: Mapping[str, Any]) -> list[Fields]:
@@ -143,11 +130,9 @@ def _zipped(lists: Mapping[str, Sequence[Any]], run: str = "") -> list[Fields]:
         return []
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
     others = {name: values for name, values in lists.items() if not _measures(name)}
-    are_falling = (
-        is_rate(name) and _is_list_of(values, int, float) and values == sorted(values, reverse=True)
-        for name, values in others.items()
-    )
-    if others and not (any(split_of(name) == "train" for name in lists) and all(are_falling)):
+    rates = [values for name, values in others.items() if is_rate(name) and _is_list_of(values, int, float)]
+    are_falling = len(rates) == len(others) and all(values == sorted(values, reverse=True) for values in rates)
+    if others and not (are_falling and any(split_of(name) == "train" for name in lists)):
         return rows
     named = {"run": run} if others and run else {}  # its rates alone do not tell it from other runs
     return [{**named, STEP: step, **row} for step, row in enumerate(rows, 1)]
@@ -171,35 +156,35 @@ def _is_nested(value: object) -> bool:
 def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     """Return the rows within an object, each with what stands beside them."""
     lists = {key: value for key, value in content.items() if _is_list_of(value, int, float) and len(value) > 1}
-    seeds = _seeds(content)
-    named = {key: _BY_STEP.sub("", key) for key in lists}
-    curves = _zipped({name: lists[key] for key, name in named.items() if _measures(name) or is_named(name, STEP)})
-    mean = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
-    repeated = {key: fmean(lists[key]) for key in lists if has_word(key, "repeat", "runs")}
-    repeats = [key for key in repeated if any(math.isclose(repeated[key], each, rel_tol=CLOSE) for each in mean)]
-    beside: Fields = {}
-    columns, others = _side_by_side(rows_of), list[list[Fields]]()
-    parts = [curves, columns]
+    means = [value for key, value in content.items() if has_word(key, "mean") and isinstance(value, float)]
+    repeats = [key for key in lists if has_word(key, "repeat", "runs")]
+    repeats = [key for key in repeats if any(math.isclose(fmean(lists[key]), each, rel_tol=CLOSE) for each in means)]
+    names = {key: _BY_STEP.sub("", key) for key in lists if key not in repeats}
+    curves = _zipped({name: lists[key] for key, name in names.items() if _measures(name) or is_named(name, STEP)})
+    columns, seeds = _side_by_side(rows_of), _seeds(content)
+    taken = {name for row in [*curves[:1], *columns] for name in row}
+    parts, others, beside = [curves, columns], list[list[Fields]](), Fields()
     for key, value in content.items():
-        if (columns and key in rows_of and _has_values(rows_of[key])) or value is seeds:
+        if names.get(key, key) in taken or value is seeds:
             continue
         rows = _rows(value) if key in repeats else rows_of[key] if _is_nested(value) else []
         if _is_list_of(value, Mapping) and len(rows) == len(seeds):
             rows = [{SEED: seed, **row} for seed, row in zip(seeds, rows, strict=True)]
+        is_measured = any(map(_measures, chain.from_iterable(rows)))
         if isinstance(value, Mapping) and len(rows) == 1:
             beside |= {f"{key}.{name}": each for name, each in rows[0].items() if MEDIA not in value}
-        elif isinstance(value, Mapping) or _measure(rows):
-            (parts if _measure(rows) else others).append(rows)
-        elif (
-            value != [] and not (curves and named.get(key) in curves[0]) and not (repeats and has_word(key, *SUMMARIES))
-        ):
+        elif isinstance(value, Mapping) or is_measured:
+            (parts if is_measured else others).append(rows)
+        elif value != []:
             beside[key] = value
-    if len(parts) == 1 or not any(_is_list_of(value, Mapping) for value in content.values()):
+    if not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
-    measured = {name for rows in parts for row in rows for name in row}
-    means = {name for name in beside if name.rpartition(".")[0] in measured and has_word(name, *SUMMARIES)}
-    beside = {name: value for name, value in beside.items() if name not in means}
-    return [beside | row for rows in parts for row in rows] or [beside]
+    found = list(chain.from_iterable(parts))
+    measured = set(chain.from_iterable(found))
+    for name in [name for name in beside if has_word(name, "summary")]:
+        if repeats or name.rpartition(".")[0] in measured:
+            del beside[name]
+    return [beside | row for row in found] or [beside]
 
 
 def _seeds(content: Mapping[str, Any]) -> list[Any]:
@@ -209,13 +194,9 @@ def _seeds(content: Mapping[str, Any]) -> list[Any]:
     return next((value for value in lists if len(value) in counts), [])
 
 
-def _has_values(rows: Sequence[ReadFields]) -> bool:
-    return len(rows) > 1 and all(VALUE in row for row in rows)
-
-
 def _side_by_side(rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     """Return the values below several keys with a column for each key; empty: there are none."""
-    values = {key: rows for key, rows in rows_of.items() if _has_values(rows)}
+    values = {key: rows for key, rows in rows_of.items() if len(rows) > 1 and all(VALUE in row for row in rows)}
     found: dict[str, Fields] = {}
     for column in values if len({frozenset(rows[0]) for rows in values.values()}) == 1 < len(values) else ():
         for row in values[column]:
@@ -224,46 +205,33 @@ def _side_by_side(rows_of: Mapping[str, list[Fields]]) -> list[Fields]:
     return list(found.values())
 
 
-def _measure(rows: Sequence[ReadFields]) -> bool:
-    return any(_measures(name) for row in rows for name in row)
-
-
 def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], parent: str) -> list[Fields]:
-    """Return the rows of an object whose keys are labels, and not names; empty: it is none."""
-    keys = list(content)
-    are_rates = all(map(is_number, keys)) and not all(map(str.isdigit, keys))
-    are_labels = are_rates or any(map(labels_of, keys))
+    """Return the rows of an object whose keys are labels, and not names; empty: it is none.
+
+    The keys are the names of runs or tasks where the rows have settings. Elsewhere each says settings, or is a number
+    or a name of what the level above names.
+    """
+    are_repeats = all((found := repeat_in(key)) and not found[0] for key in content)
+    are_whole = all(map(str.isdigit, content))
+    are_rates = all(map(is_number, content)) and not are_whole
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
     metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
-    firsts = {frozenset(rows[0]) for rows in parts.values()}
-    are_runs = len(firsts) == 1 and all(_is_list_of(value, Mapping) for value in content.values())
+    are_runs = len({frozenset(rows[0]) for rows in parts.values()}) == 1
+    are_runs = are_runs and all(_is_list_of(value, Mapping) for value in content.values())
     is_uniform = len(are_nested) == len(metrics) == 1 and (all(metrics) or are_runs)
-    if not is_uniform or not (are_labels or all(are_nested)):
+    if not is_uniform or not (are_rates or all(are_nested) or any(map(labels_of, content))):
         return []
     names = {name for rows in parts.values() for row in rows for name in row}
     has_settings = any(map(is_rate, names)) and any(is_named(name, "variant", SEED) for name in names)
-    named = has_settings and not _are_repeats(keys) and "run" not in names  # each key is the name of a run
-    name = "task" if all(len({row.get("variant") for row in rows}) > 1 for rows in parts.values()) else "run"
-    labels = [{name: key} for key in keys] if named else _labels(keys, parent)
-    return [_joined(label, row) for label, key in zip(labels, keys, strict=True) for row in parts[key]]
+    name = _meaning(parent) or (SEED if are_repeats or are_whole else "learning_rate" if are_rates else "")
+    if has_settings and not are_repeats and "run" not in names:
+        name = "task" if all(len({row.get("variant") for row in rows}) > 1 for rows in parts.values()) else "run"
+    labels = {key: {name: key} if name else labels_of(key) or {"variant": key} for key in content}
+    return [_joined(labels[key], row) for key in content for row in parts[key]]
 
 
-def _joined(label: Fields, row: Fields) -> Fields:
+def _joined(label: Mapping[str, Any], row: Fields) -> Fields:
     """Join the labels of two levels; a second name without a meaning belongs to the variant of the first one."""
     names = [name for name in ("variant", "run") if "variant" in label and name in row]
     variant = str(label.get("variant", ""))
-    return label | row | {name: f"{variant} {str(row[name]).removeprefix(variant).strip()}" for name in names}
-
-
-def _are_repeats(keys: Sequence[str]) -> bool:
-    return all((found := repeat_in(key)) and not found[0] for key in keys)
-
-
-def _labels(keys: Sequence[str], parent: str) -> list[Fields]:
-    """Return what each of some keys says: the settings in it, or a number or name of what the level above names."""
-    name = _meaning(parent)
-    if not name and (_are_repeats(keys) or all(map(str.isdigit, keys))):
-        name = SEED
-    elif not name and all(map(is_number, keys)):
-        name = "learning_rate"
-    return [{name: key} if name else {**labels_of(key)} or {"variant": key} for key in keys]
+    return {**label, **row, **{name: f"{variant} {str(row[name]).removeprefix(variant).strip()}" for name in names}}
