@@ -1,4 +1,4 @@
-"""Which column of a table means what: as the user says, otherwise guessed by its name and its fields, and said."""
+"""Which column of a table means what: as the user says, otherwise guessed by its name and its fields, said or asked."""
 
 from __future__ import annotations
 
@@ -6,36 +6,15 @@ import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from statistics import fmean
 
+from lr_sweep.analysis.judge import names
 from lr_sweep.analysis.judge.fields import Column, columns_in, is_nothing, state_in
-from lr_sweep.analysis.judge.names import (
-    JOIN,
-    NAMES,
-    ROLES,
-    SEVERAL,
-    SPLITS,
-    WORDS,
-    agree,
-    has_word,
-    is_higher_better,
-    is_known,
-    is_named,
-    kinds,
-    listed,
-    measured,
-    plain,
-    split_of,
-    words_of,
-)
-from lr_sweep.analysis.judge.questions import ask_for_rate, ask_for_values, question_of_split
+from lr_sweep.analysis.judge.names import JOIN, SPLITS, WORDS, has_rate_word, has_word, is_named, listed, measured
 from lr_sweep.analysis.judge.readers.labels import labels_of
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_of
+from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 
-PATH = re.compile(r".*[/\\].*\.\w{1,5}")
-"""Path of a file, which is no name of what was tried."""
-POWERS = ("10^", "e^")
-"""How the columns of rates begin that are made of logarithms."""
+PATH = re.compile(r".*[/\\].*\.\w{1,5}")  # of a file, which is no name of what was tried
 
 
 def columns_of(table: TableFile, reading: Reading) -> Columns:
@@ -57,9 +36,15 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
     return found
 
 
-def parts_of(name: str, names: Container[str]) -> list[str]:
+def parts_of(name: str, known: Container[str]) -> list[str]:
     """Return the columns that a text names: one, or several joined by `+`."""
-    return [name] if name in names else name.split(JOIN)
+    return [name] if name in known else name.split(JOIN)
+
+
+def likeliest(columns: Sequence[Column], evidence: Callable[[Column], tuple[float, ...]]) -> list[Column]:
+    """Return the columns for which most speaks: several are equally likely."""
+    found = {column: evidence(column) for column in columns}
+    return [column for column in columns if found[column] == max(found.values())]
 
 
 class Columns:
@@ -72,12 +57,9 @@ class Columns:
         """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
         self.guessed: dict[str, str] = {}
         """Why a column was taken, by its meaning, where its name alone does not say so."""
-        self.metric = ""
-        """Name of the metric; empty: no column says it."""
-        self.higher_is_better: bool | None = None
-        """Whether higher is better, as a column of the table says; None: no column says so."""
-        self.said_by: list[Column] = []
-        """Columns that say which metric it is, and which way it is better."""
+        self.metric = ""  # its name, if a column says it
+        self.higher_is_better: bool | None = None  # if a column of the table says so
+        self.said_by: list[Column] = []  # columns that say which metric it is, and which way it is better
 
     @property
     def known(self) -> set[str]:
@@ -92,18 +74,19 @@ class Columns:
     def find(self) -> None:
         """Find meaning by meaning; raises as `columns_of`."""
         raise_mistakes(list(self.wrong_names()))
-        for role in [role for role in ROLES if role not in self.given and role != "learning_rate"]:
+        for role in [role for role in names.ROLES if role not in self.given and role != "learning_rate"]:
             self.find_named(role)
         if "learning_rate" not in self.given:
             self.find_rate()
         self.find_repeats()
         self.find_crossed()
         self.find_metric()
+        self.find_direction()
         raise_mistakes(list(self.contradictions()))
         if "learning_rate" not in self.known:
-            ask_for_rate(self.all, self.free())
+            self.ask_for_rate()
         if not {"validation", "test"} & self.of.keys():
-            ask_for_values(self.all, self.free(), self.of)
+            self.ask_for_values()
         rate = self.all.get(self.of.get("learning_rate", ""))
         # Without repeats a single rate is tuned no more than none.
         if rate is None or (len(rate.values) == 1 and not {"seed", "run", "step"} & self.of.keys()):
@@ -114,8 +97,9 @@ class Columns:
         for role, name in self.of.items():
             if not set(parts_of(name, self.all)) <= self.all.keys():
                 yield f"--columns {role}={name}: no such column: there are {listed(list(self.all))}"
-            elif name not in self.all and role not in SEVERAL:
-                yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
+            elif name not in self.all and role not in names.SEVERAL:
+                several = ", ".join(sorted(names.SEVERAL))
+                yield f"--columns {role}={name}: want one column: only {several} may be several"
 
     def take(self, role: str, name: str, *whys: str) -> None:
         """Give a meaning to a column, and the reasons where its name alone does not say so."""
@@ -134,14 +118,7 @@ class Columns:
     def named(self, role: str) -> list[Column]:
         """Return the free columns with one of the names of a meaning, in the order of these."""
         columns = [column for column in self.free() if is_named(column.name, role)]
-        return sorted(columns, key=lambda column: NAMES[role].index(plain(column.name)))
-
-    def likeliest(self, evidence: str, columns: Sequence[Column]) -> list[Column]:
-        """Return the columns for which most speaks: several are equally likely."""
-        if len(columns) < 2:
-            return list(columns)
-        scores = {each: sum(weight * speaks(self, each) for weight, speaks in EVIDENCE[evidence]) for each in columns}
-        return [column for column, score in scores.items() if score == max(scores.values())]
+        return sorted(columns, key=lambda column: names.NAMES[role].index(names.plain(column.name)))
 
     def find_named(self, role: str) -> None:
         """Find the column of a meaning by its name: one with several values, if any has."""
@@ -149,9 +126,9 @@ class Columns:
         if role == "variant":
             columns = [each for each in columns if not (each.is_unique and all(map(labels_of, each.values)))]
         elif role == "status":
-            columns = [each for each in columns if sum(map(bool, map(state_in, each.texts))) >= len(each.texts) / 2]
+            columns = [each for each in columns if 2 * len(list(filter(state_in, each.texts))) >= len(each.texts)]
         elif role == "step":
-            columns = [each for each in columns if "round" not in words_of(each.name) or each.climbs]
+            columns = [each for each in columns if "round" not in names.words_of(each.name) or each.climbs]
         elif role == "run" and "step" in self.of:
             columns = [each for each in columns if not self.numbers_rows(each)]
         for column in sorted(columns, key=lambda each: len(each.values) < 2)[:1]:
@@ -175,23 +152,10 @@ class Columns:
         if self.all[name].is_whole:
             if "seed" not in self.known and self.has_several_rates("task", "model", "variant", "step"):
                 self.take("seed", self.of.pop("run"), "its numbers are those of several learning rates")
-        elif plain(name) == "run" and "step" not in self.of and self.has_several_rates():
+        elif names.plain(name) == "run" and "step" not in self.of and self.has_several_rates():
             del self.of["run"]
             if not {"variant", "model"} & self.known:
                 self.take("variant", name, "each has several learning rates")
-
-    def find_crossed(self) -> None:
-        """Take the column that makes a variant with its task and model for it, where each variant is in one of them."""
-        names, of = self.labels("variant"), self.labels("task", "model")
-        if len(names) != 1 or "variant" in self.given or len({*zip(*(self.all[x].texts for x in of), strict=True)}) < 2:
-            return
-        variants = self.all[names[0]].texts
-        texts = [each for each in self.free() if each.is_text and len(each.values) > 1 and not each.is_about_run]
-        for column in texts:
-            cells = [*zip(*(self.all[name].texts for name in of), column.texts, strict=True)]
-            if len({*cells}) == len({*variants}) == len({*zip(variants, cells, strict=True)}) > len(column.values):
-                self.take("variant", column.name, f"with {JOIN.join(of)} it is {names[0]}")
-                return
 
     def has_several_rates(self, *roles: str) -> bool:
         """Return whether rows of one run that are alike in some meanings have different learning rates."""
@@ -199,23 +163,60 @@ class Columns:
         pairs = {row for row in zip(*labels, strict=True) if row[0]}
         return len(pairs) > len({row[1:] for row in pairs})
 
+    def find_crossed(self) -> None:
+        """Take the column that makes a variant with its task and model for it, where each variant is in one of them."""
+        variant, of = self.labels("variant"), self.labels("task", "model")
+        cells = [*zip(*(self.all[name].texts for name in of), strict=True)]
+        if len(variant) != 1 or "variant" in self.given or len({*cells}) < 2:
+            return
+        variants = self.all[variant[0]].texts
+        for column in [each for each in self.free() if each.is_text and len(each.values) > 1]:
+            pairs = {*zip(cells, column.texts, strict=True)}
+            together = {*zip(variants, cells, column.texts, strict=True)}
+            if len(pairs) == len({*variants}) == len(together) > len(column.values) and not column.is_about_run:
+                self.take("variant", column.name, f"with {JOIN.join(of)} it is {variant[0]}")
+                return
+
     def find_rate(self) -> None:
         """Find the column of learning rates by its name; raises QuestionError where several are equally likely."""
-        if powers := [column.name for column in self.free() if column.name.startswith(POWERS)]:
+        if powers := [column.name for column in self.free() if column.name.startswith(("10^", "e^"))]:
             raise QuestionError(f"{powers[0][3:]} has logarithms: of which base?", one_of("learning_rate", powers))
         named = self.named("learning_rate")
         known = [*named, *(each for each in self.free() if each not in named and each.is_rate)]
-        candidates = [each for each in known if each.has_numbers and not (each.has_unit or each.is_below_0)]
-        likely = self.likeliest("learning_rate", candidates)
+        known = [each for each in known if each.has_numbers and not each.has_unit]
+        candidates = [each for each in known if max(each.numbers, default=0) >= 0]
+        likely = likeliest(candidates, self.speaks_for_rate)
         texts = [each.texts for each in likely]
-        names = [each.name for place, each in enumerate(likely) if each.texts not in texts[:place]]
-        if len(names) > 1 and len(likely[0].values) > 1:
-            text = f"{len(names)} columns may be learning_rate: {listed(names)}: say which"
-            raise QuestionError(text, one_of("learning_rate", names))
+        alike = [each.name for place, each in enumerate(likely) if each.texts not in texts[:place]]
+        if len(alike) > 1 and len(likely[0].values) > 1:
+            text = f"{len(alike)} columns may be learning_rate: {listed(alike)}: say which"
+            raise QuestionError(text, one_of("learning_rate", alike))
         for column in likely[:1]:
             others = listed([each.name for each in candidates if each is not column])
             why = f"rather than {others}" if others else "" if column in named else "by its name"
             self.take("learning_rate", column.name, why)
+
+    def speaks_for_rate(self, column: Column) -> tuple[float, ...]:
+        """Return what speaks for a column among those of learning rates, the strongest first."""
+        # A schedule has more values than the rates that runs start with.
+        is_start = 1 / max(1, len(column.values)) if "step" in self.of and not column.is_setting else 0
+        return len(column.values) > 1, column.is_setting, is_start
+
+    def ask_for_rate(self) -> None:
+        """Ask whether a free column has the rates; raises UserError where one is named so and has no numbers."""
+        text = f"no column of learning rates in {listed(list(self.all))}"
+        if len(next(iter(self.all.values())).texts) == 1:
+            raise UserError(f"{text}, and a single run: there is nothing to compare")
+        alike = [each.name for each in self.free() if each.says_nothing and each.is_like_rates]
+        first = [name for name in alike if is_named(name, "rate symbol") or name.startswith("#")]
+        if alike:
+            both = list(dict.fromkeys([*first, *alike]))
+            choices = one_of("learning_rate", both[: MOST_CHOICES - 1])
+            choices.insert(len(first), Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})))
+            raise QuestionError(f"{text}: which one is it?", choices)
+        for column in filter(lambda each: has_rate_word(each.name), self.all.values()):
+            got = f"{column.name} has {next(filter(str.strip, column.texts), '')[:MOST_NAME]!r}"
+            raise UserError(f"{text}: {got}: give --columns learning_rate=NAME, or learning_rate= if none was tuned")
 
     def find_candidates(self) -> None:
         """Take a column that names each row, in a table without rates and variants, for the variants."""
@@ -224,7 +225,7 @@ class Columns:
             del self.of["variant"]
         if {"variant", "model"} & self.known:
             return
-        texts = [each for each in self.free() if len(each.values) > 1 and not (each.is_numbers or each.is_result)]
+        texts = [each for each in self.free() if len(each.values) > 1 and not (each.numbers or each.is_result)]
         texts = [each for each in texts if each.has_letters and not all(map(PATH.fullmatch, each.values))]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
         runs = self.all.get(self.of.get("run", ""))
@@ -239,38 +240,20 @@ class Columns:
                 self.take("variant", column.name, "it names what was tried")
 
     def find_metric(self) -> None:
-        """Find the columns of validation, test and training values of one metric, its name and its direction."""
-        held = [column for column in self.free() if column.is_metric and column.has_numbers]
-        of_split = {split: [each for each in held if each.split == split] for split in (*SPLITS, "")}
+        """Find the columns of validation, test and training values of one metric, and its name."""
+        # Only steps of training have gradients.
+        split_of_loss = "train" if any(has_word(name, "gradient") for name in self.all) else ""
+        of_split: dict[str, list[Column]] = {split: [] for split in (*SPLITS, "")}
+        for each in [each for each in self.free() if each.is_metric and each.has_numbers]:
+            of_split[each.split or (split_of_loss if each.measure == "loss" else "")].append(each)
         whys = dict.fromkeys(SPLITS, "")
-        if any(has_word(name, "gradient") for name in self.all):  # which only steps of training have
-            of_split["train"] += [each for each in of_split[""] if each.measure == "loss"]
-            of_split[""] = [each for each in of_split[""] if each.measure != "loss"]
         if not any(split in self.of or of_split[split] for split in ("validation", "test")):
             columns, split, why = self.unlabelled(of_split[""])
             of_split[split], whys[split] = columns, why
         there = {each.measure for split in SPLITS for each in of_split[split]} & {measured(self.metric_given)}
-        for split in [split for split in SPLITS if split not in {**self.given, **self.of}]:
+        for split in [split for split in SPLITS if split not in self.known]:
             self.find_split(split, of_split[split], self.wanted or "".join(there), whys[split])
         self.metric = self.wanted or "".join(there)
-        self.find_direction()
-
-    def find_direction(self) -> None:
-        """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
-        for column in self.named("direction"):
-            said = {text.lower().rpartition(".")[2] for text in column.values}
-            if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
-                self.higher_is_better = said <= WORDS["up"]
-                self.said_by.append(column)
-        one = self.of.get("validation") or self.of.get("test", "")
-        five = self.all.get(re.sub("top1", "top5", one, flags=re.IGNORECASE))
-        has_both = five and five.name != one and five.is_numbers and self.all[one].is_numbers
-        if five and has_both and is_higher_better(self.metric) is None:  # an accuracy of the top 5 is the higher one
-            self.higher_is_better = fmean(five.numbers) > fmean(self.all[one].numbers)
-            self.said_by.append(five)
-            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {five.name} shows"
-            split = "validation" if "validation" in self.of else "test"
-            self.take(split, one, self.guessed.get(split, ""), why)
 
     @property
     def wanted(self) -> str:
@@ -279,62 +262,94 @@ class Columns:
 
     def unlabelled(self, metrics: list[Column]) -> tuple[list[Column], str, str]:
         """Return columns whose names do not say on which data they were measured, on which they were, and why."""
-        values = [each for each in self.named("value") if each.has_numbers]
+        values = [each for each in self.named("value") if each.has_numbers][:1]
         if metrics or not values:
             return metrics, "validation", "its name does not say on which data"
         said = next((each for each in self.named("metric") if each.values), None)
         if said is None:
-            return values[:1], "validation", "what was optimised"
-        metric, *others = sorted(said.values)
-        if others:
-            names = [metric, *others]
-            several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed(names)}"
-            choices = [Choice(f"the rows of {each}", Reading(where=[f"{said.name}={each}"])) for each in names]
+            return values, "validation", "what was optimised"
+        if len(said.values) > 1:
+            metrics_said = sorted(said.values)
+            several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed(metrics_said)}"
+            choices = [Choice(f"the rows of {each}", Reading(where=[f"{said.name}={each}"])) for each in metrics_said]
             raise QuestionError(f"{several}: keep the rows of one", choices)
+        (metric,) = said.values
         self.metric = measured(metric)
         self.said_by.append(said)
-        return values[:1], split_of(metric) or "validation", f"{said.name} says {metric}"
+        return values, names.split_of(metric) or "validation", f"{said.name} says {metric}"
+
+    def find_split(self, split: str, columns: Sequence[Column], metric: str, why: str) -> None:
+        """Find the column of a split, of a metric if one is wanted; `why` it is of the split, if no name says so."""
+        if metric and any(each.is_metric for each in columns):
+            kinds = names.kinds(metric)
+            alike = [each for each in columns if names.kinds(each.name) & kinds and names.agree(metric, each.name)]
+            columns = [each for each in columns if each.measure == metric] or alike
+        else:
+            columns = [each for each in columns if names.is_known(each.measure)] or columns
+        likely = [each.name for each in likeliest(columns, self.speaks_for_metric)]
+        if len(likely) > 1 and split != "train":
+            self.ask_for_split(split, likely)
+        if len(likely) == 1:
+            others = listed([each.name for each in columns if each.name != likely[0] and not self.metric_given])
+            self.take(split, likely[0], why, f"rather than {others}" if others else "")
+
+    def speaks_for_metric(self, column: Column) -> tuple[float, ...]:
+        """Return what speaks for a column among those of metrics of one split, the strongest first."""
+        is_judged = has_word(column.measure, "higher", "either") + (not has_word(column.name, "before"))
+        is_usual = column.measure == "loss" or "top1" in column.measure
+        is_of_step = "step" in self.of and not has_word(column.name, "so far")
+        return not all(map(is_nothing, column.texts)), is_judged, is_usual, is_of_step
+
+    def ask_for_split(self, split: str, likely: Sequence[str]) -> None:
+        """Ask which of several columns has the values of a split, or whether each is a variant."""
+        numbered = len({re.sub(r"\d+", "", name) for name in likely}) == 1
+        hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
+        are_unlike = len(set(map(measured, likely))) == len(likely)
+        are_of_one_metric = len({frozenset(names.kinds(name)) for name in likely}) == 1
+        beside = [each for each in self.free() if each.has_numbers and each.name not in likely]
+        choices = one_of(split, likely)
+        if are_unlike and are_of_one_metric and not (numbered or beside or {"variant", "model"} & self.known):
+            choices.insert(0, Choice("each column is a variant", Reading(columns={split: JOIN.join(likely)})))
+        raise QuestionError(f"{len(likely)} columns may be {split}: {listed(likely)}: say which{hint}", choices)
+
+    def ask_for_values(self) -> None:
+        """Ask which column has the values, among those of numbers whose names say nothing else."""
+        alike = [each for each in self.free() if each.says_nothing and each.differs]
+        alike = [each for each in alike if not (each.is_setting or has_rate_word(each.name))]
+        # Results have more digits than settings.
+        choices = one_of("validation", [x.name for x in sorted(alike, key=lambda x: -fmean(map(len, x.values)))])
+        rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
+        text = f"{rates}no column of validation or test in {listed(list(self.all))}"
+        if train := self.of.get("train"):
+            choices.append(Choice(f"{train} is compared", Reading(columns={"validation": train, "train": ""})))
+        if choices:
+            raise QuestionError(f"{text}: which one has the values?", choices)
+        raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
+
+    def find_direction(self) -> None:
+        """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
+        for column in self.named("direction"):
+            said = {text.lower().rpartition(".")[2] for text in column.values}
+            if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
+                self.higher_is_better = said <= WORDS["up"]
+                self.said_by.append(column)
+        split = "validation" if "validation" in self.of else "test"
+        one = self.all.get(self.of.get(split, ""))
+        five = self.all.get(re.sub("top1", "top5", one.name, flags=re.IGNORECASE)) if one else None
+        # An accuracy of the top 5 is the higher one.
+        is_open = names.is_higher_better(self.metric) is None
+        if is_open and one and five and five is not one and one.numbers and five.numbers:
+            self.higher_is_better = fmean(five.numbers) > fmean(one.numbers)
+            self.said_by.append(five)
+            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {five.name} shows"
+            self.take(split, one.name, self.guessed.get(split, ""), why)
 
     def contradictions(self) -> Iterator[str]:
         """Find columns that measure something else than the one that selects, or that is shown, or than `--metric`."""
         named = {f"{split}={self.of[split]}": measured(self.of[split]) for split in SPLITS if split in self.of}
         named |= {f"--metric {self.metric_given}": self.metric_given} if self.metric_given else {}
-        (first, says), *others = [(text, name) for text, name in named.items() if kinds(name)] or [("", "")]
+        (first, says), *others = [(text, name) for text, name in named.items() if names.kinds(name)] or [("", "")]
         for text, other in others:
-            if not agree(says, other):
+            if not names.agree(says, other):
                 advice = "give columns of one metric, or leave one out, as in --columns train="
                 yield f"{first} measures {says}, {text} {other}: {advice}"
-
-    def find_split(self, split: str, columns: Sequence[Column], metric: str, why: str) -> None:
-        """Find the column of a split, of a metric if one is wanted; `why` it is of the split, if no name says so."""
-        if metric and any(each.is_metric for each in columns):
-            alike = [each for each in columns if kinds(each.name) & kinds(metric) and agree(metric, each.name)]
-            columns = [each for each in columns if each.measure == metric] or alike
-        else:
-            columns = [each for each in columns if is_known(each.measure)] or columns
-        names = [each.name for each in self.likeliest("metric", columns)]
-        if len(names) > 1 and split != "train":
-            beside = [each for each in self.free() if each.has_numbers and each.name not in names]
-            may_be_variants = not (beside or {"variant", "model"} & self.known)
-            raise question_of_split(split, names, may_be_variants=may_be_variants)
-        if len(names) == 1:
-            others = listed([each.name for each in columns if each.name != names[0] and not self.metric_given])
-            self.take(split, names[0], why, f"rather than {others}" if others else "")
-
-
-EVIDENCE: dict[str, list[tuple[float, Callable[[Columns, Column], float]]]] = {
-    "learning_rate": [
-        (4, lambda _, column: len(column.values) > 1),
-        (2, lambda _, column: column.is_setting),
-        # A schedule has more values than the rates that runs start with.
-        (1, lambda search, column: "step" in search.of and not column.is_setting and 1 / max(1, len(column.values))),
-    ],
-    "metric": [
-        (8, lambda _, column: not all(map(is_nothing, column.texts))),
-        (4, lambda _, column: has_word(column.measure, "higher", "either")),
-        (4, lambda _, column: not has_word(column.name, "before")),
-        (2, lambda _, column: column.measure == "loss" or "top1" in column.measure),
-        (1, lambda search, column: "step" in search.of and not has_word(column.name, "so far")),
-    ],
-}
-"""Evidence for a column among those that may have a meaning, with weights: for a rate, and for the judged metric."""

@@ -97,8 +97,9 @@ def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
     columns = columns_in(table)
     named = {name: cell for name in table.columns if (cell := _cell(name, label))}
-    cells = {name: named[name] for name in named if label == RUN or columns[name].is_numbers}
-    if label == VARIANT and any(columns[name].is_size for name in cells):
+    cells = {name: named[name] for name in named if label == RUN or columns[name].numbers}
+    whole = [columns[name] for name in cells if columns[name].is_whole]
+    if label == VARIANT and any(2 * len(each.values) <= len(each.texts) for each in whole):  # as sizes of a model are
         return {}
     others = [name for name in table.columns if name not in cells and not name.endswith(ENDS)]
     texts = {text for _, text in cells.values()}
@@ -222,7 +223,7 @@ def _with_numbers(table: TableFile) -> TableFile:
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
     rates = [column for name, column in columns_in(table).items() if has_rate_word(name)]
-    logs = [column.name for column in rates if column.is_below_0]
+    logs = [column.name for column in rates if max(column.numbers, default=0) < 0]
     if not logs or any(is_rate(each.name) and each.name not in logs and each.has_numbers for each in rates):
         return table
     texts = table.columns[logs[0]]
