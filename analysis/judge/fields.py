@@ -19,13 +19,10 @@ from lr_sweep.common.text import RATES, rates_text
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}  # fields without a value, in small letters
 NO_NUMBER = NOTHING | {"nan"}
 TRUTHS = {"true", "false", "yes", "no", "on", "off"}  # values that need the name of their column, as numbers do
-RATE_DIGITS = 6
-"""Learning rates equal to so many digits are one, also where they were stored in single precision."""
+RATE_DIGITS = 6  # to which learning rates are equal, also where they were stored in single precision
 NUMBER_DIGITS = 12  # to which numbers in labels are equal; a time or an id may have more
-MOST_SMALL, MOST_SHORT = 12, 4
-"""Rows of a small table, and characters of numbers in it that are rather chosen than measured."""
-LEAST_SPAN, MOST_RATE = 9.0, 10.0
-"""Numbers that are like a grid of learning rates: how far many of them span, and the largest."""
+MOST_SMALL, MOST_SHORT = 12, 4  # rows of a small table, and characters of numbers in it that look chosen
+LEAST_SPAN, MOST_RATE = 9.0, 10.0  # of a grid of learning rates: how far many of them span, and the largest
 LEAST_GROWN = 5  # numbers in a row that grow, as steps do
 _LIMITS = {
     "learning_rate": (*RATES, rates_text()),
@@ -37,7 +34,7 @@ _LIMITS = {
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _ID = re.compile(r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$")
 """A number, a date, a hexadecimal number, or such a name as W&B draws."""
-_LETTER = re.compile(r"[^\W\d_]")
+LETTER = re.compile(r"[^\W\d_]")
 
 
 def parsed(role: str, text: str) -> Any:
@@ -45,7 +42,7 @@ def parsed(role: str, text: str) -> Any:
     if role in names.SPLITS:
         return _measured(text)
     if role == "status":
-        return state_in(text) or _mistake(text, f"one of {', '.join(names.STATUS)}")
+        return state_in(text) or ValueError(f"got {text[:60]!r}, want one of {', '.join(names.STATUS)}")
     if role not in _LIMITS:
         name = as_written(printable(text))
         short = f"{name[: MOST_NAME - 12]}... {sha256(name.encode()).hexdigest()[:8]}"  # what is cut off may differ
@@ -55,7 +52,7 @@ def parsed(role: str, text: str) -> Any:
         return 0.0
     found = float(text) if is_number(text) else math.nan
     if not least <= found <= most or (role == "seed" and found != int(found)):
-        return _mistake(text, wanted)
+        return ValueError(f"got {text[:60]!r}, want {wanted}")
     if role == "seed":
         return int(text) if len(text) < 20 and text.lstrip("+-").isdigit() else int(found)
     return float(f"{found:.{RATE_DIGITS - 1}e}") if role == "learning_rate" else found
@@ -70,11 +67,7 @@ def _measured(text: str) -> float | ValueError:
     has_commas = is_number(text.replace(",", ""))
     single = "a number of a single run (no mean), with the sign % behind all values or none"
     wanted = "a number with a decimal point, and no marks of thousands" if has_commas else single
-    return _mistake(text, f"{wanted}, `nan` where the run diverged, or nothing")
-
-
-def _mistake(text: str, wanted: str) -> ValueError:
-    return ValueError(f"got {text[:60]!r}, want {wanted}")
+    return ValueError(f"got {text[:60]!r}, want {wanted}, `nan` where the run diverged, or nothing")
 
 
 def without_percent(texts: list[str]) -> list[str]:
@@ -91,7 +84,7 @@ def without_prefix(texts: Iterable[str]) -> list[str]:
     found = {text: re.fullmatch(r"(.*[^\d\n])(\d+)", text) for text in set(texts)}
     prefixes = {match[1].lower() if match else "" for match in found.values()}
     numbers = {text: match[2] for text, match in found.items() if match}
-    return [numbers[text] for text in texts] if len(prefixes) == 1 and _LETTER.search("".join(prefixes)) else texts
+    return [numbers[text] for text in texts] if len(prefixes) == 1 and LETTER.search("".join(prefixes)) else texts
 
 
 def is_nothing(text: str) -> bool:
@@ -145,17 +138,12 @@ class Column:
     def has_numbers(self) -> bool:
         """Whether a field is a number, well written or not, or NaN."""
         held = (text for text in map(str.strip, set(self.texts)) if text.lower() not in NOTHING)
-        return any(is_number(text) or not _LETTER.search(text) for text in held)
+        return any(is_number(text) or not LETTER.search(text) for text in held)
 
     @cached_property
     def is_text(self) -> bool:
         """Whether no value is a number, or true or false."""
         return not any(is_number(text) or text.lower() in TRUTHS for text in self.values)
-
-    @property
-    def has_letters(self) -> bool:
-        """Whether half of the values have letters, as names have."""
-        return 2 * sum(bool(_LETTER.search(text)) for text in self.values) >= len(self.values)
 
     @property
     def is_whole(self) -> bool:

@@ -51,7 +51,7 @@ class Reading:
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
         both = {"columns": {**self.columns, **other.columns}, "where": (*self.where, *other.where)}
-        return Reading(**self.said() | other.said() | both)
+        return replace(self, **other.said() | both)
 
     def at_positions(self, names: Sequence[str]) -> Reading:
         """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
@@ -160,8 +160,7 @@ def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> N
     `reasons`: why it was read so, for comments.
     """
     text = io.StringIO()
-    comments = (line for reason in reasons for line in textwrap.wrap(reason, 100, break_on_hyphens=False))
-    text.write("".join(f"# {line}\n" for line in comments))
+    text.writelines(f"# {line}\n" for each in reasons for line in textwrap.wrap(each, 100, break_on_hyphens=False))
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False  # a line for each meaning
     yaml.dump(reading.said(), text)
