@@ -8,7 +8,7 @@ from statistics import fmean
 
 from lr_sweep.analysis.judge import names
 from lr_sweep.analysis.judge.fields import LETTER, Column, columns_in, is_nothing, state_in
-from lr_sweep.analysis.judge.names import JOIN, SPLITS, WORDS, has_rate_word, has_word, is_named, listed, measured
+from lr_sweep.analysis.judge.names import JOIN, SEVERAL, SPLITS, has_rate_word, has_word, is_named, listed, measured
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
@@ -91,9 +91,8 @@ class Columns:
         for role, name in self.of.items():
             if not set(parts_of(name, self.all)) <= self.all.keys():
                 yield f"--columns {role}={name}: no such column: there are {listed(list(self.all))}"
-            elif name not in self.all and role not in names.SEVERAL:
-                several = ", ".join(sorted(names.SEVERAL))
-                yield f"--columns {role}={name}: want one column: only {several} may be several"
+            elif name not in self.all and role not in SEVERAL:
+                yield f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
 
     def take(self, role: str, name: str, *whys: str) -> None:
         """Give a meaning to a column, and the reasons where its name alone does not say so."""
@@ -194,8 +193,7 @@ class Columns:
         alike = [each.name for each in self._free() if each.says_nothing and each.is_like_rates]
         first = [name for name in alike if is_named(name, "rate symbol") or name.startswith("#")]
         if alike:
-            both = list(dict.fromkeys([*first, *alike]))
-            choices = one_of("learning_rate", both[: MOST_CHOICES - 1])
+            choices = one_of("learning_rate", list(dict.fromkeys([*first, *alike]))[: MOST_CHOICES - 1])
             choices.insert(len(first), Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})))
             raise QuestionError(f"{text}: which one is it?", choices)
         for column in filter(lambda each: has_rate_word(each.name), self.all.values()):
@@ -311,8 +309,8 @@ class Columns:
         """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
         for column in self._named("direction"):
             said = {text.lower().rpartition(".")[2] for text in column.values}
-            if self.higher_is_better is None and len(said) == 1 and said <= WORDS["up"] | WORDS["down"]:
-                self.higher_is_better = said <= WORDS["up"]
+            if self.higher_is_better is None and len(said) == 1 and said <= names.WORDS["up"] | names.WORDS["down"]:
+                self.higher_is_better = said <= names.WORDS["up"]
                 self.said_by.append(column)
         split = "validation" if "validation" in self.of else "test"
         one = self.all.get(self.of.get(split, ""))
