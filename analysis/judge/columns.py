@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Container, Iterator, Sequence
 from statistics import fmean
 
@@ -50,16 +51,12 @@ class Columns:
         self.given, self._metric_given = reading.columns, reading.metric or ""
         self.of = {role: name for role, name in self.given.items() if name}
         """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
+        self._known = ChainMap(self.of, dict(self.given)).keys()  # also of meanings that the user says no column has
         self.guessed: dict[str, str] = {}
         """Why a column was taken, by its meaning, where its name alone does not say so."""
         self.metric = ""  # its name, if a column says it
         self.higher_is_better: bool | None = None  # if a column of the table says so
         self.said_by: list[Column] = []  # columns that say which metric it is, and which way it is better
-
-    @property
-    def _known(self) -> set[str]:
-        """The meanings that a column has, or that the user says no column has."""
-        return {*self.of, *self.given}
 
     @property
     def unread(self) -> list[Column]:

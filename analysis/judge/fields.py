@@ -73,7 +73,7 @@ def _measured(text: str) -> float | ValueError:
 def without_percent(texts: list[str]) -> list[str]:
     """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
     held = {text for text in set(texts) if not is_nothing(text)}
-    if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
+    if not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
         return texts
     return [repr(float(text[:-1]) / 100) if text in held else text for text in texts]
 

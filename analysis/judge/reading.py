@@ -26,7 +26,8 @@ from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 KEPT = (".yaml", ".yml")  # endings of the name of a file that keeps a reading
 MOST_BYTES = 1_000_000
 MOST_CHOICES = 3  # readings that are offered; the best one is the first
-MOST_TRIED = 30  # answers to a question, and to those that follow, that are tried
+MOST_TRIED = 12  # choices of a question that are tried
+MOST_QUESTIONS = 4  # in a row that are answered to see whether an answer leads to a report
 T = TypeVar("T")
 MEANINGS = (*GIVEN_ROLES, *SPLITS)  # of a column
 
@@ -96,35 +97,35 @@ def options_text(reading: Reading) -> str:
     return " ".join(filter(None, [columns, higher, *flags, *options]))
 
 
-def asking(read: Callable[[Reading], T], reading: Reading) -> T:
-    """Read, and leave out of a question the choices that do not work.
+def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CHOICES, answers: int = 0) -> T:
+    """Read, and leave out of a question the choices that do not work; `answers`: those that were tried before.
 
-    Raises UserError as `read`, or if no choice works, and QuestionError with choices that work, each with answers to
-    the questions that follow.
+    Raises UserError as `read`, or if no choice works, and QuestionError with up to `wanted` choices that work, each
+    with answers to the questions that follow.
     """
     try:
         return read(reading)
     except QuestionError as question:
-        text, untried = question.text, [*question.choices]
-    working: dict[str, Choice] = {}
-    mistakes: list[str] = []
-    for _ in range(MOST_TRIED):
-        if not untried or len(working) == MOST_CHOICES:
-            break
-        choice, *untried = untried
-        try:
-            if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
-                raise UserError("a name has a character that --columns cannot hold")
-            read(reading.but(choice.reading))
-            working[options_text(choice.reading)] = choice
-        except QuestionError as further:
-            more = [Choice(f"{choice.says}, and {x.says}", choice.reading.but(x.reading)) for x in further.choices]
-            untried = [*more, *untried]
-        except UserError as error:
-            mistakes.append(f"  not {options_text(choice.reading)}: {reason(error)}")
-    if working:
-        raise QuestionError(text, list(working.values()))
-    raise UserError("\n".join([text, *mistakes[:MOST_CHOICES]]))
+        if answers == MOST_QUESTIONS:
+            raise UserError(f"{question.text}: still open after {MOST_QUESTIONS} answers") from question
+        working: dict[str, Choice] = {}
+        lines = [question.text]
+        for choice in question.choices[:MOST_TRIED]:
+            if len(working) == wanted:
+                break
+            try:
+                if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
+                    raise UserError("a name has a character that --columns cannot hold")
+                asking(read, reading.but(choice.reading), wanted - len(working), answers + 1)
+                working[options_text(choice.reading)] = choice
+            except QuestionError as further:
+                both = [Choice(f"{choice.says}, and {x.says}", choice.reading.but(x.reading)) for x in further.choices]
+                working |= {options_text(each.reading): each for each in both}
+            except UserError as error:
+                lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
+        if working:
+            raise QuestionError(question.text, list(working.values())) from question
+        raise UserError("\n".join(lines[: MOST_CHOICES + 1])) from question
 
 
 def _columns_text(reading: Reading) -> str:
