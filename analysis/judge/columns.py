@@ -52,8 +52,7 @@ class Columns:
         self.of = {role: name for role, name in self.given.items() if name}
         """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
         self._known = ChainMap(self.of, dict(self.given)).keys()  # also of meanings that the user says no column has
-        self.guessed: dict[str, str] = {}
-        """Why a column was taken, by its meaning, where its name alone does not say so."""
+        self.guessed: dict[str, str] = {}  # why a column was taken, by its meaning, if not by its name alone
         self.metric = ""  # its name, if a column says it
         self.higher_is_better: bool | None = None  # if a column of the table says so
         self.said_by: list[Column] = []  # columns that say which metric it is, and which way it is better

@@ -32,8 +32,7 @@ _LIMITS = {
 }
 """Meanings of columns of numbers, but metrics: the least and the greatest number, and what an error calls them."""
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
-_ID = re.compile(r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$")
-"""A number, a date, a hexadecimal number, or such a name as W&B draws."""
+_ID = re.compile(r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$")  # number, date, hash, or W&B's own name
 LETTER = re.compile(r"[^\W\d_]")
 
 

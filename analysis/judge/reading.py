@@ -87,7 +87,8 @@ def one_of(role: str, names: Sequence[str]) -> list[Choice]:
 
 def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
-    columns = f"--columns {shlex.quote(_columns_text(reading))}" if reading.columns else ""
+    pairs = ",".join(map("=".join, reading.columns.items()))
+    columns = f"--columns {shlex.quote(pairs)}" if pairs else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
     numbers = {"equal-within": reading.equal_within, "target": reading.target}
@@ -114,7 +115,7 @@ def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CH
             if len(working) == wanted:
                 break
             try:
-                if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
+                if columns_in([*map("=".join, choice.reading.columns.items())]) != choice.reading.columns:
                     raise UserError("a name has a character that --columns cannot hold")
                 asking(read, reading.but(choice.reading), wanted - len(working), answers + 1)
                 working[options_text(choice.reading)] = choice
@@ -128,15 +129,8 @@ def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CH
         raise UserError("\n".join(lines[: MOST_CHOICES + 1])) from question
 
 
-def _columns_text(reading: Reading) -> str:
-    return ",".join(f"{role}={name}" for role, name in reading.columns.items())
-
-
 def columns_in(texts: Sequence[str]) -> dict[str, str]:
-    """Read texts as `learning_rate=lr,validation=val_acc`; raises UserError with every mistake.
-
-    Names may have commas: the next meaning begins behind one that a word and `=` follow.
-    """
+    """Read `learning_rate=lr,validation=val_acc`, where names may have commas; raises UserError with every mistake."""
     found: dict[str, str] = {}
     mistakes = []
     for pair in (pair for text in texts if text for pair in re.split(r",(?=\s*\w+\s*=)", text)):
@@ -153,10 +147,7 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
 
 
 def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> None:
-    """Write a reading as YAML, to be edited and given as `--columns FILE`; raises UserError if it cannot be.
-
-    `reasons`: why it was read so, for comments.
-    """
+    """Write a reading, and why it was read so, as YAML for `--columns FILE`; raises UserError if it cannot be."""
     text = io.StringIO()
     text.writelines(f"# {line}\n" for each in reasons for line in textwrap.wrap(each, 100, break_on_hyphens=False))
     yaml = YAML(typ="safe")
