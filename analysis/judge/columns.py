@@ -267,10 +267,7 @@ class Columns:
             columns = [each for each in columns if names.is_known(each.measure)] or columns
         likely = [each.name for each in likeliest(columns, self._speaks_for_metric)]
         if len(likely) > 1 and split != "train":
-            numbered = len({re.sub(r"\d+", "", name) for name in likely}) == 1
-            hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
-            text = f"{len(likely)} columns may be {split}: {listed(likely)}: say which{hint}"
-            raise QuestionError(text, one_of(split, likely))
+            self._ask_for_split(split, likely)
         if len(likely) == 1:
             others = listed([each.name for each in columns if each.name != likely[0] and not self._metric_given])
             self.take(split, likely[0], why, f"rather than {others}" if others else "")
@@ -281,6 +278,18 @@ class Columns:
         is_usual = column.measure == "loss" or "top1" in column.measure
         is_of_step = "step" in self.of and not has_word(column.name, "so far")
         return not all(map(is_nothing, column.texts)), is_judged, is_usual, is_of_step
+
+    def _ask_for_split(self, split: str, likely: Sequence[str]) -> None:
+        """Ask which of several columns has the values of a split, or whether each is a variant."""
+        numbered = len({re.sub(r"\d+", "", name) for name in likely}) == 1
+        hint = "; if they are seeds, name them seed_0, seed_1, ..." * numbered
+        are_unlike = len(set(map(measured, likely))) == len(likely)
+        are_of_one_metric = len({frozenset(names.kinds(name)) for name in likely}) == 1
+        beside = [each for each in self._free() if each.has_numbers and each.name not in likely]
+        choices = one_of(split, likely)
+        if are_unlike and are_of_one_metric and not (numbered or beside or {"variant", "model"} & self._known):
+            choices.insert(0, Choice("each column is a variant", Reading(columns={split: JOIN.join(likely)})))
+        raise QuestionError(f"{len(likely)} columns may be {split}: {listed(likely)}: say which{hint}", choices)
 
     def _ask_for_values(self) -> None:
         """Ask which column has the values, among those of numbers whose names say nothing else."""
