@@ -72,6 +72,7 @@ class Columns:
         self._find_repeats()
         self._find_crossed()
         self._find_metric()
+        self._find_direction()
         self._refuse_contradictions()
         if "learning_rate" not in self._known:
             self._ask_for_rate()
@@ -218,7 +219,7 @@ class Columns:
                 self.take("variant", column.name, "it names what was tried")
 
     def _find_metric(self) -> None:
-        """Find the columns of validation, test and training values of one metric, its name and its direction."""
+        """Find the columns of validation, test and training values of one metric, and its name."""
         # Only steps of training have gradients.
         split_of_loss = "train" if any(has_word(name, "gradient") for name in self.all) else ""
         of_split: dict[str, list[Column]] = {split: [] for split in (*SPLITS, "")}
@@ -233,11 +234,6 @@ class Columns:
         self.metric = self.metric or "".join(there)
         for split in [split for split in SPLITS if split not in self._known]:
             self._find_split(split, of_split[split], why * (split == guessed))
-        for column in self._named("direction"):
-            said = {text.lower().rpartition(".")[2] for text in column.values}
-            if self.higher_is_better is None and len(said) == 1 and said <= names.WORDS["up"] | names.WORDS["down"]:
-                self.higher_is_better = said <= names.WORDS["up"]
-                self.said_by.append(column)
 
     def _unlabelled(self, metrics: list[Column]) -> tuple[list[Column], str, str]:
         """Return columns whose names do not say on which data they were measured, on which they were, and why."""
@@ -304,6 +300,24 @@ class Columns:
         if choices:
             raise QuestionError(f"{text}: which one has the values?", choices)
         raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
+
+    def _find_direction(self) -> None:
+        """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
+        for column in self._named("direction"):
+            said = {text.lower().rpartition(".")[2] for text in column.values}
+            if self.higher_is_better is None and len(said) == 1 and said <= names.WORDS["up"] | names.WORDS["down"]:
+                self.higher_is_better = said <= names.WORDS["up"]
+                self.said_by.append(column)
+        split = "validation" if "validation" in self.of else "test"
+        one = self.all.get(self.of.get(split, ""))
+        five = self.all.get(re.sub("top1", "top5", one.name, flags=re.IGNORECASE)) if one else None
+        # An accuracy of the top 5 is the higher one.
+        is_open = names.is_higher_better(self.metric) is None
+        if is_open and one and five and five is not one and one.numbers and five.numbers:
+            self.higher_is_better = fmean(five.numbers) > fmean(one.numbers)
+            self.said_by.append(five)
+            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {five.name} shows"
+            self.take(split, one.name, self.guessed.get(split, ""), why)
 
     def _refuse_contradictions(self) -> None:
         """Make sure that all columns measure what the one that selects, or that is shown, does, and `--metric`."""
