@@ -75,12 +75,13 @@ def with_step_rows(table: TableFile) -> TableFile:
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
     columns = columns_in(table)
-    named = {name: _cell(column, label) for name, column in columns.items() if label == RUN or column.is_numbers}
+    named = {name: _cell(column, label) for name, column in columns.items() if label == RUN or column.numbers}
     cells = {name: cell for name, cell in named.items() if cell}
     others = [column for name, column in columns.items() if name not in cells and not name.endswith(ENDS)]
     texts = {text for _, text in cells.values()}
     is_repeated = len({*cells.values()}) < len(cells) or len(texts) < (1 if label == RUN else 2)
-    has_sizes = label == VARIANT and any(columns[name].is_size for name in cells)
+    whole = [columns[name] for name in cells if columns[name].is_whole]  # as sizes of a model are
+    has_sizes = label == VARIANT and any(2 * len(each.values) <= len(each.texts) for each in whole)
     if is_repeated or has_sizes or not cells.keys().isdisjoint(given) or not _fit(table, texts, others, label):
         return {}
     metrics = [column.name for column in others if column.is_metric]
@@ -203,8 +204,8 @@ def _with_numbers(table: TableFile) -> TableFile:
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
     rates = [column for name, column in columns_in(table).items() if has_rate_word(name)]
-    logs = [column for column in rates if column.is_below_0]
-    if not logs or any(each.is_rate and each.has_numbers and not each.is_below_0 for each in rates):
+    logs = [column for column in rates if max(column.numbers, default=0) < 0]
+    if not logs or any(each.is_rate and each.has_numbers and each not in logs for each in rates):
         return table
     powers = {
         f"{base}^{logs[0].name}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in logs[0].texts]

@@ -10,7 +10,6 @@ import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -24,19 +23,13 @@ from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, read_plain, write_bytes
 
-KEPT = (".yaml", ".yml")
-"""Endings of the name of a file that keeps a reading."""
+KEPT = (".yaml", ".yml")  # endings of the name of a file that keeps a reading
 MOST_BYTES = 1_000_000
-_NEXT = re.compile(r",(?=\s*\w+\s*=)")
-MOST_CHOICES = 3
-"""Readings that are offered; the best one is the first."""
-MOST_TRIED = 12
-"""Choices of a question that are tried."""
-MOST_QUESTIONS = 4
-"""Questions in a row, with as many answers, that are followed to see whether an answer leads to a report."""
+MOST_CHOICES = 3  # readings that are offered; the best one is the first
+MOST_TRIED = 12  # choices of a question that are tried
+MOST_QUESTIONS = 4  # in a row that are answered to see whether an answer leads to a report
 T = TypeVar("T")
-MEANINGS = (*GIVEN_ROLES, *SPLITS)
-"""What a column may mean."""
+MEANINGS = (*GIVEN_ROLES, *SPLITS)  # of a column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,25 +38,20 @@ class Reading:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     """Column by what it means, several joined by `+`; empty: the table has no such column; the rest is guessed."""
-    metric: str | None = None
-    """Name of the metric; if there are columns of it, no others are read."""
+    metric: str | None = None  # if there are columns of this name, no others are read
     higher_is_better: bool | None = None
     select_on_test: bool = False
-    paired: bool = False
-    """Compare variants by seed."""
-    where: Sequence[str] = ()
-    """The rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`; empty: all."""
+    paired: bool = False  # compare variants by seed
+    where: Sequence[str] = ()  # the rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`
     equal_within: Annotated[float, Gt(0), Lt(math.inf)] | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
-    target: float | None = None
-    """Value of the metric, in percent or its unit, to which steps are counted; None: to none."""
-    by: str = ""
-    """Column, or a word of its name, that is counted in place of steps and grows with them."""
+    target: float | None = None  # value of the metric, in percent or its unit, to which steps are counted
+    by: str = ""  # column, or a word of its name, that is counted in place of steps and grows with them
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
         both = {"columns": {**self.columns, **other.columns}, "where": (*self.where, *other.where)}
-        return Reading(**self.said() | other.said() | both)
+        return replace(self, **other.said() | both)
 
     def at_positions(self, names: Sequence[str]) -> Reading:
         """Return this reading with the names of the columns that it gives by their positions, as `#2`."""
@@ -80,10 +68,8 @@ class Reading:
 class Choice(NamedTuple):
     """One of several readings that are equally good."""
 
-    says: str
-    """What it would mean, as a clause."""
-    reading: Reading
-    """What the user would have to say for it, beside what was said."""
+    says: str  # what it would mean, as a clause
+    reading: Reading  # what the user would have to say for it, beside what was said
 
 
 class QuestionError(UserError):
@@ -101,7 +87,8 @@ def one_of(role: str, names: Sequence[str]) -> list[Choice]:
 
 def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
-    columns = f"--columns {shlex.quote(_columns_text(reading))}" if reading.columns else ""
+    pairs = ",".join(map("=".join, reading.columns.items()))
+    columns = f"--columns {shlex.quote(pairs)}" if pairs else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
     numbers = {"equal-within": reading.equal_within, "target": reading.target}
@@ -114,9 +101,8 @@ def options_text(reading: Reading) -> str:
 def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CHOICES, answers: int = 0) -> T:
     """Read, and leave out of a question the choices that do not work; `answers`: those that were tried before.
 
-    Raises:
-        UserError: as `read`, or none of the choices works.
-        QuestionError: with up to `wanted` that work, each with answers to the questions that follow.
+    Raises UserError as `read`, or if no choice works, and QuestionError with up to `wanted` choices that work, each
+    with answers to the questions that follow.
     """
     try:
         return read(reading)
@@ -126,40 +112,28 @@ def asking(read: Callable[[Reading], T], reading: Reading, wanted: int = MOST_CH
         working: dict[str, Choice] = {}
         lines = [question.text]
         for choice in question.choices[:MOST_TRIED]:
-            if len(working) < wanted:
-                try:
-                    lead = partial(asking, read, reading.but(choice.reading), wanted - len(working), answers + 1)
-                    working |= {options_text(each.reading): each for each in _answers(lead, choice)}
-                except UserError as error:
-                    lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
+            if len(working) == wanted:
+                break
+            try:
+                if columns_in([*map("=".join, choice.reading.columns.items())]) != choice.reading.columns:
+                    raise UserError("a name has a character that --columns cannot hold")
+                asking(read, reading.but(choice.reading), wanted - len(working), answers + 1)
+                working[options_text(choice.reading)] = choice
+            except QuestionError as further:
+                both = [Choice(f"{choice.says}, and {x.says}", choice.reading.but(x.reading)) for x in further.choices]
+                working |= {options_text(each.reading): each for each in both}
+            except UserError as error:
+                lines.append(f"  not {options_text(choice.reading)}: {reason(error)}")
         if working:
             raise QuestionError(question.text, list(working.values())) from question
         raise UserError("\n".join(lines[: MOST_CHOICES + 1])) from question
 
 
-def _answers(lead: Callable[[], object], choice: Choice) -> list[Choice]:
-    """Return a choice, or with the answers to the questions that follow; raises UserError if it leads to no table."""
-    if columns_in([_columns_text(choice.reading)]) != choice.reading.columns:
-        raise UserError("a name has a character that --columns cannot hold")
-    try:
-        lead()
-    except QuestionError as further:
-        return [Choice(f"{choice.says}, and {each.says}", choice.reading.but(each.reading)) for each in further.choices]
-    return [choice]
-
-
-def _columns_text(reading: Reading) -> str:
-    return ",".join(f"{role}={name}" for role, name in reading.columns.items())
-
-
 def columns_in(texts: Sequence[str]) -> dict[str, str]:
-    """Read texts as `learning_rate=lr,validation=val_acc`; raises UserError with every mistake.
-
-    Names may have commas: the next meaning begins behind one that a word and `=` follow.
-    """
+    """Read `learning_rate=lr,validation=val_acc`, where names may have commas; raises UserError with every mistake."""
     found: dict[str, str] = {}
     mistakes = []
-    for pair in (pair for text in texts if text for pair in _NEXT.split(text)):
+    for pair in (pair for text in texts if text for pair in re.split(r",(?=\s*\w+\s*=)", text)):
         role, equals, name = (part.strip() for part in pair.partition("="))
         if not equals:
             mistakes.append(f"--columns: got {pair!r}, want MEANING=NAME, as in learning_rate=lr, or a .yaml file")
@@ -173,13 +147,9 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
 
 
 def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> None:
-    """Write a reading as YAML, to be edited and given as `--columns FILE`; raises UserError if it cannot be.
-
-    `reasons`: why it was read so, for comments.
-    """
+    """Write a reading, and why it was read so, as YAML for `--columns FILE`; raises UserError if it cannot be."""
     text = io.StringIO()
-    comments = (line for reason in reasons for line in textwrap.wrap(reason, 100, break_on_hyphens=False))
-    text.write("".join(f"# {line}\n" for line in comments))
+    text.writelines(f"# {line}\n" for each in reasons for line in textwrap.wrap(each, 100, break_on_hyphens=False))
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False  # a line for each meaning
     yaml.dump(reading.said(), text)

@@ -211,7 +211,7 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
     parts = [(part, table.columns[part]) for part in parts_of(name, table.columns)]
     # The values of one column may need its name: 0.1 is a weight decay as well as a rate.
     is_label = role in ("task", "model", "variant") and not is_named(name, role)
-    if len(parts) > 1 or role == "nuisance" or (is_label and Column(*parts[0]).is_numbers):
+    if len(parts) > 1 or role == "nuisance" or (is_label and Column(*parts[0]).numbers):
         labels = joined_labels(parts)
         places = {label: str(place) for place, label in enumerate(sorted(set(labels)))}
         return [places[label] for label in labels] if role == "seed" else labels
@@ -243,7 +243,7 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
         if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
             read = {text: parsed("train", text.strip()) for text in set(column.texts)}
             found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
-        elif column.may_be_setting or (is_numbered and (column.is_short or column.is_mode)):
+        elif column.may_be_setting or (is_numbered and column.is_chosen):
             found[UNREAD + column.name] = column.texts
         if column.is_text and (has_word(column.name, "label") or not column.is_about_run):
             found[LABEL + column.name] = column.texts

@@ -131,7 +131,7 @@ def _is_crossed(column: Column, runs: pd.DataFrame) -> bool:
 
 def _is_drawn(column: Column) -> bool:
     """Return whether most rows have a number of their own, as where a search draws it: there is nothing to compare."""
-    return column.differs and not column.is_short
+    return column.differs and not column.is_chosen
 
 
 def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
@@ -179,7 +179,7 @@ def _grows(column: Column, rows: pd.DataFrame) -> bool:
         return False
     numbers = pd.to_numeric(rows[UNREAD + column.name].str.strip(), errors="coerce")
     groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
-    known = column.is_numbers and column.kind not in ("size", "tuned")
+    known = column.numbers and column.kind not in ("size", "tuned")
     return bool(known and groups.size().min() >= LEAST_GROWN and groups.diff().dropna().gt(0).all())
 
 
