@@ -23,13 +23,7 @@ from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate, without_own_seeds
-from lr_sweep.analysis.judge.settings import (
-    best_settings,
-    settings_findings,
-    tuned_remark,
-    with_nuisance,
-    with_settings,
-)
+from lr_sweep.analysis.judge.settings import best_settings, settings_findings, tuned_remark, with_settings, with_tuned
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, stem_of
 from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
@@ -59,15 +53,11 @@ FIXES = {
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """What to do about findings, by check, where the record's advice names its own commands."""
-OF_RATES = words(
-    """untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal not-chosen chosen-on-test"""
-)
-"""Checks of the learning rates, which a table without rates has none of."""
-UNSELECTED = {
+OF_RATES = words("untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal")  # checks of the rates
+UNSELECTED = {  # check and message by the data that chose the learning rates, where these are no validation data
     "": ("not-chosen", "no learning rate is chosen"),
     "test": ("chosen-on-test", "its learning rate was chosen on test data"),
 }
-"""Check and message by the data that chose the learning rates, where these are no validation data."""
 MOST_NAMED = 20  # columns that are not used; more are counted
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]  # in JSON
 PAIR = words("task model variant other difference low high corrected_p distinguishable equal further_seeds condition")
@@ -100,12 +90,7 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
-    """Read tables of one study as runs.
-
-    Raises:
-        UserError: with every mistake in them.
-        QuestionError: there are readings that are equally good, and work.
-    """
+    """Read tables of one study; raises UserError with every mistake, and QuestionError for equally good readings."""
     return asking(partial(_runs_read, tables), reading)
 
 
@@ -118,12 +103,11 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     columns = columns_of(table, reading)
     columns.guessed |= {role: why for role, why in said[0].items() if role in columns.of}
     _refuse_unlike(tables, columns)
-    refuse_means(table, columns, reading)
+    refuse_means(table, columns)
     metric, rows = measured_rows(rows_of(table, columns, remarks), columns, reading, remarks)
-    if not metric.untuned:
-        refuse_schedules(rows, columns.of["learning_rate"])
+    refuse_schedules(rows, columns)
     rows = without_own_seeds(with_one_rate(rows, remarks), columns, remarks)
-    rows = with_nuisance(with_settings(rows, columns), metric)
+    rows = with_tuned(with_settings(rows, columns), metric)
     runs = runs_of(whole_steps(rows, remarks), remarks)
     if metric.untuned and reading.target is None:
         _refuse_nothing(table, runs, reading)
@@ -135,8 +119,8 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
-    counts = per_step(table, runs.rows, reading.by) if reading.by else None
-    return RunsRead(info, replace(runs, per_step=counts, remarks=about), filled)
+    runs = replace(runs, remarks=about, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
+    return RunsRead(info, runs, filled)
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
@@ -172,10 +156,9 @@ def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    rows = [", ".join(filter(None, [each.reader, f"{len(each.lines)} rows"])) for each in tables]
+    rows = [f"{each.reader}, {len(each.lines)} rows".removeprefix(", ") for each in tables]
     files = [f"{each.name}: {said}, sha256 {each.sha256[:16]}" for each, said in zip(tables, rows, strict=True)]
-    cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
-    return files + cut
+    return files + [f"{x.name}: no line end after the last row; was the file cut?" for x in tables if x.unfinished]
 
 
 def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
@@ -202,12 +185,13 @@ def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
 def _study(info: StudyInfo, runs: Runs) -> Study:
     summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
-    if said := UNSELECTED.get(info.metric.chosen_on):
-        advice = "measure validation data, and choose by them"
-        cells = summary.cells.to_dict("records")
-        found += [finding_of(cell, said[0], "problem", said[1], advice) for cell in cells]
+    if info.metric.untuned:
+        found = [each for each in found if each.check not in OF_RATES]
+    elif info.metric.chosen_on in UNSELECTED:
+        check, message = UNSELECTED[info.metric.chosen_on]
+        advice, cells = "measure validation data, and choose by them", summary.cells.to_dict("records")
+        found += [finding_of(cell, check, "problem", message, advice) for cell in cells]
     found += settings_findings(runs.rows)
-    found = [each for each in found if not (info.metric.untuned and each.check in OF_RATES)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info,

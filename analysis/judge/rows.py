@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.judge import fields
 from lr_sweep.analysis.judge.columns import Columns, parts_of
-from lr_sweep.analysis.judge.fields import (
-    NOTHING,
-    TRUTHS,
-    Column,
-    as_number,
-    is_nothing,
-    is_number,
-    parsed,
-    state_in,
-    without_percent,
-    without_prefix,
-)
+from lr_sweep.analysis.judge.fields import Column, as_number, is_nothing, parsed
 from lr_sweep.analysis.judge.names import SPLITS, VERDICTS, has_word, is_named, is_setting, listed, plain
 from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.table_file import TableFile, printable, raise_mistakes, stem_of
@@ -31,22 +21,26 @@ from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
 
 ALL = "all"  # the model, or the variant, of a table that names none
-UNREAD, LOSS, LABEL = "unread ", "loss ", "label "
-"""Prefixes of the frame's further columns: settings, losses beside the metric, and texts that may name runs."""
+UNREAD, LOSS, LABEL = "unread ", "loss ", "label "  # prefixes of settings, losses beside the metric, texts as names
 UNTUNED = 1.0  # stands for the learning rate in the frames of a table that has none
 ZEROS = {"0", "0.0"}  # rates; one with more digits, as 0.00, may be a small rate that was rounded
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
 MOST_LACKING = 0.25  # share of the rows without a learning rate up to which these are left out
 
 
-def decisive(rows: pd.DataFrame) -> str:
+def decisive(names: Container[str]) -> str:
     """Return the split that selects: `validation`, or `test` where there is no validation data."""
-    return "validation" if "validation" in rows else "test"
+    return "validation" if "validation" in names else "test"
 
 
-def settings_in(rows: pd.DataFrame) -> list[str]:
-    """Return the columns of a frame that may be settings."""
-    return [name for name in map(str, rows) if name.startswith(UNREAD)]
+def splits_in(names: Container[str]) -> list[str]:
+    """Return the splits that have values, of the columns of a frame, or of the meanings of a table's columns."""
+    return [split for split in SPLITS if split in names]
+
+
+def beside(rows: pd.DataFrame, prefix: str) -> list[str]:
+    """Return the further columns of a frame that begin with `UNREAD`, `LOSS` or `LABEL`."""
+    return [name for name in map(str, rows) if name.startswith(prefix)]
 
 
 def only(table: TableFile, where: Sequence[str]) -> TableFile:
@@ -117,9 +111,8 @@ def _with_run_rates(table: TableFile, columns: Columns, remarks: list[str]) -> T
     changed = highest.notna() & rates.ne(highest)
     if texts.groupby(runs).nunique().max() == 1 or not changed.any() or highest.le(0).any() or np.isinf(highest).any():
         return table
-    remarks.append(
-        f"{name} changes within runs, as a schedule does: the largest one of each run counts as its learning rate"
-    )
+    counts = "the largest one of each run counts as its learning rate"
+    remarks.append(f"{name} changes within runs, as a schedule does: {counts}")
     return replace(table, columns=table.columns | {name: texts.mask(changed, highest.map(repr)).tolist()})
 
 
@@ -128,9 +121,8 @@ def _without_untrained(table: TableFile, columns: Columns, remarks: list[str]) -
 
     A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
     """
-    values = [_texts(table, split, columns.of[split]) for split in SPLITS if split in columns.of]
-    empty = {text for texts in values for text in set(texts) if text.lower() in NOTHING}
-    without = pd.Series([empty.issuperset(fields) for fields in zip(*values, strict=True)])
+    values = [_texts(table, split, columns.of[split]) for split in splits_in(columns.of)]
+    without = pd.Series([all(text.lower() in fields.NOTHING for text in row) for row in zip(*values, strict=True)])
     untrained, what = pd.Series(False, without.index), "value"
     if name := columns.of.get("learning_rate"):
         rates, has_value, what = pd.Series(_texts(table, "learning_rate", name)), ~without, "learning rate"
@@ -169,14 +161,13 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         read[role] = [values[text] for text in texts]
         wrong = [place for place, value in enumerate(read[role]) if isinstance(value, ValueError)]
         mistakes += [(place, f"{name}: {read[role][place]}", f"{name}!={texts[place]}") for place in wrong]
-    decisive = next(split for split in ("validation", "test") if split in read)
     if "step" in read and not mistakes:
-        name, values = columns.of["step"], read[decisive]
+        name, values = columns.of["step"], read[decisive(read)]
         wanted = f"{name}: got no step for an evaluation, want a number from 0"
         lacking = [place for place, text in enumerate(table.columns[name]) if is_nothing(text)]
         mistakes += [(place, wanted, f"{name}!=") for place in lacking if not math.isnan(values[place])]
     _refuse_mistakes(table, sorted(mistakes))
-    return _measured(pd.DataFrame(read), table, columns, decisive)
+    return _measured(pd.DataFrame(read), table, columns)
 
 
 def _refuse_mistakes(table: TableFile, mistakes: Sequence[tuple[int, str, str]]) -> None:
@@ -190,20 +181,37 @@ def _refuse_mistakes(table: TableFile, mistakes: Sequence[tuple[int, str, str]])
         raise QuestionError(str(error), [Choice("these rows are left out", Reading(where=where))]) from error
 
 
-def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns, decisive: str) -> pd.DataFrame:
+def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns) -> pd.DataFrame:
+    """Read of which runs the values are no measurement, and what is not asked for."""
+    chooses = decisive(frame)
     if "status" in frame:  # the 0 that a log has beside a crash, and an agent's log beside what it never ran
         is_agents = bool(VERDICTS & set(map(str.lower, table.columns[columns.of["status"]])))
-        no_loss = is_agents and has_word(columns.of[decisive], "loss") and bool(frame[decisive].gt(0).any())
-        frame[decisive] = frame[decisive].mask(frame[decisive].eq(0) & (frame["status"].eq("failed") | no_loss))
+        no_loss = is_agents and has_word(columns.of[chooses], "loss") and bool(frame[chooses].gt(0).any())
+        frame[chooses] = frame[chooses].mask(frame[chooses].eq(0) & (frame["status"].eq("failed") | no_loss))
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
-    frame["diverged"] = np.isinf(frame[decisive].astype(float))
-    for column in [each for each in columns.unread if is_named(each.name, "diverged")]:
-        if set(map(str.lower, column.values)) <= TRUE | FALSE:
-            frame["diverged"] |= np.array([text.strip().lower() in TRUE for text in table.columns[column.name]])
-    splits = [split for split in SPLITS if split in frame]
+    frame["diverged"] = np.isinf(frame[chooses].astype(float))
+    splits, unread = splits_in(frame), [Column(each.name, table.columns[each.name]) for each in columns.unread]
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))
-    return frame.assign(**_beside(table, columns, decisive))
+    for column in [each for each in unread if is_named(each.name, "diverged")]:
+        if set(map(str.lower, column.values)) <= TRUE | FALSE:
+            frame["diverged"] |= np.array([text.strip().lower() in TRUE for text in column.texts])
+    is_numbered = not {"seed", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
+    return frame.assign(**_beside(unread, chooses, is_numbered))
+
+
+def _beside(unread: Sequence[Column], chooses: str, is_numbered: bool) -> Fields:
+    """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
+    found: Fields = {}
+    for column in unread:
+        if column.split in ("train", chooses) and has_word(column.measure, "loss") and not column.is_setting:
+            read = {text: parsed("train", text.strip()) for text in set(column.texts)}
+            found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
+        elif column.may_be_setting or (is_numbered and column.is_chosen):
+            found[UNREAD + column.name] = column.texts
+        if column.is_text and (has_word(column.name, "label") or not column.is_about_run):
+            found[LABEL + column.name] = column.texts
+    return found
 
 
 def _texts(table: TableFile, role: str, name: str) -> list[str]:
@@ -217,37 +225,22 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
         return [places[label] for label in labels] if role == "seed" else labels
     texts = list(map(str.strip, table.columns[name]))
     if role in SPLITS:
-        return without_percent(texts)
+        return fields.without_percent(texts)
     if role == "status" and VERDICTS & set(map(str.lower, texts)):
-        return [text if state_in(text) else "complete" for text in texts]
-    return without_prefix(texts) if role == "seed" else texts
+        return [text if fields.state_in(text) else "complete" for text in texts]
+    return fields.without_prefix(texts) if role == "seed" else texts
 
 
 def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """Return one label for the values of several columns: `adam, gamma=0.9`; what is not there is left out."""
     texts = []
     for name, values in columns:
-        fields = {text: printable(text) for text in dict.fromkeys(values)}
-        held = {text.lower() for text in fields.values() if not is_nothing(text)}
-        start = f"{plain(name)}=" if held <= TRUTHS or all(map(is_number, held)) else ""
-        labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in fields.items()}
+        shown = {text: printable(text) for text in dict.fromkeys(values)}
+        held = {text.lower() for text in shown.values() if not is_nothing(text)}
+        start = f"{plain(name)}=" if held <= fields.TRUTHS or all(map(fields.is_number, held)) else ""
+        labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in shown.items()}
         texts.append([labels[text] for text in values])
     return [", ".join(filter(None, parts)) or "none" for parts in zip(*texts, strict=True)]
-
-
-def _beside(table: TableFile, columns: Columns, decisive: str) -> Fields:
-    """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
-    found: Fields = {}
-    is_numbered = not {"seed", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
-    for column in [Column(each.name, table.columns[each.name]) for each in columns.unread]:
-        if column.split in ("train", decisive) and has_word(column.measure, "loss") and not column.is_setting:
-            read = {text: parsed("train", text.strip()) for text in set(column.texts)}
-            found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
-        elif column.may_be_setting or (is_numbered and column.is_chosen):
-            found[UNREAD + column.name] = column.texts
-        if column.is_text and (has_word(column.name, "label") or not column.is_about_run):
-            found[LABEL + column.name] = column.texts
-    return found
 
 
 def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
@@ -258,7 +251,7 @@ def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     steps = rows[[name for name in ("step", "num_steps") if name in rows]]
     fitting = (10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1).le(2e-6).all(axis=None))
     parts = next(fitting, 10**6)
-    if (highest := float(np.max(steps.to_numpy(float), initial=0.0))) * parts >= 2**53:
+    if (highest := float(steps.max().max())) * parts >= 2**53:
         raise UserError(f"steps have fractions and go up to {highest:g}: write whole numbers")
     if parts > 1:
         remarks.append(f"steps have fractions: in the report a step is 1/{parts} of the table's")

@@ -12,7 +12,7 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
-from lr_sweep.analysis.judge.rows import LOSS, UNREAD, decisive, settings_in
+from lr_sweep.analysis.judge.rows import LOSS, UNREAD, beside, decisive, splits_in
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.statistics.selection.best import CELL
@@ -23,7 +23,6 @@ RATE = [*CELL, "learning_rate"]  # the columns that name a learning rate of a ce
 RUN = [*RATE, "seed"]  # the columns that name a run
 LEAST_STEPS = 3  # from which on a learning rate that changes with the step is seen
 MOST_VALUES = 2000  # learning rates, and variants, in a table: results, which differ in each row, have more
-MEASURED = {*SPLITS, "step", "num_steps", "status", "diverged"}
 REPEATED = "remove one, give each run a seed of its own, or name what differs: --columns variant=..., run=..."
 LEAST_EQUAL = 4  # different values of one run that are no chance if another run has them all
 
@@ -35,23 +34,15 @@ class Runs:
     wanted: pd.DataFrame
     ended: pd.DataFrame
     curves: pd.DataFrame
-    rows: pd.DataFrame
-    """The table's rows with their run ids and settings, for `settings_findings`."""
-    remarks: list[str]
-    """What was assumed, a sentence each."""
-    per_step: pd.Series[float] | None = None
-    """As of `Study.per_step`."""
+    rows: pd.DataFrame  # those of the table with their run ids and settings, for `settings_findings`
+    remarks: list[str]  # what was assumed, a sentence each
+    per_step: pd.Series[float] | None = None  # as of `Study.per_step`
 
 
 def runs_of(rows: pd.DataFrame, remarks: list[str]) -> Runs:
-    """Group rows into runs.
+    """Group the rows of `rows_of` into runs; what is assumed comes behind the remarks.
 
-    Args:
-        rows: from `rows_of`, of one table or several, with task, model and variant filled in.
-        remarks: what was assumed before; what is assumed here comes behind.
-
-    Raises:
-        UserError: rows contradict each other, each with its line; or test has no value where validation has.
+    Raises UserError for rows that contradict each other, each with its line, and where no row with validation has test.
     """
     for name in ("learning_rate", "variant"):
         if (number := rows[name].nunique()) > MOST_VALUES:
@@ -60,21 +51,19 @@ def runs_of(rows: pd.DataFrame, remarks: list[str]) -> Runs:
     rows = _with_seeds(_without_repeats(_with_restarts(rows, remarks), remarks), remarks)
     _check_runs(rows)
     rows = _merged(rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))))
-    _refuse_unlike(rows, [*RUN, "step"], settings_in(rows), REPEATED)
+    _refuse_unlike(rows, [*RUN, "step"], beside(rows, UNREAD), REPEATED)
     by_run = rows.groupby(RUN, sort=False)
     first = by_run["where"].transform("first")
     is_unique = first.nunique() == by_run.ngroups
     rows["run_id"] = first if is_unique else first + " run " + by_run.ngroup().astype(str)
-    rows = _with_single_tests(_until_diverged(_with_losses(rows, remarks)), remarks)
-    runs = _runs(rows)
-    stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
-    wanted = runs[[*RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None, stopped_at_step=stopped_at)
+    rows = _with_single_tests(_until_diverged(rows, remarks), remarks)
+    wanted, ended = _wanted_and_ended(rows)
     points = rows.dropna(subset=[decisive(rows)]).sort_values(["run_id", "step"], ignore_index=True)
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    return Runs(wanted=wanted.reset_index(), ended=_ended(runs, rows), curves=curves, rows=rows, remarks=remarks)
+    return Runs(wanted=wanted, ended=ended, curves=curves, rows=rows, remarks=remarks)
 
 
 def without_own_seeds(rows: pd.DataFrame, columns: Columns, remarks: list[str]) -> pd.DataFrame:
@@ -100,8 +89,8 @@ def _with_restarts(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     if not again.any() or rows["step"][again].ne(steps.transform("min")[again]).any():
         return rows
     remarks.append("no column of seeds or run ids: where the steps of a rate begin again, a run does")
-    number = again.groupby([rows[name] for name in RATE]).cumsum()
-    return rows.assign(run=rows.groupby([*(rows[name] for name in RATE), number], sort=False).ngroup().astype(str))
+    rows = rows.assign(run=again.groupby([rows[name] for name in RATE]).cumsum())
+    return rows.assign(run=rows.groupby([*RATE, "run"], sort=False).ngroup().astype(str))
 
 
 def _without_repeats(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
@@ -113,14 +102,15 @@ def _without_repeats(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """
     is_curve = "run" not in rows and "step" in rows  # a row is then an evaluation of the one run of its rate and seed
     whose = rows.get("run", pd.Series(rows.index, rows.index))
-    measured = [name for name in map(str, rows) if name in MEASURED or name.startswith(LOSS)]
-    prints = pd.util.hash_pandas_object(rows[measured], index=False).groupby(whose).transform("sum")
+    values = rows[[*splits_in(rows), *beside(rows, LOSS)]]
+    measured = rows[[*values, *rows.columns.intersection(["step", "num_steps", "status", "diverged"])]]
+    prints = pd.util.hash_pandas_object(measured, index=False).groupby(whose).transform("sum")
     key = [name for name in (*RATE, "seed") if name in rows]
     runs: pd.DataFrame = rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
     again = runs.duplicated()
     if "seed" not in rows and not is_curve:
-        values = rows[[name for name in measured if name in SPLITS or name.startswith(LOSS)]].set_axis(whose)
-        number = values.stack().groupby(level=0).nunique().reindex(runs.index, fill_value=0).to_numpy(int)
+        different = values.set_axis(whose).stack().groupby(level=0).nunique()
+        number = different.reindex(runs.index, fill_value=0).to_numpy(int)
         repeated = runs.duplicated(RATE, keep=False) & (number > 0)
         again &= (number >= LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
     if not again.any():
@@ -131,19 +121,29 @@ def _without_repeats(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     return rows[~whose.isin(set(runs.index[again.to_numpy()]))]
 
 
-def _runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with their status and the steps that they were meant to be trained for."""
-    by_run, value = rows.groupby("run_id", sort=False), rows[decisive(rows)]
+def _wanted_and_ended(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs with the steps that they were meant to be trained for, and how those ended that are not missing.
+
+    These are the rows of `WANTED` and of `RUNS` that the report reads.
+    """
+    by_run, measured = rows.groupby("run_id", sort=False), decisive(rows)
     runs = by_run[RUN].first().assign(status=by_run["status"].last())
-    ended = runs["status"].eq("complete")
-    runs["status"] = runs["status"].mask(ended & value.groupby(rows["run_id"], sort=False).count().eq(0), "missing")
-    runs["status"] = runs["status"].mask(ended & by_run["diverged"].any(), "diverged")
+    is_complete = runs["status"].eq("complete")
+    runs["status"] = runs["status"].mask(is_complete & by_run[measured].count().eq(0), "missing")
+    runs["status"] = runs["status"].mask(is_complete & by_run["diverged"].any(), "diverged")
     # Rows behind the last evaluation, as of a training loss, are no part of the run that a report can show.
-    last = rows[value.notna() | rows["diverged"]].groupby("run_id")["step"].max().reindex(runs.index)
+    last = rows[rows[measured].notna() | rows["diverged"]].groupby("run_id")["step"].max().reindex(runs.index)
     runs["num_steps"] = last.fillna(by_run["step"].max()).astype("int64")
     # What a run that did not end was meant to be trained for is what others of its cell were.
     meant = runs.groupby(CELL)["num_steps"].transform("max")
-    return runs.assign(num_steps=runs["num_steps"].where(runs["status"].eq("complete"), meant))
+    runs["num_steps"] = runs["num_steps"].where(runs["status"].eq("complete"), meant)
+    stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
+    wanted = runs[[*RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None, stopped_at_step=stopped_at)
+    first = rows[rows["diverged"]].groupby("run_id")["step"].min().reindex(runs.index).fillna(runs["num_steps"])
+    diverged_at = first.where(runs["status"].eq("diverged")).astype("Int64")
+    steps = runs["num_steps"] - runs["status"].isin(["failed", "stopped"])  # these ended before
+    ended = runs[["status"]].assign(num_steps=steps, diverged_at_step=diverged_at, failure=None)
+    return wanted.reset_index(), ended[ended["status"].ne("missing")].reset_index()
 
 
 def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
@@ -157,12 +157,13 @@ def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     return rows.assign(learning_rate=rows["learning_rate"].map(dict(zip(rates, first, strict=True))))
 
 
-def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
+def refuse_schedules(rows: pd.DataFrame, columns: Columns) -> None:
     """Make sure that the column of learning rates is that of configured ones; raises UserError if it changes by step.
 
     As that of a schedule does: then runs of one rate have a single step each, and the rates of the steps differ.
     """
-    if "step" not in rows or "run" in rows:
+    name = columns.of.get("learning_rate")
+    if not name or "step" not in rows or "run" in rows:
         return
     key = [name for name in (*CELL, "nuisance", "seed") if name in rows]
     of_rate = rows.groupby([*key, "learning_rate"], sort=False)["step"].nunique()
@@ -173,39 +174,35 @@ def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
 
 def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     """Make one row of several of the same run and step that complete each other, as of training and of validation."""
-    key, splits = [*RUN, "step"], [split for split in SPLITS if split in rows]
+    key = [*RUN, "step"]
     several = rows.duplicated(key, keep=False)
     if not several.any():
         return rows
     groups = rows[several].groupby(key, sort=False)
-    complete = groups[splits].count().le(1).all(axis=1) & groups["status"].nunique().eq(1) & ~groups["diverged"].any()
+    are_apart = groups[splits_in(rows)].count().le(1).all(axis=1)
+    complete = are_apart & groups["status"].nunique().eq(1) & ~groups["diverged"].any()
     rest = rows[several & ~pd.MultiIndex.from_frame(rows[key]).isin(complete.index[complete])]
     return pd.concat([rows[~several], groups.first()[complete].reset_index(), rest], ignore_index=True)[rows.columns]
 
 
-def _until_diverged(rows: pd.DataFrame) -> pd.DataFrame:
-    """Leave out the values of a run from where it diverged on."""
-    first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
-    return rows.assign(**{split: rows[split].mask(rows["step"] >= first) for split in SPLITS if split in rows})
+def _until_diverged(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+    """Leave out the values of a run from where it diverged on, also by a loss beside its metric that is NaN to its end.
 
-
-def _with_losses(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
-    """Let a run count as diverged from where a loss beside its metric is NaN to the end.
-
-    Not by a column that is so in most runs: it was not measured there.
+    Not by a loss that is so in most runs: it was not measured there.
     """
     total = rows["run_id"].nunique()
-    for column in [name for name in rows if str(name).startswith(LOSS)]:
+    for column in beside(rows, LOSS):
         known = rows[rows[decisive(rows)].notna() | np.isinf(rows[column])]
         last = known["step"].where(np.isfinite(known[column])).groupby(known["run_id"]).transform("max")
         behind = known[np.isinf(known[column]) & ~(known["step"] <= last)]
-        number, name = behind["run_id"].nunique(), str(column).removeprefix(LOSS)
+        number, name = behind["run_id"].nunique(), column.removeprefix(LOSS)
         if number > total / 2:
             remarks.append(f"{name} is NaN at the end of {number} of {total} runs: not read as a sign of divergence")
         elif number:
             rows.loc[behind.index, "diverged"] = True
             remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
-    return rows
+    first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
+    return rows.assign(**{split: rows[split].mask(rows["step"] >= first) for split in splits_in(rows)})
 
 
 def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
@@ -215,13 +212,13 @@ def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     by_rate = rows.groupby(RATE, sort=False)
     if "run" in rows:
         seeds = by_rate["run"].transform(lambda runs: pd.factorize(runs)[0]).astype(int)
-        remarks.append("no column of seeds: runs are numbered in their order")
+        said = "no column of seeds: runs are numbered in their order"
     elif "step" in rows:
-        seeds = pd.Series(0, rows.index)
-        remarks.append("no column of seeds or run ids: every cell and learning rate is one run")
+        seeds, said = pd.Series(0, rows.index), "no column of seeds or run ids: every cell and learning rate is one run"
     else:
+        said = "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"
         seeds = by_rate.cumcount()
-        remarks.append("no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds")
+    remarks.append(said)
     return rows.assign(seed=seeds)
 
 
@@ -231,7 +228,7 @@ def _check_runs(rows: pd.DataFrame) -> None:
         firsts, started = rows.drop_duplicates(["run", *RUN]), "give the column of the value it was started with"
         advice = f"a run has one; {started}, or columns that tell runs apart: --columns run=A+B"
         _refuse_unlike(firsts, ["run"], RUN, advice)
-        _refuse_unlike(firsts, RUN, ["run", *settings_in(firsts)], REPEATED)
+        _refuse_unlike(firsts, RUN, ["run", *beside(firsts, UNREAD)], REPEATED)
 
 
 def _refuse_unlike(rows: pd.DataFrame, key: list[str], names: Sequence[str], advice: str) -> None:
@@ -255,12 +252,3 @@ def _with_single_tests(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
         number = counted(rows.loc[lacking, "run_id"].nunique(), "run")
         remarks.append(f"the one test value of {number} counts as that of the best step")
     return rows.assign(test=rows["test"].mask(lacking, tests.transform("first")))
-
-
-def _ended(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `RUNS` that the report reads; a missing run has none."""
-    diverged_at = rows[rows["diverged"]].groupby("run_id")["step"].min()
-    ended = runs[runs["status"] != "missing"][["status", "num_steps"]]
-    at = diverged_at.reindex(ended.index).fillna(ended["num_steps"]).where(ended["status"] == "diverged")
-    before_the_end = ended["num_steps"] - ended["status"].isin(["failed", "stopped"])
-    return ended.assign(num_steps=before_the_end, diverged_at_step=at.astype("Int64"), failure=None).reset_index()

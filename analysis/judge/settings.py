@@ -11,7 +11,7 @@ from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import LEAST_GROWN, Column, are_names, is_nothing, parsed
 from lr_sweep.analysis.judge.names import JOIN, has_word, listed, plain
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import LABEL, UNREAD, decisive, joined_labels
+from lr_sweep.analysis.judge.rows import LABEL, UNREAD, beside, decisive, joined_labels
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
@@ -22,10 +22,8 @@ from lr_sweep.common.text import rate_text
 
 REPEATED = ("repeat", "count")  # kinds of columns that may number repeats
 MOST_NAMED = 10  # variants whose chosen settings are named
-BESIDE = "\x1f"
-"""Mark that joins a variant and its settings while runs are read; in no name of a table."""
-Offer = tuple[float, str, dict[str, str]]
-"""What some settings may mean: a weight (0: they do not), a clause, and the columns that say so."""
+BESIDE = "\x1f"  # joins a variant and its settings while runs are read; in no name of a table
+Offer = tuple[float, str, dict[str, str]]  # what settings may mean: a weight (0: no), a clause, columns that say so
 
 
 def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
@@ -55,7 +53,7 @@ def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     return rows.assign(model=rows["variant"], variant=[variants[label] for label in labels])
 
 
-def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+def with_tuned(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """Let runs of different settings that are tuned be those of different variants until `best_settings`.
 
     Raises UserError if nothing chooses among them.
@@ -69,7 +67,7 @@ def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def _columns(rows: pd.DataFrame, prefix: str) -> list[Column]:
-    return [Column(name.removeprefix(prefix), list(rows[name])) for name in map(str, rows) if name.startswith(prefix)]
+    return [Column(name.removeprefix(prefix), list(rows[name])) for name in beside(rows, prefix)]
 
 
 def _differs(column: Column, key: str | list[str], runs: pd.DataFrame) -> bool:

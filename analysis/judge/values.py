@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns
-from lr_sweep.analysis.judge.names import SPLITS, WORDS, has_word, is_higher_better, is_named, listed, words_of
+from lr_sweep.analysis.judge.names import WORDS, has_word, is_higher_better, is_named, listed, words_of
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
+from lr_sweep.analysis.judge.rows import splits_in
 from lr_sweep.analysis.judge.runs import RATE
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
@@ -22,12 +22,11 @@ ALIKE = 0.05  # a value is a fraction if a hundred times it differs so little fr
 WANTED = "`judge` needs the values of single runs, which say how far seeds differ: write a row for each run"
 
 
-def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
+def refuse_means(table: TableFile, columns: Columns) -> None:
     """Make sure that values are of single runs, where no column of seeds or runs says so: a mean is no seed.
 
-    Raises:
-        UserError: a column says of how many runs each row is.
-        QuestionError: a name, or a column of deviations beside it, says that a value may be a mean over seeds.
+    Raises UserError where a column says of how many runs each row is, and QuestionError where a name, or a column of
+    deviations beside it, says that a value may be a mean over seeds.
     """
     if {"seed", "run"} & columns.of.keys():
         return
@@ -35,7 +34,7 @@ def refuse_means(table: TableFile, columns: Columns, reading: Reading) -> None:
     if name := next((each.name for each in counts if each.numbers and 1 < each.numbers[-1] <= MOST_RUNS), ""):
         raise UserError(f"{table.path}: {name} says that rows are means over several runs. {WANTED}")
     spread = next((each.name for each in columns.unread if has_word(each.name, "deviation")), "")
-    for split in [each for each in ("validation", "test") if each in columns.of and each not in reading.columns]:
+    for split in [each for each in ("validation", "test") if each in columns.of and each not in columns.given]:
         name, sign = columns.of[split], ""
         if has_word(name, "mean") and not has_word(name, "of a mean"):
             sign = "as its name says"
@@ -68,9 +67,10 @@ def measured_rows(
     remarks.append(f"{name}: {metric.better} is better{otherwise}")
     if _are_percents(rows, name):
         remarks.append(f"some values of {name} are above 1: all are read as percent")
-        rows = rows.assign(**(rows[_splits(rows)] / 100))
-    is_fraction = has_word(name, "higher", "error rate") and not has_word(name, "unbounded")
-    metric = replace(metric, is_fraction=is_fraction and _within(rows, 1))
+        rows = rows.assign(**(rows[splits_in(rows)] / 100))
+    lowest, highest = _range(rows)
+    is_bounded = has_word(name, "higher", "error rate") and not has_word(name, "unbounded")
+    metric = replace(metric, is_fraction=is_bounded and lowest >= 0 and highest <= 1)
     if "test" not in columns.of:
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
     if "validation" not in columns.of:
@@ -80,37 +80,28 @@ def measured_rows(
     return metric, rows
 
 
-def _splits(rows: pd.DataFrame) -> list[str]:
-    return [split for split in SPLITS if split in rows]
-
-
-def _within(rows: pd.DataFrame, most: float) -> bool:
-    values = rows[_splits(rows)].to_numpy(dtype=float)
-    known = values[~np.isnan(values)]
-    return bool(len(known) and known.min() >= 0 and known.max() <= most)
+def _range(rows: pd.DataFrame) -> tuple[float, float]:
+    values = rows[splits_in(rows)]
+    return float(values.min().min()), float(values.max().max())
 
 
 def _are_percents(rows: pd.DataFrame, name: str) -> bool:
-    if has_word(name, "accuracy") and (lowest := float(rows[_splits(rows)].min().min())) < 0:
+    """Return whether the values are percents; raises UserError where some of them are fractions."""
+    (lowest, highest), is_accuracy = _range(rows), has_word(name, "accuracy")
+    if is_accuracy and lowest < 0:
         raise UserError(f"{name} is down to {lowest:g}, and none is below 0: write it as it was measured")
-    if not has_word(name, "percent") or _within(rows, 1) or not _within(rows, 100):
+    if not (has_word(name, "percent") and lowest >= 0 and 1 < highest <= 100):
         return False
-    highest = {split: float(rows[split].max()) for split in _splits(rows)}
-    if any(value <= 1 and FAR * value < max(highest.values()) for value in highest.values()):
-        text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
+    values = rows[splits_in(rows)]
+    of_split = values.max()
+    if (of_split.le(1) & (FAR * of_split).lt(highest)).any():
+        text = ", ".join(f"{split} up to {value:g}" for split, value in of_split.items())
         raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
-    if has_word(name, "accuracy") and _is_mixed(rows):
+    usual, known = values.groupby([rows[column] for column in RATE]).transform("median"), values.to_numpy()
+    hundredths = (100 * values / usual - 1).abs().lt(ALIKE) & values.le(1)
+    if is_accuracy and ((known[known > 0] <= 1).mean() > MIXED or hundredths.any(axis=None)):
         raise UserError(f"{name} is a fraction in some rows and percent in others: write all as fractions")
     return True
-
-
-def _is_mixed(rows: pd.DataFrame) -> bool:
-    """Return whether some of the values, up to 100, are fractions: many, or one that is a hundredth of its rate's."""
-    values = rows[_splits(rows)]
-    usual = values.groupby([rows[name] for name in RATE]).transform("median")
-    hundredths = (100 * values / usual - 1).abs().lt(ALIKE) & values.le(1)
-    known = values.to_numpy(float)
-    return bool((known[known > 0] <= 1).mean() > MIXED or hundredths.any(axis=None))
 
 
 def per_step(table: TableFile, rows: pd.DataFrame, by: str) -> pd.Series[float]:
