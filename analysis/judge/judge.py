@@ -36,7 +36,6 @@ from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.errors import UserError, reason, translated
@@ -45,34 +44,23 @@ from lr_sweep.common.text import counted, rate_text
 
 LEAST_SHARED = 3  # seeds from which on comparing by seed is offered
 SHARED_SEEDS = "the variants share their seeds: --paired compares them by seed, which may decide more"
-FIXES = {
+FIXES = {  # what to do about findings, by check, where the record's advice names its own commands
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
     "stopped": "train them to the end, unless a rule that treats all alike stopped them",
     "stuck": "look at the data: do inputs differ between examples, and are they scaled?",
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
-"""What to do about findings, by check, where the record's advice names its own commands."""
 OF_RATES = words("untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal")  # checks of the rates
-UNSELECTED = {  # check and message by the data that chose the learning rates, where these are no validation data
-    "": ("not-chosen", "no learning rate is chosen"),
-    "test": ("chosen-on-test", "its learning rate was chosen on test data"),
-}
+NOT_CHOSEN = ("not-chosen", "no learning rate is chosen")
+CHOSEN_ON_TEST = ("chosen-on-test", "its learning rate was chosen on test data")
 MOST_NAMED = 20  # columns that are not used; more are counted
 CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]  # in JSON
 PAIR = words("task model variant other difference low high corrected_p distinguishable equal further_seeds condition")
 
 
-class RunsRead(NamedTuple):
-    """The runs of tables, and the reading with every guess filled in, so that reading again guesses nothing."""
-
-    info: StudyInfo
-    runs: Runs
-    reading: Reading
-
-
 class Judged(NamedTuple):
-    """A study, and the reading of its tables, as of `RunsRead`."""
+    """A study, and the reading of its tables with every guess filled in, so that reading again guesses nothing."""
 
     study: Study
     reading: Reading
@@ -80,21 +68,24 @@ class Judged(NamedTuple):
 
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
-    info, read, reading = runs_read(read_sources(paths), reading)
+    runs, reading = runs_read(read_sources(paths), reading)
     if "nuisance" not in reading.columns:
-        return Judged(_study(info, read), reading)
-    runs, candidates, best = best_settings(read, info.metric)
-    study = _study(info, runs)
+        return Judged(_study(runs), reading)
+    runs, candidates, best = best_settings(runs)
+    study = _study(runs)
     about = (*study.about_table, tuned_remark(study.summary.cells, candidates, best))
     return Judged(replace(study, candidates=candidates, about_table=about), reading)
 
 
-def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
-    """Read tables of one study; raises UserError with every mistake, and QuestionError for equally good readings."""
+def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
+    """Read tables of one study, and return the reading with every guess filled in.
+
+    Raises UserError with every mistake in them, and QuestionError where readings are equally good, and work.
+    """
     return asking(partial(_runs_read, tables), reading)
 
 
-def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
+def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
     reading = reading.at_positions(list(tables[0].columns))
     tables = [only(table, reading.where) for table in tables]
     tables = tables if reading.target is None else [*map(with_step_rows, tables)]
@@ -108,19 +99,19 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     refuse_schedules(rows, columns)
     rows = without_own_seeds(with_one_rate(rows, remarks), columns, remarks)
     rows = with_tuned(with_settings(rows, columns), metric)
-    runs = runs_of(whole_steps(rows, remarks), remarks)
+    name = stem_of(tables[0].path)
+    options = {option: getattr(reading, option) for option in ("paired", "equal_within", "target")}
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
+    runs = runs_of(whole_steps(rows, remarks), info, remarks)
     if metric.untuned and reading.target is None:
         _refuse_nothing(table, runs, reading)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
     about = [_read_as(of, columns, metric), *_about_tables(tables), *remarks, *_lacking(set(of), metric)]
     about += [SHARED_SEEDS] * ("seed" in of and not reading.paired and _shares_seeds(runs))
-    name = stem_of(tables[0].path)
-    options = {option: getattr(reading, option) for option in ("paired", "equal_within", "target")}
-    info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
-    runs = replace(runs, remarks=about, per_step=per_step(table, runs.rows, reading.by) if reading.by else None)
-    return RunsRead(info, runs, filled)
+    counts = per_step(table, runs.rows, reading.by) if reading.by else None
+    return replace(runs, remarks=about, per_step=counts), filled
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
@@ -163,32 +154,28 @@ def _about_tables(tables: Sequence[TableFile]) -> list[str]:
 
 def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
     if "learning_rate" not in has:
-        yield (
-            "NO LEARNING RATE: nothing was tuned, and values are compared as they are; a better rate may change the "
-            f"order. Where the report has a learning rate, it writes {rate_text(UNTUNED)}"
-        )
+        doubt = "a better rate may change the order. Where the report has a learning rate, it writes"
+        yield f"NO LEARNING RATE: nothing was tuned, and values are compared as they are; {doubt} {rate_text(UNTUNED)}"
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
     elif "variant" not in has:
         yield "no column of variants: the models are compared, as variants"
     if not metric.chosen_on:
-        yield (
-            "NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because choosing on test data makes a result look better "
-            "than it is; --select-on-test does so all the same"
-        )
+        why = "choosing on test data makes a result look better than it is; --select-on-test does so all the same"
+        yield f"NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because {why}"
     if metric.chosen_on == "test" and "learning_rate" in has:
         yield "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: THE RESULTS LOOK BETTER THAN THEY ARE"
     if "test" not in has:
         yield f"no column of test {metric.name}: validation is shown, which chose and so looks better than a test would"
 
 
-def _study(info: StudyInfo, runs: Runs) -> Study:
-    summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
+def _study(runs: Runs) -> Study:
+    info, summary = runs.info, with_options(runs.summary(), runs.info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     if info.metric.untuned:
         found = [each for each in found if each.check not in OF_RATES]
-    elif info.metric.chosen_on in UNSELECTED:
-        check, message = UNSELECTED[info.metric.chosen_on]
+    elif info.metric.chosen_on != "validation":
+        check, message = CHOSEN_ON_TEST if info.metric.chosen_on else NOT_CHOSEN
         advice, cells = "measure validation data, and choose by them", summary.cells.to_dict("records")
         found += [finding_of(cell, check, "problem", message, advice) for cell in cells]
     found += settings_findings(runs.rows)

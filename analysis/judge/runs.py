@@ -15,7 +15,9 @@ from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD, beside, decisive, splits_in
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.record.columns import in_range
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
@@ -31,6 +33,7 @@ LEAST_EQUAL = 4  # different values of one run that are no chance if another run
 class Runs:
     """What a table has, as frames with the columns of the record of these names that `statistics` reads."""
 
+    info: StudyInfo
     wanted: pd.DataFrame
     ended: pd.DataFrame
     curves: pd.DataFrame
@@ -38,8 +41,12 @@ class Runs:
     remarks: list[str]  # what was assumed, a sentence each
     per_step: pd.Series[float] | None = None  # as of `Study.per_step`
 
+    def summary(self) -> StudySummary:
+        """Summarise the runs by the metric of their table."""
+        return summarise(self.wanted, self.ended, self.curves, self.info.metric)
 
-def runs_of(rows: pd.DataFrame, remarks: list[str]) -> Runs:
+
+def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
     """Group the rows of `rows_of` into runs; what is assumed comes behind the remarks.
 
     Raises UserError for rows that contradict each other, each with its line, and where no row with validation has test.
@@ -63,7 +70,7 @@ def runs_of(rows: pd.DataFrame, remarks: list[str]) -> Runs:
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    return Runs(wanted=wanted, ended=ended, curves=curves, rows=rows, remarks=remarks)
+    return Runs(info=info, wanted=wanted, ended=ended, curves=curves, rows=rows, remarks=remarks)
 
 
 def without_own_seeds(rows: pd.DataFrame, columns: Columns, remarks: list[str]) -> pd.DataFrame:

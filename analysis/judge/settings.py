@@ -16,11 +16,9 @@ from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
 from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of, rounded, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
-REPEATED = ("repeat", "count")  # kinds of columns that may number repeats
 MOST_NAMED = 10  # variants whose chosen settings are named
 BESIDE = "\x1f"  # joins a variant and its settings while runs are read; in no name of a table
 Offer = tuple[float, str, dict[str, str]]  # what settings may mean: a weight (0: no), a clause, columns that say so
@@ -44,7 +42,7 @@ def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
         _ask_if_names_are_repeats(rows, columns)
         return rows
     first, names = settings[0], _name_of_runs(settings, rows)
-    is_clear = first.kind not in REPEATED and not _is_drawn(first) and not _grows(first, rows)
+    is_clear = first.kind not in ("repeat", "count") and not _is_drawn(first) and not _grows(first, rows)
     if named or names or shared or len(settings) > 1 or not is_clear:
         raise _question(settings, shared, names, rows, columns.of)
     labels = joined_labels([(first.name, list(rows[UNREAD + first.name]))])
@@ -280,7 +278,7 @@ def _is_varied(column: Column, runs: pd.DataFrame) -> bool:
     return bool(len(several) if column.is_setting else common >= min(len(values), max(2, len(values) / 2)))
 
 
-def best_settings(runs: Runs, metric: Metric) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
+def best_settings(runs: Runs) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
     """Keep at each learning rate of a variant the settings with the best mean over seeds by validation.
 
     Of settings without a value for each seed those with the most values are compared, as of learning rates.
@@ -289,9 +287,9 @@ def best_settings(runs: Runs, metric: Metric) -> tuple[Runs, pd.DataFrame, pd.Da
         The runs of the best settings; all runs, as of `StudySummary.runs`, with a column `settings`: intervals choose
         among rates and settings; and the best `settings` by `RATE`.
     """
-    summary = summarise(runs.wanted, runs.ended, runs.curves, metric)
+    summary = runs.summary()
     rates = _apart(summary.learning_rates)
-    rates["mean"] = metric.sign * rounded(rates["validation_mean"].to_numpy(float))
+    rates["mean"] = summary.metric.sign * rounded(rates["validation_mean"].to_numpy(float))
     ordered = rates.sort_values(["num_values", "mean"], ascending=False, kind="stable")
     best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
     kept = _apart(runs.wanted).merge(best, on=[*RATE, "settings"])

@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from lr_sweep.analysis.judge.judge import RunsRead, runs_read
+from lr_sweep.analysis.judge.judge import runs_read
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import SPLITS, is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import swept_cells
 from lr_sweep.analysis.statistics.checks.grid import grid_findings
 from lr_sweep.analysis.statistics.comparisons.sequential import FEWEST_SEEDS, NUM_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
-from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain, write_json
 from lr_sweep.common.text import counted, rate_text
@@ -113,42 +112,43 @@ def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Sid
         QuestionError: there are readings that are equally good.
     """
     tables = read_sources([table])
-    side, found = _side(_read(tables, reading)), {}
+    side, found = _side(*_read(tables, reading)), {}
     columns = {role: column for role, column in reading.columns.items() if role not in SPLITS}
     for name, higher, _ in guards:
         given = {**columns, "validation": name, "test": "", "train": ""}
-        read = _read(tables, replace(reading, metric=name, higher_is_better=higher, columns=given))
-        found[name] = _side(read, side.learning_rate)
+        runs, read = _read(tables, replace(reading, metric=name, higher_is_better=higher, columns=given))
+        found[name] = _side(runs, read, side.learning_rate)
     return replace(side, guards=found)
 
 
-def _read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
+def _read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
     """Read the runs of one variant on one task; a table without learning rates has none that were tuned."""
     names = {name for each in tables for name in arranged(each, reading.columns)[0].columns}
     if not any(map(is_rate, names)):
         reading = replace(reading, columns={"learning_rate": "", **reading.columns})
-    read = runs_read(tables, reading)
-    several = {f"{name}s": read.runs.wanted[name].unique().tolist() for name in ("task", "variant")}
+    runs, reading = runs_read(tables, reading)
+    several = {f"{name}s": runs.wanted[name].unique().tolist() for name in ("task", "variant")}
     found = [f"{name} ({listed(there)})" for name, there in several.items() if len(there) > 1]
-    if found := found or ["tuned settings"] * ("nuisance" in read.reading.columns):
+    if found := found or ["tuned settings"] * ("nuisance" in reading.columns):
         raise UserError(f"{tables[0].path} has several {found[0]}: keep the rows of one, as by --where COLUMN=VALUE")
-    return read
+    return runs, reading
 
 
-def _side(read: RunsRead, rate: float | None = None) -> Side:
+def _side(runs: Runs, reading: Reading, rate: float | None = None) -> Side:
     """Return the runs at a learning rate, but those of seeds at several; `rate` None: these chose it by validation."""
-    metric, wanted = read.info.metric, read.runs.wanted
+    metric, wanted = runs.info.metric, runs.wanted
     num_rates = wanted.groupby("seed")["learning_rate"].nunique()
-    tuning = num_rates.index[num_rates > 1] if "seed" in read.reading.columns else num_rates.index[:0]
-    swept = _summary(read, wanted[wanted["seed"].isin(tuning)]) if len(tuning) and rate is None else None
+    tuning = num_rates.index[num_rates > 1] if "seed" in reading.columns else num_rates.index[:0]
+    of_sweep = replace(runs, wanted=wanted[wanted["seed"].isin(tuning)])
+    swept = of_sweep.summary() if len(tuning) and rate is None else None
     rates = wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
     rates = rates if rate is None else rates[rates.eq(rate)]
     if len(rates) > 1 or rates.isna().any():
         raise UserError("several learning rates, and no seed with validation data at several: keep the rows of one")
     findings = [each for cell in swept_cells(swept) for each in grid_findings(cell)] if swept else []
     finding = next((each for each in findings if each.condition), None)
-    runs = _summary(read, wanted).runs.sort_values("seed")
-    ended = runs[~runs["seed"].isin(tuning) & runs["learning_rate"].isin(rates) & runs["status"].ne("missing")]
+    found = runs.summary().runs.sort_values("seed")
+    ended = found[~found["seed"].isin(tuning) & found["learning_rate"].isin(rates) & found["status"].ne("missing")]
     has_value = ended["test_accuracy"].notna()
     return Side(
         metric=metric,
@@ -160,7 +160,3 @@ def _side(read: RunsRead, rate: float | None = None) -> Side:
         condition=finding.condition if finding else "",
         rates_to_add=sorted(finding.learning_rates) if finding else (),
     )
-
-
-def _summary(read: RunsRead, wanted: pd.DataFrame) -> StudySummary:
-    return summarise(wanted, read.runs.ended, read.runs.curves, read.info.metric)

@@ -62,8 +62,7 @@ def measured_rows(
     # Without rates nothing is chosen, but the step of a curve: of test data its last one counts.
     metric = Metric(name=name, higher_is_better=higher, untuned="learning_rate" not in columns.of)
     why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
-    says_otherwise = is_higher_better(columns.metric) not in (None, higher)
-    otherwise = f", {why}; the column's name says otherwise" * says_otherwise
+    otherwise = f", {why}; the column's name says otherwise" * (is_higher_better(columns.metric) is (not higher))
     remarks.append(f"{name}: {metric.better} is better{otherwise}")
     if _are_percents(rows, name):
         remarks.append(f"some values of {name} are above 1: all are read as percent")
