@@ -38,7 +38,7 @@ class Runs:
     ended: pd.DataFrame
     curves: pd.DataFrame
     rows: pd.DataFrame  # those of the table with their run ids and settings, for `settings_findings`
-    remarks: list[str]  # what was assumed, a sentence each
+    remarks: Sequence[str] = ()  # what was read, assumed and lacking, a sentence each
     per_step: pd.Series[float] | None = None  # as of `Study.per_step`
 
     def summary(self) -> StudySummary:
@@ -70,7 +70,7 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
-    return Runs(info=info, wanted=wanted, ended=ended, curves=curves, rows=rows, remarks=remarks)
+    return Runs(info=info, wanted=wanted, ended=ended, curves=curves, rows=rows)
 
 
 def without_own_seeds(rows: pd.DataFrame, columns: Columns, remarks: list[str]) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     is_clear = first.kind not in ("repeat", "count") and not _is_drawn(first) and not _grows(first, rows)
     if named or names or shared or len(settings) > 1 or not is_clear:
         raise _question(settings, shared, names, rows, columns.of)
-    labels = joined_labels([(first.name, list(rows[UNREAD + first.name]))])
+    labels = joined_labels([(first.name, first.texts)])
     variants = {label: parsed("variant", label) for label in set(labels)}
     columns.take("variant", first.name, "the one setting that differs")
     return rows.assign(model=rows["variant"], variant=[variants[label] for label in labels])
@@ -149,9 +149,9 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
 def _ask_if_rows_are_runs(rows: pd.DataFrame, of: Mapping[str, str]) -> None:
     """Raise QuestionError if a run has several numbers of steps: no column says at which step a row is."""
     if "run" in of and rows.groupby("run")["num_steps"].nunique().gt(1).any():
-        choices = [Choice("each row is a run", Reading(columns={"run": ""}))]
         evaluations = Reading(columns={"step": of["num_steps"], "num_steps": ""})
-        choices.append(Choice("rows are evaluations of runs", evaluations))
+        choices = [Choice("each row is a run", Reading(columns={"run": ""}))]
+        choices += [Choice("rows are evaluations of runs", evaluations)]
         raise QuestionError(f"a run in {of['run']} has several {of['num_steps']}: is each row a run?", choices)
 
 
@@ -171,12 +171,11 @@ def _place(column: Column) -> tuple[float, ...]:
 
 def _grows(column: Column, rows: pd.DataFrame) -> bool:
     """Return whether a column of numbers only grows within the rows of a cell, learning rate and seed, as steps do."""
-    if "step" in rows:
+    if "step" in rows or not column.numbers or column.kind in ("size", "tuned"):
         return False
     numbers = pd.to_numeric(rows[UNREAD + column.name].str.strip(), errors="coerce")
     groups = numbers.groupby([rows[key] for key in (*RATE, "seed") if key in rows], sort=False)
-    known = column.numbers and column.kind not in ("size", "tuned")
-    return bool(known and groups.size().min() >= LEAST_GROWN and groups.diff().dropna().gt(0).all())
+    return bool(groups.size().min() >= LEAST_GROWN and groups.diff().dropna().gt(0).all())
 
 
 def _question(
@@ -237,7 +236,7 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
     # What a seed decides is no setting.
     varied = [each for each in settings if _differs(each, "seed", runs) and _is_varied(each, runs)]
     found = []
-    for cell, of_cell in each_cell(runs) if settings else ():
+    for cell, of_cell in each_cell(runs):
         labels = labels_of(cell)
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
         if names := [each.name for each in varied if _differs(each, "learning_rate", of_cell)]:
@@ -274,18 +273,16 @@ def _is_varied(column: Column, runs: pd.DataFrame) -> bool:
     """
     values = runs.groupby(RATE, sort=False)[UNREAD + column.name].agg(frozenset)
     several = values[values.map(len) > 1]
-    common = several.value_counts().max() if len(several) else 0
-    return bool(len(several) if column.is_setting else common >= min(len(values), max(2, len(values) / 2)))
+    least_common = min(len(values), max(2, len(values) / 2))
+    return bool(len(several) if column.is_setting else several.value_counts().max() >= least_common)
 
 
 def best_settings(runs: Runs) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
     """Keep at each learning rate of a variant the settings with the best mean over seeds by validation.
 
-    Of settings without a value for each seed those with the most values are compared, as of learning rates.
-
-    Returns:
-        The runs of the best settings; all runs, as of `StudySummary.runs`, with a column `settings`: intervals choose
-        among rates and settings; and the best `settings` by `RATE`.
+    Of settings without a value for each seed those with the most values are compared, as of learning rates. Returns the
+    runs of the best settings; all runs, as of `StudySummary.runs`, with a column `settings`, because intervals choose
+    among rates and settings; and the best `settings` by `RATE`.
     """
     summary = runs.summary()
     rates = _apart(summary.learning_rates)
@@ -302,8 +299,7 @@ def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFra
     said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
     start = f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by"
-    found = f"{'; '.join(said[:MOST_NAMED])}{more}"
-    return f"{start} validation is shown; intervals count the choice. Chosen: {found}"
+    return f"{start} validation is shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
 
 
 def _apart(frame: pd.DataFrame) -> pd.DataFrame:
