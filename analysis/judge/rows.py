@@ -182,7 +182,7 @@ def _refuse_mistakes(table: TableFile, mistakes: Sequence[tuple[int, str, str]])
 
 
 def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns) -> pd.DataFrame:
-    """Read of which runs the values are no measurement, and what is not asked for."""
+    """Drop values that are no measurements, mark diverged runs, and read what is not asked for."""
     chooses = decisive(frame)
     if "status" in frame:  # the 0 that a log has beside a crash, and an agent's log beside what it never ran
         is_agents = bool(VERDICTS & set(map(str.lower, table.columns[columns.of["status"]])))
