@@ -257,15 +257,15 @@ class Columns:
                 self.higher_is_better = said <= names.WORDS["up"]
                 self.said_by.append(column)
         split = "validation" if "validation" in self.of else "test"
-        one = self.all.get(self.of.get(split, ""))
-        five = self.all.get(re.sub("top1", "top5", one.name, flags=re.IGNORECASE)) if one else None
+        top1 = self.all.get(self.of.get(split, ""))
+        top5 = self.all.get(re.sub("top1", "top5", top1.name, flags=re.IGNORECASE)) if top1 else None
         # An accuracy of the top 5 is the higher one.
         is_open = names.is_higher_better(self.metric) is None
-        if is_open and one and five and five is not one and one.numbers and five.numbers:
-            self.higher_is_better = fmean(five.numbers) > fmean(one.numbers)
-            self.said_by.append(five)
-            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {five.name} shows"
-            self.take(split, one.name, self.guessed.get(split, ""), why)
+        if is_open and top1 and top5 and top5 is not top1 and top1.numbers and top5.numbers:
+            self.higher_is_better = fmean(top5.numbers) > fmean(top1.numbers)
+            self.said_by.append(top5)
+            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {top5.name} shows"
+            self.take(split, top1.name, self.guessed.get(split, ""), why)
 
     def _refuse_contradictions(self) -> None:
         """Make sure that all columns measure what the one that selects, or that is shown, does, and `--metric`."""
@@ -296,7 +296,8 @@ class Columns:
         alike = [each for each in self.unread if each.says_nothing and each.differs]
         alike = [each for each in alike if not (each.is_setting or has_rate_word(each.name))]
         # Results have more digits than settings.
-        choices = one_of("validation", [x.name for x in sorted(alike, key=lambda x: -fmean(map(len, x.values)))])
+        alike.sort(key=lambda each: -fmean(map(len, each.values)))
+        choices = one_of("validation", [each.name for each in alike])
         rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
         text = f"{rates}no column of validation or test in {listed(list(self.all))}"
         if train := self.of.get("train"):
@@ -317,10 +318,11 @@ class Columns:
         texts = [each for each in texts if not all(map(PATH.fullmatch, each.values))]
         texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
         runs = self.all.get(self.of.get("run", ""))
-        tried = {*zip(*(each.texts for each in self.unread if each.is_setting), strict=True)}
-        differ = runs is not None and 1 < len(tried) < len(runs.values)
         if "step" in self.of:  # what differs between the runs of curves comes first, whatever its name
             differ = bool(texts) or any(each.may_be_setting and not each.is_about_run for each in self.unread)
+        else:
+            tried = {*zip(*(each.texts for each in self.unread if each.is_setting), strict=True)}
+            differ = runs is not None and 1 < len(tried) < len(runs.values)
         if runs and "run" not in self.given and not differ:
             self.take("variant", self.of.pop("run"), "each run is one")
         else:

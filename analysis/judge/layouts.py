@@ -35,17 +35,16 @@ Cells = Mapping[str, tuple[str, str]]  # the metric of a column's values, and th
 def arranged(table: TableFile, reading: Reading) -> TableFile:
     """Return a table with a row a run or evaluation, and `said`, how it was read in another way than by its names.
 
-    Columns that the user gives a meaning stay as they are, and columns that are a step each where no steps are counted
-    to a target. Raises UserError where rows are of several splits, and which of these belong together cannot be seen.
+    Columns that the user gives a meaning stay as they are. Columns of one step each become rows only for a target.
+    Raises UserError where rows are of several splits, and which of these belong together cannot be seen.
     """
     given = {part for name in reading.columns.values() for part in (name, *name.split(JOIN))}
     for values in [name for role, name in reading.columns.items() if role in SPLITS and name not in table.columns]:
         cells: Cells = {name: (values, name) for name in values.split(JOIN)}
         if cells.keys() <= table.columns.keys():
             table = _melted(table, cells, VARIANT)
-    steps = [STEP] if reading.target is not None else []
-    rates = [RATE] if RATE not in reading.columns else []
-    for label in [*steps, RUN, *rates, VARIANT, SEED]:
+    unwanted = {STEP: reading.target is None, RATE: RATE in reading.columns}
+    for label in [label for label in (STEP, RUN, RATE, VARIANT, SEED) if not unwanted.get(label)]:
         if cells := _cells(table, given, label):
             table = _melted(table, cells, label)
         if label == RUN and not reading.columns.get(RATE):
@@ -119,11 +118,9 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
     metrics = dict.fromkeys(metric for metric, _ in cells.values())
     texts = dict.fromkeys(text for _, text in cells.values())
     check_size(table.path, len(table.lines) * len(texts), 1)
-    nothing = [""] * len(table.lines)
     fields = {cell: table.columns[name] for name, cell in cells.items()}
     rows = list(product(range(len(table.lines)), texts))
-    if label == RUN:
-        rows = [(at, text) for at, text in rows if any(fields.get((x, text), nothing)[at].strip() for x in metrics)]
+    values = {x: [fields[x, text][at] if (x, text) in fields else "" for at, text in rows] for x in metrics}
     summaries = [metric.split("_") for metric in metrics]
     kept = {
         name if label != RUN or is_named(name, STEP, SEED) else STEP: column
@@ -133,8 +130,9 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
     }
     found = replace(table, columns=kept, said=table.said | {label: f"the names of {len(cells)} columns"})
     found = found.rows_at([at for at, _ in rows])
-    values = {x: [fields.get((x, text), nothing)[at] for at, text in rows] for x in metrics}
-    return replace(found, columns=found.columns | {label: [text for _, text in rows]} | values)
+    found = replace(found, columns=found.columns | {label: [text for _, text in rows]} | values)
+    filled = [at for at, fields_at in enumerate(zip(*values.values(), strict=True)) if any(map(str.strip, fields_at))]
+    return found.rows_at(filled) if label == RUN else found
 
 
 def _with_labels(table: TableFile) -> TableFile:
@@ -208,9 +206,9 @@ def _with_metric_columns(table: TableFile, given: Collection[str]) -> TableFile:
         is_split = is_named(label, "split") and all(splits.values())
         moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
         if len(splits) > 1 and moved and not any(name in given for name in moved):
+            splits = splits if is_split else {}
             why = {split: f"rows with {label} = {text}" for text, split in splits.items() if split != "train"}
-            table = replace(table, said=table.said | why) if is_split else table
-            return _spread(table, label, moved, splits if is_split else {})
+            return _spread(replace(table, said=table.said | why), label, moved, splits)
     return table
 
 
