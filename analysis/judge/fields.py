@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from lr_sweep.analysis.judge import names
+from lr_sweep.analysis.judge.names import has_word
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
@@ -24,13 +25,12 @@ NUMBER_DIGITS = 12  # to which numbers in labels are equal; a time or an id may 
 MOST_SMALL, MOST_SHORT = 12, 4  # rows of a small table, and characters of numbers in it that look chosen
 LEAST_SPAN, MOST_RATE = 9.0, 10.0  # of a grid of learning rates: how far many of them span, and the largest
 LEAST_GROWN = 5  # numbers in a row that grow, as steps do
-_LIMITS = {
+_LIMITS = {  # of numbers that are no metric's, by meaning: the least and the greatest, and what an error calls them
     "learning_rate": (*RATES, rates_text()),
     "seed": (-(2**63), 2**63 - 1, "a whole number, or one behind a word that all seeds begin with"),
     "step": (0, 2**53 - 1, "a number from 0"),
     "num_steps": (0, 2**53 - 1, "a number from 0"),
 }
-"""Meanings of columns of numbers, but metrics: the least and the greatest number, and what an error calls them."""
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _ID = re.compile(r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$")  # number, date, hash, or W&B's own name
 LETTER = re.compile(r"[^\W\d_]")
@@ -136,8 +136,8 @@ class Column:
     @cached_property
     def has_numbers(self) -> bool:
         """Whether a field is a number, well written or not, or NaN."""
-        held = (text for text in map(str.strip, set(self.texts)) if text.lower() not in NOTHING)
-        return any(is_number(text) or not LETTER.search(text) for text in held)
+        held = {text for text in map(str.strip, set(self.texts)) if text.lower() not in NOTHING}
+        return not all(LETTER.search(text) for text in held) or any(map(is_number, held))
 
     @cached_property
     def is_text(self) -> bool:
@@ -148,11 +148,6 @@ class Column:
     def is_whole(self) -> bool:
         """Whether all values are whole numbers from 0 on."""
         return all(text.isascii() and text.isdigit() for text in self.values)
-
-    @property
-    def is_unique(self) -> bool:
-        """Whether each row has a value of its own."""
-        return len(self.values) == len(self.texts) > 1
 
     @property
     def differs(self) -> bool:
@@ -175,17 +170,20 @@ class Column:
 
     @cached_property
     def is_about_run(self) -> bool:
-        """Whether the column says how a run went, as ranks of 1, 2, 3, errors that are texts, and mappings do."""
+        """Whether the column says how a run went, or where, as ranks of 1, 2, 3, errors in words, and mappings do."""
         if "rank" in names.words_of(self.name):
             return self.counts
         is_mapping = all(text.startswith("{") for text in self.values)
-        return is_mapping or (self.is_result and self.is_text) or names.is_about_run(self.name)
+        counts = has_word(self.name, "deviation", "count") and not has_word(self.name, "setting", "tuned")
+        counts = counts or (has_word(self.name, "extreme") and names.is_known(self.name))  # `max_len` is a setting
+        named = not self.is_setting and (counts or has_word(self.name, "about"))
+        return is_mapping or (self.is_result and self.is_text) or named
 
     @property
     def says_nothing(self) -> bool:
         """Whether the name says neither that the values are results or counts nor where a run was."""
         named = self.is_metric or self.is_result or self.is_about_run or self.has_unit
-        return not (named or names.has_word(self.name, "setting", "gradient") or names.is_named(self.name, "step"))
+        return not (named or has_word(self.name, "setting", "gradient") or names.is_named(self.name, "step"))
 
     @property
     def may_be_setting(self) -> bool:
@@ -213,7 +211,7 @@ class Column:
     @cached_property
     def kind(self) -> str:
         """Kind of a setting: `repeat`, `tuned` or `size` by its name, `count`, `number` or `text` by its values."""
-        named = (kind for kind in ("repeat", "tuned", "size") if names.has_word(self.name, kind))
+        named = (kind for kind in ("repeat", "tuned", "size") if has_word(self.name, kind))
         return next(named, "count" if self.counts else "text" if self.is_text else "number")
 
 

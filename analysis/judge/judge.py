@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
-from lr_sweep.analysis.judge.layouts import arranged, with_step_rows
+from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import SEVERAL, listed, words
 from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
@@ -87,12 +87,9 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
 
 def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
     reading = reading.at_positions(list(tables[0].columns))
-    tables = [only(table, reading.where) for table in tables]
-    tables = tables if reading.target is None else [*map(with_step_rows, tables)]
-    tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
+    tables = [arranged(only(table, reading.where), reading) for table in tables]
     table, remarks = joined(tables), list[str]()
     columns = columns_of(table, reading)
-    columns.guessed |= {role: why for role, why in said[0].items() if role in columns.of}
     _refuse_unlike(tables, columns)
     refuse_means(table, columns)
     metric, rows = measured_rows(rows_of(table, columns, remarks), columns, reading, remarks)

@@ -13,23 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress, product
 
+from lr_sweep.analysis.judge import names
 from lr_sweep.analysis.judge.fields import Column, as_number, columns_in, is_nothing, is_number
-from lr_sweep.analysis.judge.names import (
-    JOIN,
-    ROLES,
-    SPLITS,
-    WORDS,
-    has_rate_word,
-    has_word,
-    is_named,
-    is_rate,
-    is_result,
-    listed,
-    plain,
-    words,
-    words_of,
-)
+from lr_sweep.analysis.judge.names import JOIN, SPLITS, has_word, is_named, is_rate, plain
 from lr_sweep.analysis.judge.readers.labels import MOST_LABEL, SETTING, labels_of, repeat_in, settings_by_place
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.table_file import TableFile, check_size
 from lr_sweep.common.errors import UserError
 
@@ -39,37 +27,29 @@ _WORD = re.compile(r"([A-Za-z]*)(\d+(?:\.\d+)?(?:e-?\d+)?)([A-Za-z]*)")
 # Names of the columns of rows made here; the last where the fields' own columns name no metric.
 RUN, RATE, VARIANT, SEED, STEP, VALUE = "run", "learning_rate", "variant", "seed", "step", "value"
 MOST_RATE = 1.0  # numbers as names of columns are rates if none is greater, and some are no whole numbers
-RUN_NAMES = words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")  # with settings
+RUN_NAMES = names.words("#1 _1 1 run name run_name run_id id experiment exp_name trial trial_name config")  # of runs
 BETWEEN, ENDS = " - ", ("__MIN", "__MAX")  # W&B: between the names of a run and of a metric; of a run's extremes
 Cells = Mapping[str, tuple[str, str]]  # the metric of a column's values, and the label of the rows that it becomes
 
 
-def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
-    """Return a table with a row a run or evaluation, and by meaning what was read in another way than by its name.
+def arranged(table: TableFile, reading: Reading) -> TableFile:
+    """Return a table with a row a run or evaluation, and `said`, how it was read in another way than by its names.
 
-    Columns that the user gives a meaning stay as they are. Raises UserError where rows are of several splits, and
-    which of these belong together cannot be seen.
+    Columns that the user gives a meaning stay as they are. Columns of one step each become rows only for a target.
+    Raises UserError where rows are of several splits, and which of these belong together cannot be seen.
     """
-    names = {part for name in given.values() for part in (name, *name.split(JOIN))}
-    said: dict[str, str] = {}
-    for values in [name for role, name in given.items() if role in SPLITS and name not in table.columns]:
+    given = {part for name in reading.columns.values() for part in (name, *name.split(JOIN))}
+    for values in [name for role, name in reading.columns.items() if role in SPLITS and name not in table.columns]:
         cells: Cells = {name: (values, name) for name in values.split(JOIN)}
         if cells.keys() <= table.columns.keys():
-            table, said[VARIANT] = _melted(table, cells, VARIANT), f"the names of {len(cells)} columns"
-    for label in [label for label in (RUN, RATE, VARIANT, SEED) if label != RATE or RATE not in given]:
-        if cells := _cells(table, names, label):
-            table, said[label] = _melted(table, cells, label), f"the names of {len(cells)} columns"
-        if label == RUN and not given.get(RATE):
-            table, labels = _with_labels(table)
-            said |= labels
-    table, splits = _with_metric_columns(_with_powers(table), names)
-    return _with_numbers(table), said | splits
-
-
-def with_step_rows(table: TableFile) -> TableFile:
-    """Make a row an evaluation of columns of numbers that are one step each, as `step 2750`."""
-    cells = _cells(table, set(), STEP)
-    return _melted(table, cells, STEP) if cells else table
+            table = _melted(table, cells, VARIANT)
+    unwanted = {STEP: reading.target is None, RATE: RATE in reading.columns}
+    for label in [label for label in (STEP, RUN, RATE, VARIANT, SEED) if not unwanted.get(label)]:
+        if cells := _cells(table, given, label):
+            table = _melted(table, cells, label)
+        if label == RUN and not reading.columns.get(RATE):
+            table = _with_labels(table)
+    return _with_numbers(_with_metric_columns(_with_powers(table), given))
 
 
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
@@ -78,11 +58,8 @@ def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     named = {name: _cell(column, label) for name, column in columns.items() if label == RUN or column.numbers}
     cells = {name: cell for name, cell in named.items() if cell}
     others = [column for name, column in columns.items() if name not in cells and not name.endswith(ENDS)]
-    texts = {text for _, text in cells.values()}
-    is_repeated = len({*cells.values()}) < len(cells) or len(texts) < (1 if label == RUN else 2)
-    whole = [columns[name] for name in cells if columns[name].is_whole]  # as sizes of a model are
-    has_sizes = label == VARIANT and any(2 * len(each.values) <= len(each.texts) for each in whole)
-    if is_repeated or has_sizes or not cells.keys().isdisjoint(given) or not _fit(table, texts, others, label):
+    is_repeated = len({*cells.values()}) < len(cells)
+    if is_repeated or not cells.keys().isdisjoint(given) or not _fit(columns, cells, others, label):
         return {}
     metrics = [column.name for column in others if column.is_metric]
     if metrics and all(has_word(name, "summary") for name in metrics):  # their mean names the metric
@@ -99,7 +76,7 @@ def _cell(column: Column, label: str) -> tuple[str, str] | None:
         is_run = not name.endswith(ENDS) and (run or any(map(is_rate, labels_of(name))))
         return (metric if run else VALUE, run or name) if is_run else None
     if label == VARIANT:
-        is_known = column.is_metric or column.is_result or column.is_rate or is_named(name, *ROLES, VALUE)
+        is_known = column.is_metric or column.is_result or column.is_rate or is_named(name, *names.ROLES, VALUE)
         return None if is_known else (VALUE, name)
     if label == SEED:
         found = repeat_in(name)
@@ -108,23 +85,29 @@ def _cell(column: Column, label: str) -> tuple[str, str] | None:
     return (VALUE, match[1]) if match else None
 
 
-def _fit(table: TableFile, texts: Collection[str], others: Sequence[Column], label: str) -> bool:
+def _fit(columns: Mapping[str, Column], cells: Cells, others: Sequence[Column], label: str) -> bool:
     """Return whether the columns beside those of some labels leave it open what these are."""
+    texts = {text for _, text in cells.values()}
     if label == RUN:  # a chart
-        return [each.name for each in others] == [*table.columns][:1] and all(map(is_number, others[0].texts))
+        return [each.name for each in others] == [*columns][:1] and all(map(is_number, others[0].texts))
+    if len(texts) < 2:
+        return False
     if label == VARIANT:
-        return bool(others) and all(each.is_rate or is_named(each.name, SEED, "metric") for each in others)
+        whole = [columns[name] for name in cells if columns[name].is_whole]  # as sizes of a model are
+        has_sizes = any(2 * len(each.values) <= len(each.texts) for each in whole)
+        are_known = all(each.is_rate or is_named(each.name, SEED, "metric") for each in others)
+        return bool(others) and are_known and not has_sizes
     if label != RATE:
         return not any(is_named(each.name, label) for each in others)
     numbers = list(map(float, texts))
-    are_named = table.columns.keys().isdisjoint(texts)
+    are_named = columns.keys().isdisjoint(texts)
     are_like_rates = max(numbers) <= MOST_RATE and not all(map(float.is_integer, numbers))
     return min(numbers) > 0 and (are_named or are_like_rates) and not any(each.is_rate for each in others)
 
 
 def _summarised(name: str) -> list[str]:
     """Return the words of a name without those that say what several values are together."""
-    return [word for word in words_of(name) if word not in WORDS["summary"]]
+    return [word for word in names.words_of(name) if word not in names.WORDS["summary"]]
 
 
 def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
@@ -135,11 +118,9 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
     metrics = dict.fromkeys(metric for metric, _ in cells.values())
     texts = dict.fromkeys(text for _, text in cells.values())
     check_size(table.path, len(table.lines) * len(texts), 1)
-    nothing = [""] * len(table.lines)
     fields = {cell: table.columns[name] for name, cell in cells.items()}
-    rows = [(place, text) for place in range(len(table.lines)) for text in texts]
-    if label == RUN:
-        rows = [(at, text) for at, text in rows if any(fields.get((x, text), nothing)[at].strip() for x in metrics)]
+    rows = list(product(range(len(table.lines)), texts))
+    values = {x: [fields[x, text][at] if (x, text) in fields else "" for at, text in rows] for x in metrics}
     summaries = [metric.split("_") for metric in metrics]
     kept = {
         name if label != RUN or is_named(name, STEP, SEED) else STEP: column
@@ -147,12 +128,14 @@ def _melted(table: TableFile, cells: Cells, label: str) -> TableFile:
         if not (name in cells or name.endswith(ENDS))
         if not (has_word(name, "summary") and _summarised(name) in summaries)
     }
-    found = replace(table, columns=kept).rows_at([place for place, _ in rows])
-    values = {x: [fields.get((x, text), nothing)[at] for at, text in rows] for x in metrics}
-    return replace(found, columns=found.columns | {label: [text for _, text in rows]} | values)
+    found = replace(table, columns=kept, said=table.said | {label: f"the names of {len(cells)} columns"})
+    found = found.rows_at([at for at, _ in rows])
+    found = replace(found, columns=found.columns | {label: [text for _, text in rows]} | values)
+    filled = [at for at, fields_at in enumerate(zip(*values.values(), strict=True)) if any(map(str.strip, fields_at))]
+    return found.rows_at(filled) if label == RUN else found
 
 
-def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
+def _with_labels(table: TableFile) -> TableFile:
     """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each has a rate; or by place, as in paths."""
     known = {plain(name) for name in table.columns}
     has_rate = any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns)
@@ -165,8 +148,8 @@ def _with_labels(table: TableFile) -> tuple[TableFile, dict[str, str]]:
             keys = dict.fromkeys(key for labels in of.values() for key in labels)
         if of:
             new = {SETTING + key: [of[text].get(key, "") for text in kept.columns[name]] for key in keys}
-            return replace(kept, columns=kept.columns | new), {RATE: f"in {name}{left_out}"}
-    return table, {}
+            return replace(kept, columns=kept.columns | new, said=table.said | {RATE: f"in {name}{left_out}"})
+    return table
 
 
 def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
@@ -174,11 +157,10 @@ def _without_means(table: TableFile, name: str) -> tuple[TableFile, str]:
     texts = list(map(str.strip, table.columns[name]))
     seeded = {text: any(is_named(key, SEED) for key in labels_of(text)) for text in set(texts)}
     filled = [not any(map(is_nothing, row)) for row in zip(*table.columns.values(), strict=True)]
-    means = [at for at, text in enumerate(texts) if not (seeded[text] or filled[at])]
-    if not means or not any(seeded.values()) or not all(compress(filled, map(seeded.get, texts))):
+    if all(filled) or not any(seeded.values()) or not all(compress(filled, map(seeded.get, texts))):
         return table, ""
-    kept = [at for at, text in enumerate(texts) if seeded[text] or filled[at]]
-    return table.rows_at(kept), f"; without {listed([texts[at] for at in means])}"
+    means = [text for text, is_filled in zip(texts, filled, strict=True) if not is_filled]
+    return table.rows_at([*compress(range(len(texts)), filled)]), f"; without {names.listed(means)}"
 
 
 def _with_numbers(table: TableFile) -> TableFile:
@@ -189,21 +171,21 @@ def _with_numbers(table: TableFile) -> TableFile:
     columns, found = columns_in(table), dict[str, list[str]]()
     has_seeds = any(is_named(name, SEED, VARIANT) for name in table.columns)
     for column in [columns[name] for name in table.columns if plain(name) in RUN_NAMES and not has_seeds]:
-        names = dict.fromkeys(column.texts)
-        if max(map(len, names)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", name) for name in names}) > 1:
+        texts = dict.fromkeys(column.texts)
+        if max(map(len, texts)) > MOST_LABEL or len({_WORD.sub(r"\1#\3", text) for text in texts}) > 1:
             continue
         for at, (before, _, after) in enumerate(_WORD.findall(column.texts[0])):
             word = (after or before).lower() or column.name
             new = Column(SETTING + word, [as_number(_WORD.findall(text)[at][1]) for text in column.texts])
             known = any(new.texts == list(map(as_number, each.texts)) for each in columns.values())
-            if not (known or new.counts or new.name in columns) and 2 <= len(new.values) <= len(names) / 2:
+            if not (known or new.counts or new.name in columns) and 2 <= len(new.values) <= len(texts) / 2:
                 found[f"{new.name}_{at}" if new.name in found else new.name] = list(new.texts)
     return replace(table, columns=table.columns | found)
 
 
 def _with_powers(table: TableFile) -> TableFile:
     """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
-    rates = [column for name, column in columns_in(table).items() if has_rate_word(name)]
+    rates = [column for name, column in columns_in(table).items() if names.has_rate_word(name)]
     logs = [column for column in rates if max(column.numbers, default=0) < 0]
     if not logs or any(each.is_rate and each.has_numbers and each not in logs for each in rates):
         return table
@@ -214,7 +196,7 @@ def _with_powers(table: TableFile) -> TableFile:
     return replace(table, columns=table.columns | powers)
 
 
-def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
+def _with_metric_columns(table: TableFile, given: Collection[str]) -> TableFile:
     """Make a column a split, or a metric, where a column says of which one each row is."""
     columns = columns_in(table)
     values = [each.name for each in columns.values() if is_named(each.name, VALUE) and each.has_numbers]
@@ -224,14 +206,15 @@ def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[Tabl
         is_split = is_named(label, "split") and all(splits.values())
         moved = metrics or values if is_split else values if is_named(label, "metric") and len(values) == 1 else []
         if len(splits) > 1 and moved and not any(name in given for name in moved):
+            splits = splits if is_split else {}
             why = {split: f"rows with {label} = {text}" for text, split in splits.items() if split != "train"}
-            return _spread(table, label, moved, splits if is_split else {}), why if is_split else {}
-    return table, {}
+            return _spread(replace(table, said=table.said | why), label, moved, splits)
+    return table
 
 
 def _spread(table: TableFile, label: str, metrics: Sequence[str], splits: Mapping[str, str]) -> TableFile:
     """Bring the rows of one run, which differ in a label and in results, into one."""
-    keys = [name for name in table.columns if name not in (label, *metrics) and not is_result(name)]
+    keys = [name for name in table.columns if name not in (label, *metrics) and not names.is_result(name)]
     rows = defaultdict[tuple[str, ...], dict[str, int]](dict)
     for at, (text, *key) in enumerate(zip(*(table.columns[name] for name in (label, *keys)), strict=True)):
         of_run = rows[tuple(key)]

@@ -43,7 +43,6 @@ NAMES = {
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
 ROLES = words("task model variant learning_rate seed step num_steps run status")  # that the user may give
-GIVEN_ROLES = (*ROLES, "nuisance", "ignored")  # also settings that are tuned as the rate is, and no settings
 SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}  # that several columns may have together
 SPLITS = {  # what else a column may mean, with the words in its name that mean it; the rest of it is the metric
     "validation": {*words("validation val valid dev eval evaluation")},
@@ -145,13 +144,6 @@ def has_word(name: str, *kinds: str) -> bool:
 def is_setting(name: str) -> bool:
     """Return whether a tool says of a column that runs were started with its values."""
     return name.strip().lower().startswith(SETTINGS)
-
-
-def is_about_run(name: str) -> bool:
-    """Return whether a column says how a run went, or where, and not how it was started."""
-    counts = has_word(name, "deviation", "count") and not has_word(name, "setting", "tuned")
-    counts = counts or (has_word(name, "extreme") and is_known(name))  # `max_len` is a setting
-    return not is_setting(name) and (counts or has_word(name, "about"))
 
 
 def is_rate(name: str) -> bool:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from lr_sweep.analysis.judge.names import GIVEN_ROLES, JOIN, SPLITS
+from lr_sweep.analysis.judge.names import JOIN, ROLES, SPLITS
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, read_plain, write_bytes
@@ -29,7 +29,7 @@ MOST_CHOICES = 3  # readings that are offered; the best one is the first
 MOST_TRIED = 12  # choices of a question that are tried
 MOST_QUESTIONS = 4  # in a row that are answered to see whether an answer leads to a report
 T = TypeVar("T")
-MEANINGS = (*GIVEN_ROLES, *SPLITS)  # of a column
+MEANINGS = (*ROLES, "nuisance", "ignored", *SPLITS)  # of a column; nuisance: tuned as the rate; ignored: no setting
 
 
 @dataclass(frozen=True, kw_only=True)

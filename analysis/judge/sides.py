@@ -123,7 +123,7 @@ def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Sid
 
 def _read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
     """Read the runs of one variant on one task; a table without learning rates has none that were tuned."""
-    names = {name for each in tables for name in arranged(each, reading.columns)[0].columns}
+    names = {name for each in tables for name in arranged(each, reading).columns}
     if not any(map(is_rate, names)):
         reading = replace(reading, columns={"learning_rate": "", **reading.columns})
     runs, reading = runs_read(tables, reading)

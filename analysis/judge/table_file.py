@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ class TableFile:
     lines: list[Line]  # the place of each row
     sha256: str = ""  # of the file, or of what was read where it is no single file
     reader: str = ""  # what it is, where it is no file of CSV or Parquet
+    said: dict[str, str] = field(default_factory=dict)  # by meaning, how its columns were found, if not by name
     unfinished: bool = False  # whether the last line has no end: the file may have been cut there
 
     @property
