@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.names import is_metric, is_rate
-from lr_sweep.analysis.judge.readers.databases import read_database
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
 from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
+from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_rows, read_database, wandb_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, check_size, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain

@@ -15,11 +15,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
-from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
-from lr_sweep.analysis.judge.readers.labels import flat_settings, settings_in
+from lr_sweep.analysis.judge.readers.labels import flat_settings, labels_of
 from lr_sweep.analysis.judge.readers.nested import yaml_content
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
+from lr_sweep.analysis.judge.readers.tools import EVENTS, event_rows, read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, damage_named, joined, table_of_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, read_plain
@@ -56,7 +55,7 @@ def _with_places(table: TableFile) -> TableFile:
         runs = [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]
         table = replace(table, columns=table.columns | ({"run": runs} if runs else {}))
         return table.beside({"folder": table.path.name})
-    found = settings_in(table.path.parent.name if EVENTS in table.path.name else table.path.stem)
+    found = flat_settings(labels_of(table.path.parent.name if EVENTS in table.path.name else table.path.stem))
     return table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
 
 
@@ -263,7 +262,7 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
     What a run's columns say is not taken from its path. A file whose rows have several seeds is a part of a table, and
     no run.
     """
-    said = [settings_in(path) for path, _ in runs]
+    said = [flat_settings(labels_of(path)) for path, _ in runs]
     some = set[str]().union(*said)
     are_known = any(is_setting(name) and not is_named(name, "seed") for _, table in runs for name in table.columns)
     in_folders = not are_known and all("/" in path for path, _ in runs)
