@@ -65,9 +65,8 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
             return table_of_rows(path, rows, "a log", numbers)
         if kind in (".yaml", ".yml"):
             text = json.dumps(yaml_content(text))
-        if text.lstrip()[:1] in ("{", "["):
-            return read_json(path, text)
-        return read_delimited(path, text)
+        read = read_json if text.lstrip()[:1] in ("{", "[") else read_delimited
+        return read(path, text)
 
 
 def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:

@@ -27,10 +27,9 @@ from lr_sweep.common.network import shown_uri
 STDIN = "-"
 HIDDEN = ".hydra"  # the folder of a job's settings
 STATE = "trainer_state.json"  # of a run of Transformers, with its history so far
-SETTINGS = words(
+SETTINGS = words(  # files of what a run was started with
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
-"""Files of what a run was started with."""
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
 KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
@@ -137,8 +136,7 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]
     names = Counter(path.name for files in runs.values() for path in files)
     for home, files in runs.items():
         own = {name: value for path in files if _has_settings(path) for name, value in _settings(path).items()}
-        of_run = next((settings[each] for each in home.parents if each in settings), {}) | own
-        settings[home] = of_run
+        of_run = settings[home] = next((settings[each] for each in home.parents if each in settings), {}) | own
         tables = _results([path for path in files if path.name not in SETTINGS], unread)
         usual = [table for table in tables if 2 * names[table.path.name] > len(runs)]
         if len(usual) == 1 < len(tables):  # most runs have a file of this name alone
@@ -271,12 +269,8 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
         own = {plain(name) for name in table.columns if not (is_rate(name) and _varies(table, name))}
         has_rate = any(map(is_rate, own))
         values = {texts[0] for texts in table.columns.values()}
-        beside = {
-            name: text
-            for name, text in labels.items()
-            if name in every and plain(name) not in own and not (has_rate and is_rate(name))
-            if not (is_named(name, "variant") and text in values)
-        }
+        new = [name for name in labels if name in every and plain(name) not in own and not (has_rate and is_rate(name))]
+        beside = {name: labels[name] for name in new if not (is_named(name, "variant") and labels[name] in values)}
         has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
         if not has_seeds and {"run_id", "trial_id"}.isdisjoint(map(plain, table.columns)):
             beside["run"] = path or table.path.stem

@@ -86,8 +86,8 @@ def _trials(copy: Path, *, is_journal: bool) -> Iterator[Fields]:
     optuna.logging.set_verbosity(logging.WARNING)
     backend = optuna.storages.journal.JournalFileBackend
     storage: Any = optuna.storages.JournalStorage(backend(str(copy))) if is_journal else f"sqlite:///{copy}"
-    for study in [optuna.load_study(study_name=each, storage=storage) for each in optuna.get_all_study_names(storage)]:
-        name = study.study_name
+    for name in optuna.get_all_study_names(storage):
+        study = optuna.load_study(study_name=name, storage=storage)
         if len(study.directions) > 1:
             raise UserError(f"the study {name} has several objectives: write a table with the one that counts")
         for trial in study.trials:
@@ -166,8 +166,7 @@ def event_rows(contents: Sequence[bytes]) -> list[Fields]:
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-    rows: dict[int, Fields] = {}
-    settings: Fields = {}
+    rows, settings = dict[int, Fields](), Fields()
     for event in map(Event.FromString, chain.from_iterable(map(_events, contents))):
         for value in event.summary.value:
             plugin = value.metadata.plugin_data
@@ -199,9 +198,7 @@ def _scalar(value: Any) -> float | None:
 
 def wandb_rows(run: str, content: bytes) -> list[Fields]:
     """Return the history of a run with its settings."""
-    settings: Fields = {}
-    rows: list[Fields] = []
-    status = "running"
+    settings, rows, status = Fields(), list[Fields](), "running"
     for record in map(_message, _records(content)):
         for config in [*record[5], *(config for started in record[17] for config in _message(started)[4])]:
             settings |= flat_settings(dict(_items(config)))
