@@ -61,8 +61,7 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
             return table_of_rows(path, event_rows([content]), "events of TensorBoard")
         text = _decoded(path, content)
         if kind in (".log", ".out", ".err", ".txt") and (found := log_rows(text)):
-            numbers, rows = zip(*found, strict=True)
-            return table_of_rows(path, rows, "a log", numbers)
+            return table_of_rows(path, [*found.values()], "a log", [*found])
         if kind in (".yaml", ".yml"):
             text = json.dumps(yaml_content(text))
         read = read_json if text.lstrip()[:1] in ("{", "[") else read_delimited

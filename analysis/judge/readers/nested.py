@@ -181,8 +181,8 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
         parts += others  # beside a history they are settings, as of callbacks
     found = list(chain.from_iterable(parts))
     known = {name for row in found for name in row}
-    summaries = {name for name in beside if has_word(name, "summary")}
-    beside = {x: y for x, y in beside.items() if x not in summaries or not (repeats or x.rpartition(".")[0] in known)}
+    summaries = [name for name in beside if has_word(name, "summary") and (repeats or name.rpartition(".")[0] in known)]
+    beside = {name: each for name, each in beside.items() if name not in summaries}
     return [beside | row for row in found] or [beside]
 
 

@@ -219,9 +219,8 @@ def _tables(files: Sequence[Path], kind: str, unread: list[Path]) -> Iterator[Ta
             else:
                 unread += files
         return
-    by_size = sorted(files, key=lambda path: path.stat().st_size)
-    last = {_folder_of(path) if kind == STATE else path: path for path in by_size}  # the largest has all of a history
-    for path in sorted(last.values()):
+    last = {_folder_of(path): path for path in sorted(files, key=lambda path: path.stat().st_size)}  # the whole history
+    for path in sorted(last.values()) if kind == STATE else files:
         try:
             table = _wandb_run(path) if kind == WANDB_RUN else read_file(path)
             yield replace(table, reader=table.reader.partition("without ")[2])

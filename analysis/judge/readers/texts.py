@@ -174,14 +174,14 @@ def _size(table: re.Match[str]) -> tuple[bool, bool, int, int]:
     return any(map(is_rate, names)), have_seeds and not is_summary, table[0].count("\n"), len(table[0])
 
 
-def log_rows(text: str) -> list[tuple[int, Fields]]:
-    """Return the evaluations in a log, as `step:100 val_loss:3.2` or `{'eval_loss': 3.2}`, each with its line's number.
+def log_rows(text: str) -> dict[int, Fields]:
+    """Return the evaluations in a log, as `step:100 val_loss:3.2` or `{'eval_loss': 3.2}`, by the number of their line.
 
     Empty: it is no log. An evaluation without a step has the last one above it. The settings are those of a line of
     argparse, and lines above the first evaluation such as `lr: 0.1`. A log without evaluations that has a learning rate
     is a run without a value, which was killed.
     """
-    rows, above = list[tuple[int, Fields]](), list[str]()
+    rows, above = dict[int, Fields](), list[str]()
     settings, step = Fields(), Fields()
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("Namespace("):
@@ -197,7 +197,7 @@ def log_rows(text: str) -> list[tuple[int, Fields]]:
             pairs = map(_PAIR.findall, reversed(above))
             steps = ({name: value for name, value in each if is_named(name, "step")} for each in pairs)
             step = next(filter(None, steps), step)
-            rows.append((number, {**settings, **step, **found}))
+            rows[number] = {**settings, **step, **found}
             above = []
-    stepped = [row for row in rows if any(is_named(name, "step") for name in row[1])]
-    return stepped or rows or [(1, settings) for name in settings if is_rate(name)][:1]
+    stepped = {number: row for number, row in rows.items() if any(is_named(name, "step") for name in row)}
+    return stepped or rows or ({1: settings} if any(map(is_rate, settings)) else {})
