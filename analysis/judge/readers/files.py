@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.names import is_metric, is_rate
-from lr_sweep.analysis.judge.readers.databases import read_database
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS, WANDB, event_rows, wandb_rows
 from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
+from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_rows, read_database, wandb_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, check_size, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError, beside, did_you_mean
 from lr_sweep.common.files import open_plain, read_plain
@@ -62,13 +61,11 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
             return table_of_rows(path, event_rows([content]), "events of TensorBoard")
         text = _decoded(path, content)
         if kind in (".log", ".out", ".err", ".txt") and (found := log_rows(text)):
-            numbers, rows = zip(*found, strict=True)
-            return table_of_rows(path, rows, "a log", numbers)
+            return table_of_rows(path, [*found.values()], "a log", [*found])
         if kind in (".yaml", ".yml"):
             text = json.dumps(yaml_content(text))
-        if text.lstrip()[:1] in ("{", "["):
-            return read_json(path, text)
-        return read_delimited(path, text)
+        read = read_json if text.lstrip()[:1] in ("{", "[") else read_delimited
+        return read(path, text)
 
 
 def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:

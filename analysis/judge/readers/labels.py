@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pandas as pd
+from collections.abc import Sequence
 
 from lr_sweep.analysis.judge.names import is_named, plain
-from lr_sweep.common.files import Fields
+from lr_sweep.common.files import Fields, ReadFields
 
 MOST_LABEL = 2000  # characters of a name that is searched for settings: file systems take 255 of a folder
 SETTING = "config."  # prefix of the columns of settings that are found beside a table
@@ -47,16 +44,14 @@ def repeat_in(name: str) -> tuple[str, int] | None:
     return (f"{match[1].strip('_')}_{(match[3] or '').strip('_')}".strip("_"), int(match[2])) if match else None
 
 
-def settings_in(name: str) -> dict[str, str]:
-    """Return the settings in a name by the names of their columns."""
-    return {SETTING + key: value for key, value in labels_of(name).items()}
-
-
-def flat_settings(found: Mapping[str, Any]) -> Fields:
+def flat_settings(found: ReadFields, above: str = SETTING) -> Fields:
     """Return settings by the names of their columns, nested ones by the path of their keys, without private ones."""
-    own = {name: value for name, value in found.items() if name[:1] != "_"}
-    flat = pd.json_normalize({SETTING.rstrip("."): own}).to_dict("records")[0]
-    return {str(name): value for name, value in flat.items()}
+    flat = Fields()
+    for name, value in found.items():
+        if above != SETTING or name[:1] != "_":
+            path = f"{above}{name}"
+            flat |= flat_settings(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
 
 
 def settings_by_place(names: Sequence[str]) -> list[dict[str, str]]:

@@ -180,10 +180,9 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     if not any(_is_list_of(value, Mapping) for value in content.values()):
         parts += others  # beside a history they are settings, as of callbacks
     found = list(chain.from_iterable(parts))
-    measured = set(chain.from_iterable(found))
-    for name in [name for name in beside if has_word(name, "summary")]:
-        if repeats or name.rpartition(".")[0] in measured:
-            del beside[name]
+    known = {name for row in found for name in row}
+    summaries = [name for name in beside if has_word(name, "summary") and (repeats or name.rpartition(".")[0] in known)]
+    beside = {name: each for name, each in beside.items() if name not in summaries}
     return [beside | row for row in found] or [beside]
 
 
@@ -215,9 +214,9 @@ def _labelled(content: Mapping[str, Any], parts: Mapping[str, list[Fields]], par
     are_whole = all(map(str.isdigit, content))
     are_rates = all(map(is_number, content)) and not are_whole
     are_nested = {_is_nested(value) or _is_list_of(value, int, float) for value in content.values()}
-    metrics = {frozenset(filter(_measures, rows[0])) for rows in parts.values()}
-    are_runs = len({frozenset(rows[0]) for rows in parts.values()}) == 1
-    are_runs = are_runs and all(_is_list_of(value, Mapping) for value in content.values())
+    heads = {frozenset(rows[0]) for rows in parts.values()}
+    metrics = {frozenset(filter(_measures, head)) for head in heads}
+    are_runs = len(heads) == 1 and all(_is_list_of(value, Mapping) for value in content.values())
     is_uniform = len(are_nested) == len(metrics) == 1 and (all(metrics) or are_runs)
     if not is_uniform or not (are_rates or all(are_nested) or any(map(labels_of, content))):
         return []

@@ -15,11 +15,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
-from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
-from lr_sweep.analysis.judge.readers.labels import flat_settings, settings_in
+from lr_sweep.analysis.judge.readers.labels import flat_settings, labels_of
 from lr_sweep.analysis.judge.readers.nested import yaml_content
-from lr_sweep.analysis.judge.readers.protobuf import EVENTS, event_rows
+from lr_sweep.analysis.judge.readers.tools import EVENTS, event_rows, read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, damage_named, joined, table_of_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, read_plain
@@ -28,10 +27,9 @@ from lr_sweep.common.network import shown_uri
 STDIN = "-"
 HIDDEN = ".hydra"  # the folder of a job's settings
 STATE = "trainer_state.json"  # of a run of Transformers, with its history so far
-SETTINGS = words(
+SETTINGS = words(  # files of what a run was started with
     "params.json config.yaml config.yml config.json hparams.yaml args.yaml args.json hyperparameters.yaml flags.json"
 )
-"""Files of what a run was started with."""
 RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv results.csv summary.csv")
 KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
@@ -56,7 +54,7 @@ def _with_places(table: TableFile) -> TableFile:
         runs = [f"{table.path.name}/{run}" for run in table.columns.get("run", ())]
         table = replace(table, columns=table.columns | ({"run": runs} if runs else {}))
         return table.beside({"folder": table.path.name})
-    found = settings_in(table.path.parent.name if EVENTS in table.path.name else table.path.stem)
+    found = flat_settings(labels_of(table.path.parent.name if EVENTS in table.path.name else table.path.stem))
     return table.beside(found) if any(map(is_rate, found)) and not any(map(is_rate, table.columns)) else table
 
 
@@ -138,8 +136,7 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]
     names = Counter(path.name for files in runs.values() for path in files)
     for home, files in runs.items():
         own = {name: value for path in files if _has_settings(path) for name, value in _settings(path).items()}
-        of_run = next((settings[each] for each in home.parents if each in settings), {}) | own
-        settings[home] = of_run
+        of_run = settings[home] = next((settings[each] for each in home.parents if each in settings), {}) | own
         tables = _results([path for path in files if path.name not in SETTINGS], unread)
         usual = [table for table in tables if 2 * names[table.path.name] > len(runs)]
         if len(usual) == 1 < len(tables):  # most runs have a file of this name alone
@@ -222,9 +219,8 @@ def _tables(files: Sequence[Path], kind: str, unread: list[Path]) -> Iterator[Ta
             else:
                 unread += files
         return
-    by_size = sorted(files, key=lambda path: path.stat().st_size)
-    last = {_folder_of(path) if kind == STATE else path: path for path in by_size}  # the largest has all of a history
-    for path in sorted(last.values()):
+    last = {_folder_of(path): path for path in sorted(files, key=lambda path: path.stat().st_size)}  # the whole history
+    for path in sorted(last.values()) if kind == STATE else files:
         try:
             table = _wandb_run(path) if kind == WANDB_RUN else read_file(path)
             yield replace(table, reader=table.reader.partition("without ")[2])
@@ -263,7 +259,7 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
     What a run's columns say is not taken from its path. A file whose rows have several seeds is a part of a table, and
     no run.
     """
-    said = [settings_in(path) for path, _ in runs]
+    said = [flat_settings(labels_of(path)) for path, _ in runs]
     some = set[str]().union(*said)
     are_known = any(is_setting(name) and not is_named(name, "seed") for _, table in runs for name in table.columns)
     in_folders = not are_known and all("/" in path for path, _ in runs)
@@ -272,12 +268,8 @@ def _with_paths(runs: Sequence[tuple[str, TableFile]]) -> Iterator[TableFile]:
         own = {plain(name) for name in table.columns if not (is_rate(name) and _varies(table, name))}
         has_rate = any(map(is_rate, own))
         values = {texts[0] for texts in table.columns.values()}
-        beside = {
-            name: text
-            for name, text in labels.items()
-            if name in every and plain(name) not in own and not (has_rate and is_rate(name))
-            if not (is_named(name, "variant") and text in values)
-        }
+        new = [name for name in labels if name in every and plain(name) not in own and not (has_rate and is_rate(name))]
+        beside = {name: labels[name] for name in new if not (is_named(name, "variant") and labels[name] in values)}
         has_seeds = any(is_named(name, "seed") and _varies(table, name) for name in table.columns)
         if not has_seeds and {"run_id", "trial_id"}.isdisjoint(map(plain, table.columns)):
             beside["run"] = path or table.path.stem

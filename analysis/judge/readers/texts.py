@@ -21,7 +21,6 @@ from lr_sweep.common.text import counted
 
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 _MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*", re.MULTILINE)
-"""A table in Markdown, which may stand within a text."""
 _MARK = re.compile(r"[ \t\r]*sep=([,;\t|])[ \r]*\n", re.IGNORECASE)  # the first line that a spreadsheet may write
 _DECIMAL = re.compile(r"\s*[+-]?\d*[.,]\d+(?:e[+-]?\d+)?\s*%?\s*", re.ASCII | re.IGNORECASE)
 _CUT = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)  # `0.` may have been 0.7
@@ -30,11 +29,10 @@ _GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+\.\d+\s*%?\s*", re.ASCII)
 _HEADING = re.compile(r"^#+[ \t]*(.+?)[ \t#]*$", re.MULTILINE)
 _PLAIN = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")  # bold type and code
 _SUMMARY = re.compile(r"±|^[\s|*_]*(?:mean|std|average|avg)\b", re.MULTILINE | re.IGNORECASE)
-_ABOVE = re.compile(
+_ABOVE = re.compile(  # lines above that of the names: comments, but not the last above numbers, which has the names
     rf"(?:[ \t\r]*\n|{_MARK.pattern}|[ \t]*#(?!.*\n(?:[ \t\r]*\n)*[\d.eE+\-,;|\t ]*\d[ \t\r]*(?:\n|\Z)).*(?:\n|\Z))*+",
     re.IGNORECASE,
 )
-"""Lines above that of the names: comments, but not the last one if numbers follow it, which has the names."""
 _PAIR = re.compile(
     r"""['"]?([A-Za-z][\w./@-]*(?:[ ][A-Za-z]\w*){0,2}?)['"]?(?:\s*[:=]\s*|[ ])['"]?"""
     r"""([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf)(?![\w.])""",
@@ -51,7 +49,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     if text.lstrip().startswith(("<", "\\")):
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
-    body, mark, reader = _table_of_markdown(text) or _table_in(text)
+    tables = [*_MARKDOWN.finditer(text)] if "|" in text else []
+    body, mark, reader = _table_of_markdown(text, tables) if tables else _table_in(text)
     csv.field_size_limit(10_000_000)  # exports hold whole notebooks in their tags
     fields = csv.reader(io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " ")
     rows = {}
@@ -83,18 +82,26 @@ def _with_points(columns: dict[str, list[str]]) -> dict[str, list[str]]:
 def table_of_fields(path: Path, rows: Mapping[int, list[str]], reader: str) -> TableFile:
     """Return rows as a table, the first with the names; raises UserError if there are no others, or odd ones.
 
-    `rows`: by the numbers of their lines.
+    Comments are left out, and beginnings of the row below. `rows`: by the numbers of their lines.
     """
     (head, first), *others = rows.items() or [(0, [])]
     if _are_fields(first, [row for _, row in others]):
         first, others, reader = [""] * len(first), [*rows.items()], "no line of names"
     names = [name.strip() or f"#{place}" for place, name in enumerate(first, 1)]
     check_names(path, names, head)
-    whole, dropped = _whole_rows(path, dict(others), len(names))
+    below, want = dict(others), len(names)
+    whole = {line: row for line, row in below.items() if len(row) == want}
+    odd = {line: row for line, row in below.items() if len(row) != want and not row[0].lstrip().startswith("#")}
+    begun = {line for line, after in pairwise(below) if line in odd and odd[line] == below[after][: len(odd[line])]}
+    wrong = [f"{path}:{line}: got {len(row)} fields, want {want}" for line, row in odd.items() if line not in begun]
+    if len(wrong) > max(len(whole) + 1, MOST_MISTAKES):
+        raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
+    raise_mistakes(wrong)
     if not whole:
         raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
     check_size(path, len(whole) + 1, 1)
     columns = dict(zip(names, map(list, zip(*whole.values(), strict=True)), strict=True))
+    dropped = f"without {counted(len(begun), 'row')} cut before the whole one" if begun else ""
     reader = ", ".join(filter(None, [dropped, reader]))
     return TableFile(path=path, columns=columns, lines=[Line(path, number) for number in whole], reader=reader)
 
@@ -114,21 +121,6 @@ def check_names(path: Path, names: Iterable[str], line: int = 1) -> None:
     raise_mistakes([f"{path}:{line}: two columns are named {name[:MOST_NAME]!r}" for name in twice])
 
 
-def _whole_rows(path: Path, rows: Mapping[int, list[str]], want: int) -> tuple[dict[int, list[str]], str]:
-    """Return the rows without comments, and without beginnings of the row below, and how many these are.
-
-    Raises UserError if other rows have more or fewer fields than there are names.
-    """
-    whole = {line: row for line, row in rows.items() if len(row) == want}
-    odd = {line for line in rows if line not in whole and not rows[line][0].lstrip().startswith("#")}
-    begun = {line for line, below in pairwise(rows) if line in odd and rows[line] == rows[below][: len(rows[line])]}
-    wrong = [f"{path}:{line}: got {len(rows[line])} fields, want {want}" for line in sorted(odd - begun)]
-    if len(wrong) > max(len(whole) + 1, MOST_MISTAKES):
-        raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
-    raise_mistakes(wrong)
-    return whole, f"without {counted(len(begun), 'row')} cut before the whole one" if begun else ""
-
-
 def _table_in(text: str) -> tuple[str, str, str]:
     """Return a table of separated fields, below empty lines in place of those above it, and their mark."""
     body = _ABOVE.sub("", text, count=1)
@@ -143,14 +135,11 @@ def _table_in(text: str) -> tuple[str, str, str]:
     return "\n" * above.count("\n") + body, mark, ""
 
 
-def _table_of_markdown(text: str) -> tuple[str, str, str] | None:
+def _table_of_markdown(text: str, tables: list[re.Match[str]]) -> tuple[str, str, str]:
     """Return the rows of the best table of Markdown in their lines, their mark, and which of how many it is.
 
     Other tables with its names are read, too, if each has a heading: the variant, or the task of rows with names.
     """
-    tables = [*_MARKDOWN.finditer(text)] if "|" in text else []
-    if not tables:
-        return None
     best = max(tables, key=_size)
     names = _cells(best)[0]
     which = f"table {tables.index(best) + 1} of {len(tables)}" if len(tables) > 1 else ""
@@ -185,34 +174,30 @@ def _size(table: re.Match[str]) -> tuple[bool, bool, int, int]:
     return any(map(is_rate, names)), have_seeds and not is_summary, table[0].count("\n"), len(table[0])
 
 
-def log_rows(text: str) -> list[tuple[int, Fields]]:
-    """Return the evaluations in a log, as `step:100 val_loss:3.2` or `{'eval_loss': 3.2}`, each with its line's number.
+def log_rows(text: str) -> dict[int, Fields]:
+    """Return the evaluations in a log, as `step:100 val_loss:3.2` or `{'eval_loss': 3.2}`, by the number of their line.
 
     Empty: it is no log. An evaluation without a step has the last one above it. The settings are those of a line of
     argparse, and lines above the first evaluation such as `lr: 0.1`. A log without evaluations that has a learning rate
     is a run without a value, which was killed.
     """
-    rows: list[tuple[int, Fields]] = []
-    settings: Fields = {}
-    step: Fields = {}
-    above: list[str] = []
+    rows, above = dict[int, Fields](), list[str]()
+    settings, step = Fields(), Fields()
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("Namespace("):
             settings = {f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)}
         elif not rows and (pair := _LINE.fullmatch(line)):
-            is_known = is_named(pair[1], "seed", "variant", "model", "task")
-            if is_number(pair[2]) if is_rate(pair[1]) else is_known:
-                settings[f"{SETTING}{pair[1]}"] = pair[2]
+            name, value = pair.groups()
+            if is_named(name, "seed", "variant", "model", "task") or (is_rate(name) and is_number(value)):
+                settings[f"{SETTING}{name}"] = value
         found = dict(_PAIR.findall(line)) if _HAS_SPLIT.search(line) else {}
         if found or "ep" in line[:20].lower():
             above.append(line)
         if any(is_metric(name) and split_of(name) in ("validation", "test") for name in found):
-            step = next(filter(None, map(_step, reversed(above))), step)
-            rows.append((number, {**settings, **step, **found}))
+            pairs = map(_PAIR.findall, reversed(above))
+            steps = ({name: value for name, value in each if is_named(name, "step")} for each in pairs)
+            step = next(filter(None, steps), step)
+            rows[number] = {**settings, **step, **found}
             above = []
-    stepped = [row for row in rows if any(is_named(name, "step") for name in row[1])]
-    return stepped or rows or [(1, settings) for name in settings if is_rate(name)][:1]
-
-
-def _step(line: str) -> Fields:
-    return {name: value for name, value in _PAIR.findall(line) if is_named(name, "step")}
+    stepped = {number: row for number, row in rows.items() if any(is_named(name, "step") for name in row)}
+    return stepped or rows or ({1: settings} if any(map(is_rate, settings)) else {})

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.judge.readers import databases
+from lr_sweep.analysis.judge.readers import tools
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
@@ -57,7 +57,7 @@ def test_changes_that_are_in_a_journal_alone_are_read_and_stay_there(tmp_path: P
 def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "mlflow.db").close()
     states = iter(({}, {tmp_path: (1, 1)}))
-    monkeypatch.setattr(databases, "_states", lambda _: next(states))
+    monkeypatch.setattr(tools, "_states", lambda _: next(states))
     with pytest.raises(UserError, match="changed while it was copied"):
         judge([tmp_path / "mlflow.db"], Reading())
 
