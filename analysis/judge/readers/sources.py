@@ -101,17 +101,17 @@ def _read_folder(folder: Path) -> TableFile:
     return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
 
 
-def _folder_of(path: Path) -> Path:
-    """Return the folder that a file is in, not counting those that tools make within a run's."""
+def _folder_of(path: Path, top: Path | None = None) -> Path:
+    """Return the folder that a file is in, up to `top`, not counting those that tools make within a run's."""
     is_within = path.parent.name == HIDDEN or path.parent.name.startswith("checkpoint-")
-    return path.parent.parent if is_within else path.parent
+    return path.parent.parent if is_within and path.parent != top else path.parent
 
 
 def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     """Return the files of each run, by its folder: the nearest one with settings, or else that of the results."""
     stores = {path.parent for path in files if path.suffix == WANDB_RUN}  # each has all that other files there have
     events = {path.parent for path in files if EVENTS in path.name}
-    homes = {_folder_of(path) for path in files if _has_settings(path)}
+    homes = {_folder_of(path, folder) for path in files if _has_settings(path)}
     known = homes | events - {folder}
     homes |= {each for each in events if not known & {*each.parents}}  # `add_hparams` writes below the folder of a run
     runs = defaultdict[Path, list[Path]](list)
@@ -121,7 +121,7 @@ def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
         is_copy = path.suffix != WANDB_RUN and (path.name in WANDB_LOGS or not stores.isdisjoint(path.parents))
         if not (is_hidden or is_copy):
             above = (each for each in path.parents if each in homes and folder in (each, *each.parents))
-            runs[next(above, _folder_of(path))].append(path)
+            runs[next(above, _folder_of(path, folder))].append(path)
     return dict(sorted(runs.items()))
 
 
@@ -235,7 +235,7 @@ def _wandb_run(path: Path) -> TableFile:
     beside = path.parent if path.name == WANDB_LAST else path.parent / "files"
     settings, last = beside / WANDB_SETTINGS, beside / WANDB_LAST
     with damage_named(last):
-        found = json.loads(read_plain(last, MOST_BYTES)) if last.exists() else {}
+        found = dict(json.loads(read_plain(last, MOST_BYTES))) if last.exists() else {}
     table = table_of_rows(path, [{"run_id": beside.parent.name}], f"without the history of {beside.parent.name}")
     try:
         table = table if path == last else read_file(path)

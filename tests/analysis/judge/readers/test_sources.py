@@ -187,11 +187,10 @@ def test_a_failure_is_one_run_s_and_a_summary_beside_logs_is_named(tmp_path: Pat
         (tmp_path / "runs" / home / "config.yaml").write_text(f"lr: {rate}\n")
         (tmp_path / "runs" / home / "progress.csv").write_text("epoch,val_acc\n1,0.5\n")
     (tmp_path / "runs/a/error.txt").write_text("killed\n")
-    (found,) = read_sources([tmp_path / "runs"])
-    assert dict(zip(found.columns["config.lr"], found.columns["state"], strict=True)) == {
-        "0.1": "ERROR",
-        "0.2": "TERMINATED",
-    }
+    shutil.copytree(tmp_path / "runs" / "a", tmp_path / "checkpoint-3")  # such a folder is a run's, unless it is named
+    for found in read_sources([tmp_path / "runs"]) + read_sources([tmp_path / "checkpoint-3"]):
+        states = dict(zip(found.columns["config.lr"], found.columns["state"], strict=True))
+        assert states == {"0.1": "ERROR", "0.2": "TERMINATED"}
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "summary.json").write_text('{"val_loss": 9.0}')
     for seed in (0, 1):
@@ -293,6 +292,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "settings that are cut": (".", METRICS | {"hparams.yaml": "x: ["}, "hparams.yaml cannot be read"),
     "a deep trial": (".", {"params.json": "{}", "result.json": f'{{"a": {DEEP}'}, "result.json cannot be read"),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "broken.db cannot be read"),
+    "a summary of W&B": (".", {"wandb-summary.json": "[1]"}, "none of Ray Tune, Hydra"),
     "LaTeX": ("t.tex", {"t.tex": "\\begin{table}\n1 & 2"}, "t.tex is HTML or LaTeX"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
 }
