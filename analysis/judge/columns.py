@@ -170,10 +170,9 @@ class Columns:
     def _find_crossed(self) -> None:
         """Take the column that makes a variant with its task and model for it, where each variant is in one of them."""
         variant, of = self.all.get(self.of.get("variant", "")), self._labels("task", "model")
-        texts = [each for each in self.unread if each.is_text and len(each.values) > 1 and not each.is_about_run]
-        if variant is None or "variant" in self.given:
+        if variant is None or "variant" in self.given or not of:
             return
-        for column in texts:
+        for column in [x for x in self.unread if x.is_text and len(x.values) > 1 and not x.is_about_run]:
             cells = [*zip(*(self.all[name].texts for name in of), column.texts, strict=True)]
             together = {*zip(variant.texts, cells, strict=True)}
             if len({*variant.texts}) == len({*cells}) == len(together) > len({*column.texts}):

@@ -55,8 +55,8 @@ def arranged(table: TableFile, reading: Reading) -> TableFile:
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
     """Return the columns that are one run, rate, variant, seed or step each; empty: the table has another layout."""
     columns = columns_in(table)
-    named = {name: _cell(column, label) for name, column in columns.items() if label == RUN or column.numbers}
-    cells = {name: cell for name, cell in named.items() if cell}
+    named = {name: cell for name, column in columns.items() if (cell := _cell(column, label))}  # before fields are read
+    cells = {name: cell for name, cell in named.items() if label == RUN or columns[name].numbers}
     others = [column for name, column in columns.items() if name not in cells and not name.endswith(ENDS)]
     is_repeated = len({*cells.values()}) < len(cells)
     if is_repeated or not cells.keys().isdisjoint(given) or not _fit(columns, cells, others, label):

@@ -77,7 +77,7 @@ def rows_of(table: TableFile, columns: Columns, remarks: list[str]) -> pd.DataFr
 
 def _tasks(table: TableFile, columns: Columns, remarks: list[str]) -> list[str]:
     """Name each row's task where no column does: by its file, unless files are parts of one table."""
-    stems = {line.path: stem_of(line.path) for line in table.lines}
+    stems = {path: stem_of(path) for path in dict.fromkeys(line.path for line in table.lines)}
     for what in ("learning rate", "run", "variant"):
         texts = table.columns.get(columns.of.get(what.replace(" ", "_"), ""), ())
         pairs = {(line.path, text) for line, text in zip(table.lines, texts, strict=False)}
@@ -106,10 +106,12 @@ def _with_run_rates(table: TableFile, columns: Columns, remarks: list[str]) -> T
     if not {name, run} <= table.columns.keys() or "step" not in columns.of or is_setting(name):
         return table
     texts, runs = pd.Series(table.columns[name], dtype=object), table.columns[run]
+    if len({*zip(runs, texts, strict=True)}) == len({*runs}):
+        return table
     rates = pd.to_numeric(texts, errors="coerce")
     highest = rates.groupby(runs).transform("max")
     changed = highest.notna() & rates.ne(highest)
-    if texts.groupby(runs).nunique().max() == 1 or not changed.any() or highest.le(0).any() or np.isinf(highest).any():
+    if not changed.any() or highest.le(0).any() or np.isinf(highest).any():
         return table
     counts = "the largest one of each run counts as its learning rate"
     remarks.append(f"{name} changes within runs, as a schedule does: {counts}")
@@ -122,7 +124,8 @@ def _without_untrained(table: TableFile, columns: Columns, remarks: list[str]) -
     A rate of 0 is an untrained model's if it is there at all steps; else a schedule may end there.
     """
     values = [_texts(table, split, columns.of[split]) for split in splits_in(columns.of)]
-    without = pd.Series([all(text.lower() in fields.NOTHING for text in row) for row in zip(*values, strict=True)])
+    empty = {text for texts in values for text in set(texts) if text.lower() in fields.NOTHING}
+    without = pd.Series([empty.issuperset(row) for row in zip(*values, strict=True)])
     untrained, what = pd.Series(False, without.index), "value"
     if name := columns.of.get("learning_rate"):
         rates, has_value, what = pd.Series(_texts(table, "learning_rate", name)), ~without, "learning rate"
@@ -159,8 +162,9 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         texts = _texts(table, role, name)
         values = {text: parsed(role, text) for text in dict.fromkeys(texts)}
         read[role] = [values[text] for text in texts]
-        wrong = [place for place, value in enumerate(read[role]) if isinstance(value, ValueError)]
-        mistakes += [(place, f"{name}: {read[role][place]}", f"{name}!={texts[place]}") for place in wrong]
+        wrong = {text for text, value in values.items() if isinstance(value, ValueError)}
+        places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
+        mistakes += [(place, f"{name}: {read[role][place]}", f"{name}!={texts[place]}") for place in places]
     if "step" in read and not mistakes:
         name, values = columns.of["step"], read[decisive(read)]
         wanted = f"{name}: got no step for an evaluation, want a number from 0"
