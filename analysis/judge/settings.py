@@ -236,7 +236,7 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
     # What a seed decides is no setting.
     varied = [each for each in settings if _differs(each, "seed", runs) and _is_varied(each, runs)]
     found = []
-    for cell, of_cell in each_cell(runs):
+    for cell, of_cell in each_cell(runs) if settings else ():
         labels = labels_of(cell)
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
         if names := [each.name for each in varied if _differs(each, "learning_rate", of_cell)]:
