@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
@@ -16,6 +17,8 @@ SIGNIFICANT = 2
 """Digits of an uncertainty that are written, at least; its number ends at the same decimal."""
 DIGITS = 4
 """Significant digits of a number of any size without an uncertainty."""
+PARTICULARS = re.compile(r"~?/[^\s'\",;)]*|\b\w*\d[\w.:-]*")
+"""Paths, and words with digits: addresses, ports, process ids, hexadecimal ids, numbers."""
 EXACT = 9
 """Decimals that may be written: further ones are rounding errors of what was computed."""
 
@@ -78,6 +81,11 @@ def failure_line(failure: str | None) -> str:
     lines = failure.splitlines()
     indented = [index for index, line in enumerate(lines) if line.startswith("  ")]
     return lines[min(indented[-1] + 1, len(lines) - 1)] if indented else failure
+
+
+def failure_kind(failure: str) -> str:
+    """Return what failures of one kind have in common: the line that says why, without paths, addresses and ids."""
+    return PARTICULARS.sub("#", failure_line(failure))
 
 
 def study_heading(study: str, title: str) -> str:

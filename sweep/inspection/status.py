@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import check_format, read_study, read_wanted_rows
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.common.text import aligned, duration, study_heading
+from lr_sweep.common.text import aligned, counted, duration, study_heading
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, Row, RunStates, State, run_title
@@ -99,18 +99,20 @@ def activity(results: Results, now: float) -> str:
     if not holder:
         return "a sweep has just started"
     who = f"process {holder['pid']} on {holder['host']}"
-    study = holder["study"]
+    study, failed = holder["study"], ""
     if progress := read_state(results.pretraining_progress):
         doing = f"pretrains {progress['model']} for {study}: step {progress['step']} of {progress['num_steps']}"
     elif progress := results.latest_progress(holder):
+        attempts = progress.get("failed_attempts")
+        failed = f"; {counted(attempts, 'attempt')} failed so far" if attempts else ""
         if not progress["steps_per_s"]:  # before the first step and after the last
-            return f"{who} runs study {study}"
+            return f"{who} runs study {study}{failed}"
         doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"
     age_s = max(0.0, now - progress["updated_at"])  # the sweep may run on a machine whose clock is ahead
     left = "" if progress["time_left_s"] is None else f", about {duration(progress['time_left_s'])} left"
-    return f"{who} {doing}{left} (as of {age_s:.0f} s ago)"
+    return f"{who} {doing}{left} (as of {age_s:.0f} s ago){failed}"
 
 
 class _Listed(NamedTuple):

@@ -68,7 +68,7 @@ class _Open:
 
     started_at: float
     attempts: int
-    """Times it was started, by earlier processes too."""
+    """Times it was tried, by earlier processes too."""
     recorded_step: int
     """Last step of the curve that the record holds; 0: it holds none."""
     seen_step: int
@@ -77,6 +77,8 @@ class _Open:
     """Trained again after a death, counted as `attempts`; None: an earlier row does not say."""
     code: str | None
     """Which code trained it, as the record has it; None: not known."""
+    has_started: bool = False
+    """Whether it has started in the attempt under way."""
     step: int = 0
     curve: dict[int, Evaluation] = field(default_factory=dict)
     """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
@@ -117,7 +119,7 @@ class Recorder(Sink):
         seen_step, run.step, run.seen_step = run.seen_step, event.step, event.step
         match event:
             case Started():
-                run.attempts += 1
+                run.attempts, run.has_started = run.attempts + 1, True
                 if run.lost_steps is not None:
                     run.lost_steps += max(0, seen_step - event.step)
                 run.code = json.dumps(event.code) if event.code else None
@@ -127,11 +129,17 @@ class Recorder(Sink):
             case Finished():
                 self._finish(run_id, run, event)
 
+    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
+        """Count an attempt that ended before the run started."""
+        for run_id in run_ids:
+            run = self._opened(run_id)
+            run.attempts += not run.has_started
+            run.has_started = False
+
     def failed(self, run_id: str, reason: str) -> None:
         """Record that a run ended by an error; what an earlier process trained of it stays."""
-        started_here = run_id in self._open
         run = self._opened(run_id)
-        run.attempts += not started_here  # its trial could not even start it
+        run.attempts = max(run.attempts, 1)
         run.step = max(run.step, run.recorded_step)
         elapsed_s = run.curve[max(run.curve)].elapsed_s if run.curve else 0.0
         self._write_row(run, {"run_id": run_id, "status": "failed", "failure": reason, "elapsed_s": elapsed_s})

@@ -13,14 +13,14 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import counted, failure_line
 from lr_sweep.sweep.mirror.mirror import MirrorThread
-from lr_sweep.sweep.plan.placement import CohortSizes, cohorts
+from lr_sweep.sweep.plan.placement import CohortSizes, cohorts, is_out_of_memory
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import read_state
 from lr_sweep.sweep.results.recorder import Recorder, RunLogs, Sink
 from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
-from lr_sweep.sweep.tune.broken_nodes import BrokenNodes, Failure
+from lr_sweep.sweep.tune.broken_nodes import BrokenNodes
 from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures
 from lr_sweep.sweep.tune.nodes import Machines, Share, node_text
 from lr_sweep.sweep.tune.progress import Display, StudyProgress
@@ -32,6 +32,7 @@ from lr_sweep.sweep.tune.trials import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
+    TrialStarted,
     cohort_of,
     report_every_s,
 )
@@ -78,7 +79,7 @@ class Driver:
         recorder = Recorder(self._results, runs, self._placement.devices_per_trial, reached=reached)
         self._sinks: list[Sink] = [recorder, RunLogs(self._results.log), progress, display, work.stopping, mirror]
         self._machines, self._sizes = Machines(self._placement.address is not None), CohortSizes(self._results)
-        self._failures = Failures(len({run.cell for run in runs}), self._sizes)
+        self._failures = Failures(self._sizes)
         self._broken = BrokenNodes(partial(self._machines.usable, self._placement), self._machines.excluded)
         self.ended: dict[str, str] = {}
         """Statuses of the runs that have ended, by id."""
@@ -171,7 +172,6 @@ class Driver:
                         self._tick(share, leave)
         finally:
             self._interrupt(sorted(self._training))
-            self._count(self._broken.release())
 
     def _tick(self, share: Share, leave: Leave) -> None:
         self._display.tick()
@@ -188,6 +188,9 @@ class Driver:
 
     def _on_event(self, event: TrialEvent) -> None:
         match event:
+            case TrialStarted():
+                first = event.run_ids[0]
+                self._failures.started(first, self._runs[first].cell)
             case TrialFailed():
                 self._on_failure(event)
             case TrialInterrupted():
@@ -218,60 +221,71 @@ class Driver:
                 self._end(event.run_id, event.status)
         if isinstance(event, Finished) or (isinstance(event, Advanced) and event.evaluation):
             self._failures.evaluated()
-            self._count(self._broken.evaluated(event.run_id))
+            self._broken.evaluated(event.run_id)
 
     def _on_interruption(self, event: TrialInterrupted) -> None:
         """Note that a trial will start again, in this pass or the next: until then its runs count as training."""
         self._setbacks += 1
-        if event.reason is not None and (runs := self._at_fault(event)):
-            self._print(self._failures.first_of_kind(runs, event.reason, "; it is tried again"))
-            self._leaves_node(runs, event.reason, event.node)
+        self._failures.interrupted(event.run_ids[0])
+        runs, reason = self._at_fault(event), event.reason
+        text = f"failed: {reason}; it is tried again" if reason else "interrupted: its machine was lost; it resumes"
         for sink in self._sinks:
-            sink.interrupted(event.run_ids, "interrupted: its process or machine was lost; it resumes")
+            sink.interrupted([run.run_id for run in runs], text)
+        if reason is not None and runs:
+            self._print(self._failures.first_of_kind(runs, reason, "; it is tried again"))
+            self._blames_node(runs, reason, event.node)
+            self._count_attempt(runs, reason, event.node)
 
     def _at_fault(self, event: TrialFailed | TrialInterrupted) -> list[WantedRun]:
         """Return the runs of a trial that failed: those that were training, else all that have not ended."""
         left = [self._runs[run_id] for run_id in event.run_ids if run_id not in self.ended]
         return [run for run in left if run.run_id in self._training] or left
 
-    def _leaves_node(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> bool:
+    def _blames_node(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> bool:
         was_left = node in self._machines.excluded
-        is_left = self._broken.leaves([run.run_id for run in runs], reason, node)
-        if is_left and not was_left:
+        is_blamed = self._broken.blames([run.run_id for run in runs], reason, node)
+        if node in self._machines.excluded and not was_left:
             what = f"trials fail on {node_text(str(node))} ({failure_line(reason)})"
             self._display.note(f"{what}: it is left, its runs resume elsewhere")
-        return is_left
+        return is_blamed
 
     def _print(self, notes: Iterable[str]) -> None:
         for note in notes:
             self._display.note(note)
 
     def _on_failure(self, event: TrialFailed) -> None:
+        self._failures.interrupted(event.run_ids[0])
         if not (runs := self._at_fault(event)):
             return
         self._setbacks += 1
         run_ids = [run.run_id for run in runs]
-        if self._leaves_node(runs, event.reason, event.node):
+        if self._blames_node(runs, event.reason, event.node):
             self._interrupt(run_ids, f"failed: {event.reason}")
-            return
-        if len(self._training.intersection(run_ids)) > 1:
+        elif len(self._training.intersection(run_ids)) > 1:
             text = self._failures.separate(runs, event.reason)
             self._print([text])
             self._interrupt(run_ids, text)
-            return
-        self._print(self._failures.first_of_kind(runs, event.reason))
-        self._interrupt(run_ids, f"failed: {event.reason}")
-        failure = Failure(run_ids=run_ids, cell=runs[0].cell, reason=event.reason, node=event.node)
-        self._count(self._broken.failed(failure))
+        else:
+            self._print(self._failures.first_of_kind(runs, event.reason))
+            self._interrupt(run_ids, f"failed: {event.reason}")
+            self._fail(runs, event.reason)
+        self._count_attempt(runs, event.reason, event.node)
 
-    def _count(self, failures: Iterable[Failure]) -> None:
-        for failure in failures:
-            for run_id in failure.run_ids:
-                for sink in self._sinks:
-                    sink.failed(run_id, failure.reason)
-                self._end(run_id, "failed")
-            training = {self._runs[run_id].cell for run_id in self._training}
-            self._failures.failed(failure.cell, failure.reason, training)
+    def _fail(self, runs: Sequence[WantedRun], reason: str) -> None:
+        for run in runs:
+            for sink in self._sinks:
+                sink.failed(run.run_id, reason)
+            self._end(run.run_id, "failed")
+
+    def _count_attempt(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> None:
+        """Count a failed attempt; if the sweep ends for it, each run that was tried has failed."""
+        self._progress.failed_attempts += 1
+        if node in self._machines.excluded or (is_out_of_memory(reason) and len(runs) > 1):
+            return
+        if message := self._failures.attempt_failed(runs, reason):
+            for tried_runs, why in self._failures.early:
+                self._fail([run for run in tried_runs if run.run_id not in self.ended], why)
+            raise UserError(message)
 
     def _interrupt(self, run_ids: Sequence[str], text: str = "") -> None:
         self._training.difference_update(run_ids)

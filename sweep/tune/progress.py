@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from lr_sweep.common.text import duration, rate_text
+from lr_sweep.common.text import counted, duration, rate_text
 from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
@@ -58,10 +58,12 @@ class Summary:
     elapsed_s: float
     time_left_s: float | None
     """Steps, evaluations and checkpoints at the present pace; None: no pace is known yet."""
+    failed_attempts: int
+    """Starts of trials in this sweep that failed, those that were tried again included."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `status` reads, as JSON values."""
-        return {name: getattr(self, name) for name in ("counts", "steps_per_s", "time_left_s")}
+        return {name: getattr(self, name) for name in ("counts", "steps_per_s", "time_left_s", "failed_attempts")}
 
 
 @dataclass(kw_only=True)
@@ -105,6 +107,7 @@ class StudyProgress(Sink):
         self.total_runs, self.clock, self._started_at = total_runs, clock, clock()
         self.best: dict[Cell, tuple[WantedRun, Evaluation]] = {}
         """The best validation result of each cell so far, and its run."""
+        self.failed_attempts = 0
         self._expected = {cell: Pace(step_s, 0.0) for cell, step_s in (expected_s or {}).items()}
         self._runs = {run.run_id: _Run(wanted=run) for run in runs}
         self._trials: Sequence[Sequence[str]] = [[run_id] for run_id in self._runs]
@@ -168,6 +171,7 @@ class StudyProgress(Sink):
             steps_per_s=sum(_steps_per_s(_running(trial), paces) for trial in left) if paces else 0.0,
             elapsed_s=max(0.0, self.clock() - self._started_at),
             time_left_s=time_left_s,
+            failed_attempts=self.failed_attempts,
         )
 
     def statuses(self) -> dict[Cell, list[str]]:
@@ -280,7 +284,8 @@ def summary_line(summary: Summary) -> str:
     counts = summary.counts
     runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
     left = "unknown" if summary.time_left_s is None else duration(summary.time_left_s)
-    parts = [f"{counts['done']}/{summary.total_runs} runs done, {runs}", f"{summary.steps_per_s:.1f} steps/s"]
+    attempts = f" ({counted(summary.failed_attempts, 'failed attempt')})" if summary.failed_attempts else ""
+    parts = [f"{counts['done']}/{summary.total_runs} runs done, {runs}{attempts}", f"{summary.steps_per_s:.1f} steps/s"]
     parts += [f"elapsed {duration(summary.elapsed_s)}", f"left {left}"]
     return " | ".join(parts)
 

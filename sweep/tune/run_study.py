@@ -120,19 +120,21 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
 
 
 def _try_function(work: Work, device: str, say: Say) -> None:
-    """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
-    study, run = work.state.study.study, work.state.reconciled.to_train[0].run
+    """Import the user's own function before Ray starts here, and try it, unless a run of this code was evaluated."""
+    study, wanted = work.state.study.study, work.state.reconciled.to_train[0]
+    run, results = wanted.run, work.options.results
     if not isinstance(run, OwnRun) or run.files.command:
         return
+    was_evaluated = any(results.curve(run_id).exists() for run_id in work.held_ids())
     try:
-        found = tried(run, None if work.held_ids() else device)
+        finding = tried(run, wanted.num_steps, None if was_evaluated else device)
     except TrainingFunctionError as error:
         raise UserError(
-            f"{study}: {run.files.trainable} cannot be imported, so no run was started. Correct it, and run this "
-            f"again:\n{error}"
+            f"{study}: {run.files.trainable} {error}\nNo run was started; the trial was of {run_title(wanted.row())}. "
+            f"Correct it, and run this again. `--only` trains other runs without it."
         ) from error
-    if found:
-        say(f"{study}: {run.files.trainable} {found}")
+    if finding:
+        say(f"{study}: {run.files.trainable} {finding}")
 
 
 def _finish(

@@ -70,6 +70,13 @@ class Leave(threading.Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrialStarted:
+    """The worker of a trial is there; its runs start next."""
+
+    run_ids: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialFailed:
     """A trial ran out of memory, or failed and has no retries left."""
 
@@ -101,4 +108,4 @@ class Reported:
     """A trial has reported evaluations, of all of its runs that had one: what follows is of a later moment."""
 
 
-TrialEvent = Report | Reported | TrialFailed | TrialInterrupted | StorageFailed
+TrialEvent = Report | Reported | TrialStarted | TrialFailed | TrialInterrupted | StorageFailed

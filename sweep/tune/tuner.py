@@ -16,9 +16,18 @@ from ray import tune
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import Fields
 from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.tune.failures import WORKER_DID_NOT_START
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
-from lr_sweep.sweep.tune.trials import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trials import (
+    Leave,
+    Reported,
+    StorageFailed,
+    TrialEvent,
+    TrialFailed,
+    TrialInterrupted,
+    TrialStarted,
+)
 from lr_sweep.trainables.own.run import FAILURE
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.messages import Cohort, evaluations
@@ -178,7 +187,9 @@ class EventCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Remember the trial's machine."""
-        self.machines.started(trial, cohort_of_trial(trial).run_ids)
+        run_ids = cohort_of_trial(trial).run_ids
+        self.machines.started(trial, run_ids)
+        self.put(TrialStarted(run_ids=run_ids))
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Fields, **info: Any) -> None:
         """Forward what the trial reported."""
@@ -235,4 +246,5 @@ def failure_of(text: str) -> str:
         return text.rpartition(FAILURE)[2].strip()
     before, _, last_frame = text.rpartition('  File "')
     lines = [line for line in last_frame.splitlines()[bool(before) :] if line and not line[0].isspace()]
-    return lines[0 if before else -1] if lines else "the worker died without a message"
+    exception = lines[0 if before else -1] if lines else "the worker died without a message"
+    return f"{WORKER_DID_NOT_START}: {exception}" if "creation task" in text else exception

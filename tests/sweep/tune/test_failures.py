@@ -3,33 +3,69 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import CohortSizes
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import Cell
-from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures, failure_lines, kind_of
+from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures, failure_lines, is_machine_fault
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
-A, B, OTHER = (Cell(task="digits", model="tiny", variant=variant) for variant in "abc")
+A, B = (Cell(task="digits", model="tiny", variant=variant) for variant in "ab")
 
 
-def test_a_sweep_in_which_all_fail_alike_ends() -> None:
-    failures = Failures(2, CohortSizes(Results(Path("/nonexistent"))))
-    for cell in (A, B):
-        failures.failed(cell, "ValueError: no", set())
-    failures.failed(A, "ValueError: no", {OTHER})  # it trains
-    with pytest.raises(UserError, match="the first 4 trials all failed: ValueError: no"):
-        failures.failed(A, "ValueError: no", {A})
+def fail(reasons: str, failures: Failures, cell: Cell = A) -> list[str]:
+    """Return what follows each failed attempt; a letter is a reason."""
+    runs: Any = [SimpleNamespace(cell=cell)]
+    return [failures.attempt_failed(runs, f"{reason}Error: no") for reason in reasons]
+
+
+def new_failures() -> Failures:
+    return Failures(CohortSizes(Results(Path("/nonexistent"))))
+
+
+@pytest.mark.parametrize(("reasons", "number"), [("aaa", 3), ("abbbb", 5), ("aba", None), ("aa", None)])
+def test_three_failed_attempts_alike_or_five_end_a_sweep(reasons: str, number: int | None) -> None:
+    *earlier, last = fail(reasons, new_failures())
+    assert not any(earlier)
+    assert last.startswith(f"the first {number} attempts all failed") if number else not last
+
+
+def test_a_sweep_does_not_end_while_a_trial_of_another_cell_may_work() -> None:
+    failures = new_failures()
+    failures.started("r1", A)
+    failures.started("r2", B)
+    assert not any(fail("aaaa", failures))
+    failures.interrupted("r2")
+    assert any(fail("a", failures))
+
+
+def test_a_sweep_in_which_a_run_was_evaluated_does_not_end() -> None:
+    failures = new_failures()
     failures.evaluated()
-    failures.failed(A, "ValueError: no", {A})
+    assert not any(fail("aaaaaa", failures))
 
 
-def test_failures_that_differ_in_particulars_are_of_one_kind() -> None:
-    reason = "OSError: [Errno 5] /mnt/{0}/data.npy on 10.0.0.{0}:4{0}0 (pid={0}, worker=c{0}fe)"
-    assert kind_of(reason.format(1)) == kind_of(reason.format(2)) != kind_of("OSError: another")
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered", True),
+        ("torch.AcceleratorError: CUDA error: device-side assert triggered", False),  # an index out of range
+        ('Most recent call last:\n  File "train.py", line 3, in train\nOSError: [Errno 5] Input/output error', True),
+        ("The actor died unexpectedly before finishing this task.", True),
+        ("the worker did not start: ModuleNotFoundError: No module named 'torch'", True),
+        ("no data.npy in /data on host-3: want sha256 ab, which the run was planned with.", True),
+        ("KeyError: 'momentum'", False),
+        ("session.report was called in step 1, want it where session.due, every 10 steps", False),
+        (KILLED, False),
+        ("OutOfMemoryError: CUDA out of memory", False),
+    ],
+)
+def test_devices_disks_and_lost_processes_are_a_machine_s_fault(reason: str, expected: bool) -> None:
+    assert is_machine_fault(reason) is expected
 
 
 def test_the_first_failure_of_each_kind_is_shown_with_its_reason_and_how_many_more_there_are() -> None:

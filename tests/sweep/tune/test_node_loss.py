@@ -109,7 +109,7 @@ def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, fol
 BROKEN = """
 import os, time
 if "BROKEN" in os.environ:
-    raise RuntimeError(f"{os.environ['BROKEN']}, says process {os.getpid()}")
+    raise OSError(5, os.environ["BROKEN"], f"/mnt/{os.getpid()}")
 for _ in session.steps(model=torch.nn.Linear(1, 1)):
     time.sleep(2)  # so that the other nodes' trials fail in the meantime
     if session.due:
@@ -118,9 +118,9 @@ for _ in session.steps(model=torch.nn.Linear(1, 1)):
 
 
 def test_a_node_on_which_runs_fail_is_left_and_every_run_completes(cluster: SmallCluster, tmp_path: Path) -> None:
-    """No trial uses its retries up there. The rules are quick: test_failures.py."""
+    """No trial uses its retries up there. The rules are quick: test_broken_nodes.py."""
     study = write_function(tmp_path, BROKEN, seeds="6", resources="{runs_per_trial: 1, retries: 9}")
-    with mock.patch.dict(os.environ, {"BROKEN": "a bad disk"}):  # the node's processes inherit it
+    with mock.patch.dict(os.environ, {"BROKEN": "Input/output error"}):  # the node's processes inherit it
         cluster.add()
     code, printed = sweep("run", study, "--results", tmp_path / "results", "--address", cluster.address, timeout_s=900)
     cluster.lose()

@@ -33,7 +33,7 @@ from lr_sweep.trainables.checkpoint import checkpoints
 def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> None:
     study, results = write_own_study(tmp_path / "own"), tmp_path / "results"
     sound = study.read_text().replace(", sgd: {optimizer: sgd, momentum: 0.9}", "")
-    study.write_text(sound.replace("variants: {", "variants: {broken: {optimizer: sgd}, "))
+    study.write_text(sound.replace("{optimizer: adamw}", "{optimizer: adamw}, broken: {optimizer: sgd}"))
     code, output = sweep("run", study, "--results", results)
     assert code == 1, output
     assert "2 runs wanted: 1 complete, 0 diverged, 1 failed" in output

@@ -100,6 +100,7 @@ def test_nothing_started_and_one_evaluation_later() -> None:
         "counts": {"done": 6, "running": 1, "diverged": 0, "failed": 0, "waiting": 3},
         "steps_per_s": 1 / 3,
         "time_left_s": 50 + 100,
+        "failed_attempts": 0,
     }
     assert summary_line(summary) == (
         "6/10 runs done, 1 running, 0 diverged, 0 failed, 3 waiting | 0.3 steps/s | elapsed 0:01:01 | left 0:02:30"

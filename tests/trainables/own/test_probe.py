@@ -23,7 +23,7 @@ from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
 def check(study: Path, device: str | None = None) -> str:
     (wanted,) = runs_of(study, study.parent / "results")
-    return tried(own_run(wanted.run), device)
+    return tried(own_run(wanted.run), wanted.num_steps, device)
 
 
 def with_first_line(folder: Path, line: str) -> Path:
@@ -43,10 +43,11 @@ def test_one_that_can_be_imported_leaves_nothing_in_this_process(tmp_path: Path)
     [
         (
             "import no_such_module",
-            'Most recent call last:\n  File "train.py", line 1, in <module>\n    import no_such_module\n'
+            'cannot be imported:\nMost recent call last:\n  File "train.py", line 1, in <module>\n'
+            "    import no_such_module\n"
             "ModuleNotFoundError: No module named 'no_such_module'",
         ),
-        ("import os; os._exit(7)", "the process that imported it ended with code 7"),
+        ("import os; os._exit(7)", "cannot be imported: the process that imported it ended with code 7"),
     ],
 )
 def test_one_that_cannot_be_imported_says_why(tmp_path: Path, line: str, message: str) -> None:
@@ -64,19 +65,45 @@ for step in session.steps():
 """
 
 
+COUNTS_EPOCHS = """
+if run.num_steps < 10:
+    return
+for step in session.steps():
+    if session.due:
+        session.report(validation=0.5, test=0.5)
+"""
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [
         (UNSAVED, "is deterministic, but resumes inexactly: a resumed training differs in the reported numbers"),
         (UNSAVED.replace("+= 0.1", "= torch.rand(1)"), ""),
-        ("raise ValueError('boom')", "failed in a trial of 8 steps:\n.*\nValueError: boom"),
-        (UNSAVED.replace("session.due", "step"), "failed .*session.report was called in step 1, .*"),
+        (COUNTS_EPOCHS, "failed in a trial of 8 steps:\n.*MisuseError: the function returned after step 0 of 8, .*"),
     ],
 )
 def test_what_a_trial_finds(tmp_path: Path, body: str, found: str) -> None:
     study = write_function(tmp_path, body)
     assert re.fullmatch(found, check(study, "cpu"), re.DOTALL)
     assert check(study) == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise ValueError('boom')", "failed twice alike in a trial:\n.*\nValueError: boom"),
+        ("open('/no/data.npy')", "failed twice alike in a trial:\n.*\nFileNotFoundError: .*"),
+        (
+            UNSAVED.replace("session.due", "step"),
+            "failed twice .*session.report was called in step 1, .*",
+        ),
+    ],
+)
+def test_one_that_fails_twice_alike_is_refused(tmp_path: Path, body: str, message: str) -> None:
+    study = write_function(tmp_path, body)
+    with pytest.raises(TrainingFunctionError) as raised:
+        check(study, "cpu")
+    assert re.fullmatch(message, str(raised.value), re.DOTALL)
 
 
 def test_a_slow_one_is_not_waited_for(tmp_path: Path) -> None:
@@ -102,5 +129,5 @@ def test_run_refuses_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(driver, "ray_session", lambda *_: pytest.fail("Ray is started"))
     study, results = load_study(with_first_line(tmp_path, "import no_such_module")), Results(tmp_path / "results")
     placement = Placement(resources=study.resources)
-    with pytest.raises(UserError, match="mine: train.py:train cannot be imported, .*\n.*\n.*\n.*\nModuleNotFoundError"):
+    with pytest.raises(UserError, match="mine: train.py:train cannot be imported:\n.*\n.*\n.*\nModuleNotFoundError"):
         run_study(study, Options(results=results, data_dir=tmp_path, placement=placement), lambda line: None)
