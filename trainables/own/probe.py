@@ -93,84 +93,75 @@ def _prints(state: State) -> dict[str, str]:
 
 
 TRIED_S = 20.0
+"""Seconds that a trial may take after its imports."""
 FOUND = "found by the trial:"
 """Begins what the trial found, as the last text of its process."""
+FAILED = "failed in a trial"
+"""Begins what a trial found of a function that failed."""
 
 
 def tried(run: OwnRun, num_steps: int, device: str | None) -> str:
     """Import a run's function in a process of its own, and try it on a device (`probe`); None: do not try it.
 
+    If it fails, it is tried again in another process, with its own budget of `num_steps` up to its first evaluation:
+    a budget of a few steps may be too short for it, and so may a process in which it ran before.
+
     Returns what the trial found, as a sentence without its subject; empty: nothing. Raises DataError as `unpacked`, and
     TrainingFunctionError, with a sentence of the same form, if the function cannot be imported or fails twice alike.
     """
     with unpacked(run) as folder:
-        ended = subprocess.run(
-            (sys.executable, "-P", "-m", __name__),
-            input=pickle.dumps((run, num_steps, folder, device)),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+        finding = _tried_in_process(run, folder, device)
+        if not finding.startswith(FAILED):
+            return finding
+        again = _tried_in_process(run, folder, device, num_steps)
+    first_why, why = (text.partition("\n")[2] for text in (finding, again))
+    if again.startswith(FAILED) and failure_kind(first_why) == failure_kind(why):
+        raise TrainingFunctionError(f"failed twice alike in a trial:\n{why}")
+    return finding
+
+
+def _tried_in_process(run: OwnRun, folder: Path, device: str | None, num_steps: int | None = None) -> str:
+    ended = subprocess.run(
+        (sys.executable, "-P", "-m", __name__),
+        input=pickle.dumps((run, folder, device, num_steps)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     printed = ended.stderr.decode(errors="replace")
     if ended.returncode:
         _, marked, why = printed.rpartition(FAILURE)
-        code = f"cannot be imported: the process that imported it ended with code {ended.returncode}\n"
-        raise TrainingFunctionError(why.strip() if marked else f"{code}{why.strip()}".strip())
+        code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
+        raise TrainingFunctionError(f"cannot be imported: {code}{why.strip()}".strip())
     return printed.partition(FOUND)[2].strip()
 
 
-def _main(run: OwnRun, num_steps: int, folder: Path, device: str | None) -> int:
+def _main(run: OwnRun, folder: Path, device: str | None, num_steps: int | None) -> int:
     try:
         import_function(run.files.trainable, folder, run.files.code)
     except BaseException as error:
-        why = str(error) if isinstance(error, OwnCodeError) else own_traceback(error, folder)
-        print(f"{FAILURE} cannot be imported:\n{why}", file=sys.stderr)
+        why = f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
+        print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
-    if device is None:
-        return 0
-    trial = _Trial(run, num_steps, device)
-    thread = threading.Thread(target=trial.run, daemon=True)
-    thread.start()
-    thread.join(TRIED_S)
-    mark = FAILURE if trial.fails_alike else FOUND
-    print(mark, trial.text, file=sys.__stderr__)  # a trial under way has redirected the other
-    return int(trial.fails_alike)
+    if device is not None:
+        found = [f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"]
+        trial = threading.Thread(target=lambda: found.append(_try(run, device, num_steps)), daemon=True)
+        trial.start()
+        trial.join(TRIED_S)
+        print(FOUND, found[-1], file=sys.__stderr__)  # a trial under way has redirected the other
+    return 0
 
 
-class _Trial:
-    """A run that is tried in a thread, and what is known of it so far."""
-
-    def __init__(self, run: OwnRun, num_steps: int, device: str) -> None:
-        self._run, self._num_steps, self._device = run, num_steps, device
-        self.text = f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"
-        """What is known, as a sentence without its subject; empty: nothing to say."""
-        self.fails_alike = False
-        """Whether it fails by itself, too, as it did in the short trial."""
-
-    def run(self) -> None:
-        """Try it with a budget of a few steps; if it fails, try it with its own, up to its first evaluation."""
-        try:
-            result = probe(self._run, self._device)
-        except BaseException as error:
-            why = _reason(error)
-            self.text = f"failed in a trial of {2 * HALF} steps:\n{why}"
-            self._try_again(failure_kind(why))
-        else:
-            self.text = f"is {result.text()}" if result.random or result.lost else ""
-
-    def _try_again(self, first_kind: str) -> None:
-        # A short budget alone may be too short for the function, such as for one that counts epochs.
-        try:
-            first_evaluation = min(self._run.evaluate_every, self._num_steps)
-            _train(OwnTraining(self._run, self._num_steps, self._device), first_evaluation)
-        except BaseException as error:
-            why = _reason(error)
-            if failure_kind(why) == first_kind:
-                self.text, self.fails_alike = f"failed twice alike in a trial:\n{why}", True
-
-
-def _reason(error: BaseException) -> str:
-    return str(error).removeprefix(FAILURE).strip() or repr(error)
+def _try(run: OwnRun, device: str, num_steps: int | None) -> str:
+    try:
+        if num_steps is not None:
+            _train(OwnTraining(run, num_steps, device), min(run.evaluate_every, num_steps))
+            return ""
+        found = probe(run, device)
+    except BaseException as error:
+        why = str(error).removeprefix(FAILURE).strip() or repr(error)
+        return f"{FAILED} of {2 * HALF} steps:\n{why}"
+    return f"is {found.text()}" if found.random or found.lost else ""
 
 
 if __name__ == "__main__":

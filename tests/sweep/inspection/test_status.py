@@ -186,6 +186,10 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
         write_json(results.holder, read_state(results.holder) | {"since": 900.0})
         write_json(results.progress("zoom"), {"updated_at": 1000.0, "steps_per_s": 0.0, "time_left_s": 3.0})
         assert status_text(results, "small", now).splitlines()[1] == f"{who} runs study zoom"
+        progress = {"updated_at": 1000.0, "steps_per_s": 0.0, "time_left_s": None, "failed_attempts": 2}
+        write_json(results.progress("zoom"), progress)
+        line = status_text(results, "small", now).splitlines()[1]
+        assert line == f"{who} runs study zoom; 2 attempts failed so far"
     assert status_text(results, "small", now).splitlines()[1] == "no sweep is running; `run` trains what is left"
 
 
