@@ -28,9 +28,12 @@ def translated(kinds: tuple[type[Exception], ...], explain: Callable[[Exception]
         raise explain(error) from error
 
 
-def reason(error: Exception) -> str:
-    """Return the first line of an error's message, at most 300 characters, without a full stop, or its class's name."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
+def reason(error: Exception, shown: Callable[[str], str] = str) -> str:
+    """Return the first line of an error's message, at most 300 characters, without a full stop, or its class's name.
+
+    `shown` takes secrets out of the whole message, before it is cut.
+    """
+    return (shown(str(error)).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
 
 
 def no_such(kind: str, name: str) -> str:

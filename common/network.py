@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
-from urllib.parse import urlsplit, urlunsplit
 
 from lr_sweep.common.errors import UserError
 
@@ -19,6 +19,8 @@ MLFLOW_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """Settings of MLflow's client, by the environment variables that it reads; its own would try for minutes."""
+_BEFORE_USER = re.compile(r"[\w+.-]+:/{0,2}(?!/)")
+_QUERY = re.compile(r"[?;]|#(?=.*=)")
 
 
 def quiet_mlflow() -> None:
@@ -28,12 +30,24 @@ def quiet_mlflow() -> None:
 
 
 def shown_uri(uri: str) -> str:
-    """Return the address without user name and password, for messages."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # no address at all
-        return f"{uri.partition(':')[0]}:..."
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else uri
+    """Return an address without user name, password and the values of its query, for messages and records.
+
+    A password may have any character in it, quoted or not, so all up to the last `@` is left out.
+    """
+    start = _BEFORE_USER.match(uri)
+    head = start[0] if start else ""  # a path has no user
+    hidden, _, rest = uri.removeprefix(head).rpartition("@") if head else ("", "", uri)
+    if set(hidden) & set("?#"):  # of a password, or of a query with an `@`: what follows may be secret, too
+        return f"{head}..."
+    address = _QUERY.split(rest)[0]
+    return head + address + ("?..." if address != rest else "")
+
+
+def without_secrets(uri: str, text: str) -> str:
+    """Return a library's message about an address without the secrets in it; the query may stand there alone."""
+    query = _QUERY.split(uri, maxsplit=1)[1:]
+    shown = text.replace(uri.rstrip("/"), shown_uri(uri).rstrip("/"))
+    return shown.replace(query[0], "...") if query and query[0] else shown
 
 
 def check_answers(host: str, port: int) -> None:

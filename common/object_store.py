@@ -196,15 +196,15 @@ def local_path(location: str) -> Path | None:
 def checked(uri: str) -> str:
     """Return a store's URI in its one spelling; raises StoreError if it is none, or has credentials in it."""
     parts = urlsplit(uri)
-    if "@" in parts.netloc:
+    if set(parts.netloc) & set("@:"):  # a secret key with a `/` ends the part before its `@`
         raise StoreError(
             f"got credentials in the address of {shown_uri(uri)}, which is printed and logged: leave them out; AWS's "
             f"tools take them from the environment, a profile or the machine's role"
         )
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise StoreError(
-            f"got {uri}, want a directory, file:///PATH, or s3://BUCKET/PREFIX alone: name another server of S3's "
-            f"protocol with AWS_ENDPOINT_URL, a region with AWS_DEFAULT_REGION"
+            f"got {shown_uri(uri)}, want a directory, file:///PATH, or s3://BUCKET/PREFIX alone: name another server "
+            f"of S3's protocol with AWS_ENDPOINT_URL, a region with AWS_DEFAULT_REGION"
         )
     return uri.rstrip("/")
 

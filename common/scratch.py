@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import itertools
 import os
+import pwd
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from lr_sweep.common.errors import UserError
 
 
 @contextmanager
@@ -51,7 +53,8 @@ def _new_folder(parent: Path, prefix: str) -> Path:
 def own_folder(parent: Path | None = None, max_bytes: int = 1000) -> Path:
     """Return the folder `lr-sweep-UID`, which only this user can enter, in `parent`; None: that for temporary files.
 
-    It is in /tmp where its path would have more than `max_bytes`. Raises OSError if it cannot be made.
+    It is in /tmp where its path would have more than `max_bytes`. Raises OSError if it cannot be made, UserError if
+    something else is in its place.
     """
     parent, name = parent or Path(tempfile.gettempdir()), f"lr-sweep-{os.getuid()}"
     folder = (Path("/tmp") if len(os.fsencode(parent / name)) > max_bytes else parent) / name
@@ -59,9 +62,19 @@ def own_folder(parent: Path | None = None, max_bytes: int = 1000) -> Path:
         folder.mkdir(parents=True, mode=0o700)
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-        raise PermissionError(errno.EPERM, "it is in the place of a folder of yours", str(folder))
+        kind = "folder" if stat.S_ISDIR(there.st_mode) else "link" if stat.S_ISLNK(there.st_mode) else "file"
+        raise UserError(
+            f"{folder} is a {kind} of {_user_name(there.st_uid)}, want a folder of {_user_name(os.getuid())} alone for "
+            f"temporary files. Remove it, or set TMPDIR, and RAY_TMPDIR if you use it, to a folder of your own."
+        )
     folder.chmod(0o700)
     return folder
+
+
+def _user_name(uid: int) -> str:
+    with suppress(KeyError):  # containers have users without a name
+        return pwd.getpwuid(uid).pw_name
+    return f"user {uid}"
 
 
 def remove_dead(parent: Path) -> None:

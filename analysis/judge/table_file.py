@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import ReadFields
+from lr_sweep.common.network import without_secrets
 
 MOST_BYTES = 100_000_000
 MOST_ROWS = 1_000_000
@@ -111,7 +113,9 @@ def damage_named(path: object, opened: object = "", advice: str = "is it damaged
     except UserError:
         raise
     except Exception as error:  # of a library, or of content that no reader expects
-        why = reason(error).replace(str(opened), str(path)) if opened else reason(error)
+        shown = partial(without_secrets, str(opened)) if opened else str
+        shown = partial(without_secrets, str(opened)) if opened else str
+        why = reason(error, shown).replace(str(opened) or str(path), str(path))
         raise UserError(f"{path} cannot be read ({why}): {advice}") from error
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 from lr_sweep.sweep.cli.judge_command import WIDTH, answered, reading_of
@@ -63,7 +64,7 @@ def gate(
         text = compared.drift_text()
         print(text or "no drift")
         return int(bool(text))
-    found = compared.streamed(stream, " ".join([table, *(where or ())])) if stream else compared.gate()
+    found = compared.streamed(stream, " ".join([shown_uri(table), *(where or ())])) if stream else compared.gate()
     if json:
         opt.print_json({"format": 1, **asdict(found)})
     else:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -14,7 +15,7 @@ from urllib.parse import quote, unquote
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
-from lr_sweep.common.network import quiet_mlflow, shown_uri
+from lr_sweep.common.network import quiet_mlflow, shown_uri, without_secrets
 from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
 from lr_sweep.sweep.results.directory import Results
 
@@ -114,7 +115,7 @@ def store_problems(uri: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        cause = reason(error).replace(uri.rstrip("/"), shown_uri(uri).rstrip("/"))
+        cause = reason(error, partial(without_secrets, uri))
         raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}. {REBUILT}") from error
 
 

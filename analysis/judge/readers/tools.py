@@ -127,7 +127,8 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
         raise UserError(f"{named} has more than {MOST_RUNS:,} runs: download a table of those that count")
     runs = [(run.info, run.data) for run in found]
     rows = [_row(i.run_id, i.status, names[i.experiment_id], data.params, data.metrics) for i, data in runs]
-    return _grouped(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), rows, "task", MLFLOW)
+    name = named.removesuffix("?...").rstrip("/").rpartition("/")[2]
+    return _grouped(Path(name or "mlflow"), rows, "task", MLFLOW)
 
 
 def _mlflow_rows(database: sqlite3.Connection) -> list[Fields]:

@@ -118,8 +118,16 @@ def test_what_another_user_put_in_its_place_and_a_link_are_not_used(
         (parent / f"lr-sweep-{uid}").symlink_to(parent / "elsewhere")
     else:
         (parent / f"lr-sweep-{uid}").mkdir(mode=0o777)
-    with pytest.raises(PermissionError, match="in the place of a folder of yours"):
+    with pytest.raises(UserError, match=rf"is a {'link of' if is_link else 'folder of'} .* Remove it, or set TMPDIR"):
         own_folder(parent)
+
+
+def test_a_foreign_scratch_folder_is_no_ray_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would be started five times, and memory blamed."""
+    (tmp_path / f"lr-sweep-{os.getuid()}").symlink_to(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(UserError, match="is a link of"):
+        enter(monkeypatch, tmp_path, None, address=None)
 
 
 def test_paths_of_sockets_stay_short_enough(tmp_path: Path) -> None:
