@@ -55,13 +55,21 @@ def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str]
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean 'train'?` with the closest of some names, or nothing if none is close."""
-    close = difflib.get_close_matches(name[:100], sorted(names)[: 10 * MOST_NAMES], n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return _meant(_closest(name, names))
 
 
-def beside(path: Path, pattern: str = "*") -> list[str]:
-    """Return the names of the files in a path's folder that fit a pattern, for `did_you_mean`."""
+def file_like(path: Path, pattern: str = "*") -> str:
+    """Return `did_you_mean` for a file's name among those beside it; endings that are alike do not count."""
     try:
-        return [each.name for each in path.parent.glob(pattern)]
+        files = {file.stem: file.name for file in path.parent.glob(pattern)}
     except OSError:
-        return []
+        return ""
+    return _meant(files.get(_closest(path.stem, files), ""))
+
+
+def _closest(name: str, names: Iterable[str]) -> str:
+    return "".join(difflib.get_close_matches(name[:100], sorted(names)[: 10 * MOST_NAMES], n=1))
+
+
+def _meant(name: str) -> str:
+    return f"; did you mean {name!r}?" if name else ""

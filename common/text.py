@@ -21,6 +21,11 @@ PARTICULARS = re.compile(r"~?/[^\s'\",;)]*|\b\w*\d[\w.:-]*")
 """Paths, and words with digits: addresses, ports, process ids, hexadecimal ids, numbers."""
 EXACT = 9
 """Decimals that may be written: further ones are rounding errors of what was computed."""
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # a colour, a movement
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
 
 
 def rates_text() -> str:
@@ -74,10 +79,16 @@ def _places(number: float, digits: int) -> int:
     return digits - 1 - int(f"{abs(number):.{digits - 1}e}".partition("e")[2])
 
 
+def without_escapes(text: str) -> str:
+    """Return text without colours and other codes for terminals, but for the ends of lines and tabs."""
+    return _ESCAPES.sub("", text)
+
+
 def failure_line(failure: str | None) -> str:
     """Return why a run failed: of a traceback, the exception after its last indented line; else all of it."""
     if not isinstance(failure, str) or not failure:  # pandas has NaN for nothing
         return "no reason given"
+    failure = without_escapes(failure)
     lines = failure.splitlines()
     indented = [index for index, line in enumerate(lines) if line.startswith("  ")]
     return lines[min(indented[-1] + 1, len(lines) - 1)] if indented else failure

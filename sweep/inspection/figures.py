@@ -145,7 +145,7 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
 
 def _written(stem: Path, numbers: Sequence[Row] | Fields, figure: Figure) -> list[str]:
     make_folder(stem.parent)
-    path = stem.with_suffix(".npz" if isinstance(numbers, dict) else ".csv")
+    path = stem.with_name(f"{stem.name}.{'npz' if isinstance(numbers, dict) else 'csv'}")
     if isinstance(numbers, dict):
         with whole_file(path) as partial, partial.open("wb") as file:
             np.savez(file, **numbers)

@@ -14,7 +14,7 @@ from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import end_of
-from lr_sweep.common.text import aligned, failure_line, gigabytes
+from lr_sweep.common.text import aligned, failure_line, gigabytes, without_escapes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import RecordedRun, Row
@@ -73,7 +73,7 @@ def log_text(results: Results, given: str, most_bytes: int | None = None) -> str
     run = find_run(results, given)
     try:
         text = end_of(results.log(run.run_id), most_bytes).decode(errors="replace")
-        return re.sub("\r\n?", "\n", text).rstrip("\n")
+        return without_escapes(re.sub("\r\n?", "\n", text)).rstrip("\n")
     except FileNotFoundError:
         where = f" here: it is on the machine of the sweep that trained it, not in {results.uri}" if results.uri else ""
         raise UserError(

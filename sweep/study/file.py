@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lr_sweep.common.errors import UserError, beside, did_you_mean, unknown
+from lr_sweep.common.errors import UserError, file_like, unknown
 from lr_sweep.common.files import Fields, as_version_1_2, read_plain
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.command import CommandStudy
@@ -56,8 +56,9 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
         shipped = _shipped_files()
         if str(name_or_path) not in shipped:
             recorded = sorted(set(recorded) - set(shipped))
-            files = beside(path, "*.yaml") if path.parent == Path() else []
-            problem = unknown("study", name_or_path, [*shipped, *recorded, *files], [*listed_studies(), *recorded])
+            if hint := file_like(path, "*.yaml"):
+                raise UserError(f"unknown study {str(path)!r}{hint}")
+            problem = unknown("study", name_or_path, [*shipped, *recorded], [*listed_studies(), *recorded])
             raise UserError(f"{problem}; or give the path of a .yaml file")
         path = shipped[str(name_or_path)]
     return _parse(_read(path), path)
@@ -119,7 +120,7 @@ def _read(path: Path) -> str:
         return as_version_1_2(read_plain(path, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
-        hint = did_you_mean(path.name, beside(path, "*.y*ml")) if isinstance(error, FileNotFoundError) else ""
+        hint = file_like(path, "*.y*ml") if isinstance(error, FileNotFoundError) else ""
         raise UserError(f"{path}: {reason}{hint or ';'} shipped studies: {', '.join(listed_studies())}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not a text file in UTF-8") from error

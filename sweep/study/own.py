@@ -16,7 +16,7 @@ from annotated_types import Len
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.common.errors import beside, did_you_mean
+from lr_sweep.common.errors import did_you_mean, file_like
 from lr_sweep.common.files import Fields, ReadFields, hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
@@ -152,7 +152,7 @@ def _matches(pattern: Any, folder: Path) -> dict[str, Path]:
     path = _below(folder, pattern)
     paths = [path] if path.is_file() else [each for each in folder.glob(pattern) if each.is_file()]
     if not paths:
-        hint = did_you_mean(path.name, beside(path)) or ";"
+        hint = file_like(path) or ";"
         raise ValueError(f"no file {pattern} in {folder}{hint} paths start from the study file's folder")
     return {each.relative_to(folder).as_posix(): each for each in paths}
 

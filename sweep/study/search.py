@@ -214,7 +214,7 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
         return value
     searched = info.data["search"] is not None
     if value is None and not searched:
-        raise ValueError("missing: want a grid or a list, or a `search`")
+        raise ValueError("missing; write `learning_rates: {low: 1e-4, high: 1e-1}`, a list, or a `search`")
     if value is not None and searched:
         raise ValueError("the study has a `search`, too; leave one of them out")
     return value

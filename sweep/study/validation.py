@@ -50,6 +50,19 @@ _WANTED = {
     "string_type": "text",
     "bool_type": "true or false",
 }
+_EXAMPLES = {
+    "protocol": "{evaluate_every: N}",
+    "evaluate_every": "N",
+    "num_steps": "N",
+    "tasks": "{digits: {num_steps: N}}",
+    "models": "[gpt2]",
+    "variants": "[frozen-random, unfrozen-random]",
+    "seeds": "3",
+    "metrics": r"{validation: 'val_acc=(\S+)', test: 'test_acc=(\S+)'}",
+    "name": "loss",
+    "higher_is_better": "false",
+}
+"""What may stand after a key that a study lacks."""
 
 
 def mistake(message: str, *loc: str | int) -> ValidationError:
@@ -219,10 +232,13 @@ def one_of(kind: str, valid: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-NAME_PATTERN = r"(?=.{1,100}$)[a-z0-9]+(-[a-z0-9]+)*"
-NAME_WANTED = "lowercase letters and digits, single dashes between them, 100 characters at most"
+NAME_PATTERN = r"(?!.*\.ya?ml$)[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+NAME_WANTED = (
+    "letters a to z, digits, `_`, `-` and `.`, a letter, a digit or `_` first, 100 characters at most, and no name of "
+    "a .yaml file"
+)
 NameRule = matching(NAME_PATTERN, NAME_WANTED)
-"""Names of studies and of their own models, which become names of files and folders."""
+"""Names of studies, tasks, models and variants, which become parts of names of files and addresses."""
 NAME = TypeAdapter(Annotated[str, NameRule])
 
 
@@ -256,7 +272,8 @@ def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
         case "extra_forbidden" | "unexpected_keyword_argument":
             return unknown("key", detail["loc"][-1], keys)
         case "missing":
-            return "missing"
+            key = str(detail["loc"][-1])
+            return f"missing; write `{key}: {_EXAMPLES[key]}`" if key in _EXAMPLES else "missing"
         case "too_long":
             return f"got {detail['ctx']['actual_length']} entries, want at most {detail['ctx']['max_length']}"
         case "mistake" | "value_error":

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.common.files import load_yaml
-from lr_sweep.common.text import failure_line, percent, rate_text, study_heading
+from lr_sweep.common.text import failure_line, percent, rate_text, study_heading, without_escapes
 from lr_sweep.sweep.study.file import read_yaml
 
 
@@ -38,6 +38,12 @@ def test_a_study_that_has_no_title_is_named_once() -> None:
 @pytest.mark.parametrize("failure", [None, "", float("nan")])
 def test_a_failure_may_have_no_reason(failure: str | None) -> None:
     assert failure_line(failure) == "no reason given"
+
+
+def test_colours_titles_and_control_characters_are_in_no_text() -> None:
+    text = "\x1b[1;31mLoss\x1b[0m is\x1b]0;title\x07 n\x08an,\ta \x1b]8;;http://x\x1b\\link\x9b\nè\x1b[2K end"
+    assert without_escapes(text) == "Loss is nan,\ta link\nè end"
+    assert failure_line("Most recent call last:\n  File\n\x1b[31mValueError: no") == "ValueError: no"
 
 
 VALUES = {"time": "1:30", "rate": 1e-3, "number": 10, "word": "yes"}

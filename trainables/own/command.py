@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from lr_sweep.common.files import Fields, ReadFields, make_folder
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import counted, without_escapes
 from lr_sweep.trainables.own.command_line import filled
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import MisuseError, Output, number_of
@@ -131,7 +131,7 @@ class Command:
             end = end or (len(data) if at_end or len(data) == MAX_READ else 0)
             if not end:
                 break
-            text = data[:end].decode(errors="replace")
+            text = without_escapes(data[:end].decode(errors="replace"))
             if self._printed >= self._began:  # else an earlier process has shown it
                 with self._output.kept_for(self._run.run_id):
                     print(text, end="")

@@ -17,6 +17,7 @@ from typing import Any
 
 from lr_sweep.common.files import Fields, ReadFields, hash_once, make_folder
 from lr_sweep.common.scratch import scratch_folder
+from lr_sweep.common.text import without_escapes
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.own.command_line import CommandLine
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
@@ -110,7 +111,10 @@ CODE_FOLDER = "code-"
 
 
 class TrainingFunctionError(Exception):
-    """A training function raised; the message has its traceback, by the files' names in the study."""
+    """A training function raised; the message has its traceback, by the files' names in the study, without colours."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(without_escapes(text))
 
 
 class MisusedSessionError(TrainingFunctionError):

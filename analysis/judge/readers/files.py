@@ -20,7 +20,7 @@ from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
 from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_rows, read_database, wandb_rows
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, check_size, damage_named, table_of_rows
-from lr_sweep.common.errors import UserError, beside, did_you_mean
+from lr_sweep.common.errors import UserError, file_like
 from lr_sweep.common.files import open_plain, read_plain
 
 SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"  # at the beginning
@@ -30,7 +30,7 @@ def read_file(path: Path) -> TableFile:
     """Read a file of any kind; raises UserError."""
     with damage_named(path, advice="name a CSV or Parquet file"):
         if not path.exists():
-            hint = did_you_mean(path.name, beside(path)) or ":"
+            hint = file_like(path) or ":"
             raise UserError(f"no file {path}{hint} name a CSV or Parquet file")
         with open_plain(path) as file:
             head = file.read(200)

@@ -112,7 +112,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         f"8: data[0]: no file none/*.npz in {tmp_path}; paths start from the study file's folder",
         "8: data[1]: got \"../up.npz\", want a path below the study file's folder, without '..'",
         f"9: variants.sgd.momentum: got NaN, want {plain}",
-        "10: metric.higher_is_better: missing",
+        "10: metric.higher_is_better: missing; write `higher_is_better: false`",
         f"11: resources.engine: {single}",
         f"11: resources.runs_per_trial: {single}",
         "12: axes: is for models of this program; name each combination in `variants`, with its options",

@@ -43,6 +43,9 @@ def test_a_study_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
     assert load_study(write(tmp_path, text)) == named
     (tmp_path / "cnn.yaml").write_text(text)
     assert load_study(tmp_path / "cnn.yaml") == named.model_copy(update={"study": "cnn"})
+    for name in ("my_study", "Study.v2", "_x-1.5"):
+        (tmp_path / f"{name}.yaml").write_text(text)
+        assert load_study(tmp_path / f"{name}.yaml").study == name
     (tmp_path / "My study.yaml").write_text(text)
     with pytest.raises(UserError, match='1: study: the study is called as its file, "My study"; rename the file: want'):
         load_study(tmp_path / "My study.yaml")
@@ -58,6 +61,8 @@ def test_a_file_that_is_not_there_names_the_closest_one(tmp_path: Path) -> None:
         load_study(tmp_path / "exmple.yaml")
     with contextlib.chdir(tmp_path), pytest.raises(UserError, match=r"'example'; did you mean 'example.yaml'\?"):
         load_study("example")
+    with pytest.raises(UserError, match="No such file or directory; shipped"):  # alike in nothing but the ending
+        load_study(tmp_path / "m.yaml")
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,16 @@ DECIDE = "decide: {min_difference: 1"
     [
         # names
         ("study: example", "study: other", "1: study: 'other' is not the file's name; leave it out, or call the file"),
-        ("study: example", r'study: "\ud800"', r'1: study: got "\ud800", want lowercase letters'),
-        ("study: example", "study: Ex_ample", '1: study: got "Ex_ample", want lowercase letters'),
+        ("study: example", r'study: "\ud800"', r'1: study: got "\ud800", want letters a to z'),
+        ("study: example", "study: .example", '1: study: got ".example", want letters a to z'),
+        ("study: example", "study: x.yaml", '1: study: got "x.yaml", want letters a to z'),
         ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
         ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),
         ("frozen-random,", "frozn-random,", "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-ran"),
         # keys
         ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, de"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
-        ("seeds: 3\n", "", "1: seeds: missing"),
+        ("seeds: 3\n", "", "1: seeds: missing; write `seeds: 3`"),
         ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
         # types are not converted
         ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),

@@ -115,6 +115,7 @@ def test_a_number_that_is_not_finite_is_a_divergence(tmp_path: Path) -> None:
     ("script", "kind", "reason"),
     [
         ("raise ValueError('no data')", MisusedSessionError, "ended with exit code 1: ValueError: no data"),
+        ("print('\\x1b[32mval=\\x1b[1m1 \\x1b[mtest=1')\n1 / 0", TrainingFunctionError, "  val=1 test=1\n  Trace"),
         ("print('val=1 test=1')\n1 / 0", TrainingFunctionError, "exit code 1: ZeroDivisionError: division by zero"),
         ("import os\nos.kill(os.getpid(), 9)", TrainingFunctionError, "the command was killed by SIGKILL"),
         ("", MisusedSessionError, "(it printed nothing)\nthe command ended, and what it printed has nothing for `val"),
