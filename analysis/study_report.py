@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import tables
 from lr_sweep.analysis.report.badge import badge_svg
 from lr_sweep.analysis.report.blocks import (
-    TEXT_WIDTH,
     Block,
     Bullets,
     Paragraph,
@@ -217,14 +215,13 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
-    laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
-    first = [*filter(None, [opening.text()]), *laws]
+    first = [*filter(None, [opening.text()]), *moved]
     if info.from_table:  # the answer; the page has the rest
         return "\n".join([*first, status, "", *(table.text() for table in by_rate), checked])
     unpublished = (tables.main_table(info, summary, model) for model in summary.runs["model"].unique())
     shown = main if table_of(info.study) else [*by_rate, *unpublished]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
-    listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
+    listed = [*(table.text() for table in shown), rests_on, ""]
     return "\n".join([heading, *first, status, "", *listed, checked])
 
 

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MOST_NAMES = 100
-_GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
-"""Parts, keys, options and studies of earlier versions, each as the kind and the name of `no_such`."""
 
 
 class UserError(Exception):
@@ -36,13 +34,6 @@ def reason(error: Exception, shown: Callable[[str], str] = str) -> str:
     return (shown(str(error)).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
 
 
-def no_such(kind: str, name: str) -> str:
-    """Return `unknown part 'lora'`, with what to use instead if an earlier version had it."""
-    gone = f"{kind} {name}" in _GONE
-    instead = " (LoRA is no longer built in: docs/examples/lora_books.py trains it with peft)" if gone else ""
-    return f"unknown {kind} {name!r}{instead}"
-
-
 def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str] | None = None) -> str:
     """Return that there is no such `kind`, with the closest valid name and all, or those `listed` in their place."""
     names, given = sorted(names), str(name)
@@ -50,7 +41,7 @@ def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str]
     hint = did_you_mean(given, names) or ";"
     valid = list(names if listed is None else listed)
     more = f", and {len(valid) - MOST_NAMES} more" if len(valid) > MOST_NAMES else ""
-    return f"{no_such(kind, given)}{hint} valid: {', '.join(valid[:MOST_NAMES])}{more}"
+    return f"unknown {kind} {given!r}{hint} valid: {', '.join(valid[:MOST_NAMES])}{more}"
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

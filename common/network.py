@@ -19,8 +19,8 @@ MLFLOW_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """Settings of MLflow's client, by the environment variables that it reads; its own would try for minutes."""
-_BEFORE_USER = re.compile(r"[\w+.-]+:/{0,2}(?!/)")
-_QUERY = re.compile(r"[?;]|#(?=.*=)")
+_ADDRESS = re.compile(r"(?:([\w+.-]+:/{0,2})(?!/)(.*@)?)?((?:[^?;#]|#(?!.*=))*)(.*)", re.DOTALL)
+"""Its scheme, user with password, place and query; a path has no user."""
 
 
 def quiet_mlflow() -> None:
@@ -34,20 +34,17 @@ def shown_uri(uri: str) -> str:
 
     A password may have any character in it, quoted or not, so all up to the last `@` is left out.
     """
-    start = _BEFORE_USER.match(uri)
-    head = start[0] if start else ""  # a path has no user
-    hidden, _, rest = uri.removeprefix(head).rpartition("@") if head else ("", "", uri)
-    if set(hidden) & set("?#"):  # of a password, or of a query with an `@`: what follows may be secret, too
+    (head, user, address, query), *_ = _ADDRESS.findall(uri)
+    if set(user) & set("?#"):  # of a password, or of a query with an `@`: what follows may be secret, too
         return f"{head}..."
-    address = _QUERY.split(rest)[0]
-    return head + address + ("?..." if address != rest else "")
+    return head + address + ("?..." if query else "")
 
 
 def without_secrets(uri: str, text: str) -> str:
     """Return a library's message about an address without the secrets in it; the query may stand there alone."""
-    query = _QUERY.split(uri, maxsplit=1)[1:]
+    (*_, query), *_ = _ADDRESS.findall(uri)
     shown = text.replace(uri.rstrip("/"), shown_uri(uri).rstrip("/"))
-    return shown.replace(query[0], "...") if query and query[0] else shown
+    return shown.replace(query[1:], "...") if query[1:] else shown
 
 
 def check_answers(host: str, port: int) -> None:

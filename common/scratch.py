@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-import pwd
 import shutil
 import stat
 import tempfile
@@ -62,19 +61,12 @@ def own_folder(parent: Path | None = None, max_bytes: int = 1000) -> Path:
         folder.mkdir(parents=True, mode=0o700)
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-        kind = "folder" if stat.S_ISDIR(there.st_mode) else "link" if stat.S_ISLNK(there.st_mode) else "file"
         raise UserError(
-            f"{folder} is a {kind} of {_user_name(there.st_uid)}, want a folder of {_user_name(os.getuid())} alone for "
-            f"temporary files. Remove it, or set TMPDIR, and RAY_TMPDIR if you use it, to a folder of your own."
+            f"{folder} is of user {there.st_uid} or no folder, want a folder that only you, user {os.getuid()}, can "
+            f"enter. Remove it, or set TMPDIR (and RAY_TMPDIR, if it is set) to a folder of yours."
         )
     folder.chmod(0o700)
     return folder
-
-
-def _user_name(uid: int) -> str:
-    with suppress(KeyError):  # containers have users without a name
-        return pwd.getpwuid(uid).pw_name
-    return f"user {uid}"
 
 
 def remove_dead(parent: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
+from traceback import walk_stack
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
@@ -32,11 +33,12 @@ from lr_sweep.sweep.plan.placement import Placement, devices_here
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.store.results import results_here
-from lr_sweep.sweep.study.file import load_study, study_of
+from lr_sweep.sweep.study.file import load_study, study_of, study_of_function
 from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.run_study import Outcome, run_study
 from lr_sweep.sweep.tune.work import Options
+from lr_sweep.trainables.own.run import import_function
 
 __all__ = ["Judged", "Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError", "judge"]
 
@@ -45,10 +47,13 @@ class Sweep:
     """A study beside a results directory.
 
     Args:
-        study: the name of a shipped study, the path of a study file, or what such a file holds, as a mapping.
+        study: the name of a shipped study, the path of a study file, or what such a file holds, as a mapping; or a
+            training function that is defined in a file. A script that defines it starts the sweep below
+            `if __name__ == "__main__":`, as workers import it.
         results: a folder, or `s3://BUCKET/PREFIX`.
         data_dir: folder of data sets; None: `$SWEEP_DATA_DIR`, else a cache folder.
         only: a part of the study's runs, as of `--only`: `variant=frozen-random,learning_rate=1e-3`.
+        fields: beside a function, what a study file holds: `variants`, `learning_rates`, `seeds`, `protocol` and more.
 
     Raises:
         UserError: mistakes in the study. All methods raise it for what the user can put right.
@@ -56,13 +61,16 @@ class Sweep:
 
     def __init__(
         self,
-        study: str | Path | Mapping[str, Any],
+        study: str | Path | Mapping[str, Any] | Callable[..., Any],
         results: str | Path = "results",
         *,
         data_dir: str | Path | None = None,
         only: str = "",
+        **fields: Any,
     ) -> None:
-        self.study: Study = study_of(study, Path.cwd()) if isinstance(study, Mapping) else load_study(study)
+        if any(frame.f_code is import_function.__code__ for frame, _ in walk_stack(None)):
+            raise UserError('workers import this file: put what starts a sweep below `if __name__ == "__main__":`')
+        self.study = _study(study, fields)
         self.results, self._only = results_here(str(results)), parse_only(only) if only else ALL_RUNS
         self.data_dir = Path(data_dir or default_data_dir()).expanduser().resolve()
 
@@ -143,7 +151,7 @@ class Sweep:
         shown = [*CELL, "learning_rate", "test_mean", "test_sem", "num_values"]
         return f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
 
-    def figure(self, model: str | None = None) -> list[Axes]:
+    def figure(self, model: str | None = None) -> Figure:
         """Draw the metric against the learning rate, a panel a task; of several models by default the first."""
         return _figure(read_summary(self.results.root, self.study.study), model)
 
@@ -168,7 +176,7 @@ class Judged:
         """Compare the steps to the `target` that was given, as `Sweep.steps_to_target`; None: none was."""
         return compare_steps(self.summary, self._study.curves, self._study.per_step)
 
-    def figure(self, model: str | None = None) -> list[Axes]:
+    def figure(self, model: str | None = None) -> Figure:
         """Draw the figure, as of `Sweep.figure`."""
         return _figure(self._study, model)
 
@@ -177,21 +185,32 @@ class Judged:
         return write_judged(self._study, Path(folder), latex=latex)
 
 
-def judge(*tables: str | Path, columns: Mapping[str, str] = MappingProxyType({}), **how: Any) -> Judged:
+def judge(*tables: str | Path | pd.DataFrame, columns: Mapping[str, str] = MappingProxyType({}), **how: Any) -> Judged:
     """Read runs that any program made, as the command does; raises UserError.
 
     Args:
-        tables: files, folders, databases.
+        tables: files, folders, databases, and pandas' frames, in which NaN is nothing.
         columns: the column of a meaning, as `{"learning_rate": "lr"}`; others are guessed.
         how: `metric`, `higher_is_better`, `select_on_test`, `paired`, `equal_within`, `target`, `by`, as its options.
     """
+    if not tables:
+        raise UserError("got no table, want a path or a pandas DataFrame")
     return Judged(judged(tables, Reading(columns=columns, **how)).study)
 
 
-def _figure(study: Summarised, model: str | None) -> list[Axes]:
+def _study(given: Any, fields: Mapping[str, Any]) -> Study:
+    if callable(given):
+        return study_of_function(given, fields)
+    if fields:
+        raise UserError(f"got {', '.join(fields)} beside a study, want them in it; they go beside a training function")
+    if isinstance(given, Mapping):
+        return study_of(given, Path.cwd())
+    return load_study(given)
+
+
+def _figure(study: Summarised, model: str | None) -> Figure:
     models = list(study.summary.runs["model"].unique())
     if model not in (None, *models):
         raise UserError(unknown("model", str(model), models))
     shown, found = model or models[0], optima(study.summary)
-    figure = sweep_figure(study.info, study.summary.of(model=shown), found, shown)
-    return [panel for panel in figure.axes if panel.get_visible()]
+    return sweep_figure(study.info, study.summary.of(model=shown), found, shown)

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from lr_sweep.common.errors import no_such
-
 Initialisation = Literal["random", "pretrained", "statistics"]
 """`statistics`: random, each tensor with the pretrained one's mean and deviation (Lu et al. 2021, section 3.8)."""
 
@@ -30,7 +28,7 @@ def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
     names = tuple(sorted(trained))
     unknown = [name for name in names if name not in PARTS]
     twice = sorted({name for name in names if names.count(name) > 1} - set(unknown))
-    mistakes = [no_such("part", name) for name in unknown] + [f"{name!r} more than once" for name in twice]
+    mistakes = [f"unknown part {name!r}" for name in unknown] + [f"{name!r} more than once" for name in twice]
     if {"attention", "last_attention"} <= set(names):
         mistakes.append("attention and last_attention, which is a part of it")
     if mistakes or not names:

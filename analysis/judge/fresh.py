@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from lr_sweep.analysis.judge.judge import Judged, judged
 from lr_sweep.analysis.judge.runs import RUN
 from lr_sweep.analysis.record.study import Deciding
-from lr_sweep.analysis.report.blocks import TEXT_WIDTH
 from lr_sweep.analysis.report.verdict import decided_texts
 from lr_sweep.analysis.statistics.comparisons.decision import decide
 from lr_sweep.common.errors import UserError
@@ -47,8 +44,4 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
     decided = [decision.progress(), *decided_texts(decision).values()]
     failed = list(filter(None, [decision.failures()]))
     said = {"decided": decided, "failed": failed, "left out": elsewhere, "run next": next_}
-    return "\n".join(
-        textwrap.fill(line, TEXT_WIDTH, initial_indent=f"{head:11}", subsequent_indent=" " * 11)
-        for head, lines in said.items()
-        for line in lines
-    )
+    return "\n".join(f"{head:11}{line}" for head, lines in said.items() for line in lines)

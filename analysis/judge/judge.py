@@ -19,7 +19,7 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import SEVERAL, listed, words
-from lr_sweep.analysis.judge.readers.sources import expanded, read_sources
+from lr_sweep.analysis.judge.readers.sources import Source, expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate, without_own_seeds
@@ -66,9 +66,9 @@ class Judged(NamedTuple):
     reading: Reading
 
 
-def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
+def judged(sources: Sequence[Source], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
-    runs, reading = runs_read(read_sources(paths), reading)
+    runs, reading = runs_read(read_sources(sources), reading)
     if "nuisance" not in reading.columns:
         return Judged(_study(runs), reading)
     runs, candidates, best = best_settings(runs)

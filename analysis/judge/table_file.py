@@ -113,9 +113,8 @@ def damage_named(path: object, opened: object = "", advice: str = "is it damaged
     except UserError:
         raise
     except Exception as error:  # of a library, or of content that no reader expects
-        shown = partial(without_secrets, str(opened)) if opened else str
-        shown = partial(without_secrets, str(opened)) if opened else str
-        why = reason(error, shown).replace(str(opened) or str(path), str(path))
+        why = reason(error, partial(without_secrets, str(opened)))
+        why = why.replace(str(opened), str(path)) if opened else why
         raise UserError(f"{path} cannot be read ({why}): {advice}") from error
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import re
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -18,7 +17,6 @@ import pandas as pd
 
 from lr_sweep.common.text import aligned
 
-TEXT_WIDTH = 110
 _SPECIAL = re.compile(r"[<&|\n]|\]\(")
 _MARKS = re.compile(r"\\[\\`]|(?P<mark>`+)(?!`).+?(?<!`)(?P=mark)(?!`)|`+|<|&(?=#?\w+;)|\]\(", re.DOTALL)
 """What begins something in Markdown, code first: as a whole it is left as it is."""
@@ -74,7 +72,7 @@ class Table:
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         head, *lines = aligned([self.header, *self.rows])
         rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        return "\n".join([self.title, head, rule, *lines, "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
+        return "\n".join([self.title, head, rule, *lines, "", self.caption, ""])
 
     def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
         """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
@@ -127,9 +125,8 @@ class Verdict:
         return "".join(f"- {markdown_text(item)}\n" for item in items)
 
     def text(self) -> str:
-        """Render for a terminal, in lines of `TEXT_WIDTH`."""
-        items = [f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items]
-        return "\n".join(textwrap.fill(item, TEXT_WIDTH, subsequent_indent="  ") for item in items)
+        """Render for a terminal, a line each."""
+        return "\n".join(f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Address = Annotated[str, opt.option("URL", "The address of the cluster's job server.")]
 
 cluster = group("cluster", "Check a cluster file, or list, follow and stop the jobs of a cluster.")
-_say = partial(print, flush=True)
+_say = opt.say
 _write = partial(print, end="", flush=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
-from lr_sweep.sweep.cli.judge_command import WIDTH, answered, reading_of
+from lr_sweep.sweep.cli.judge_command import answered, reading_of
 
 CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
 """Exit codes by decision; an error has 2."""
@@ -57,16 +56,16 @@ def gate(
     if accept:
         refuse_accepted(stream, candidate)
         candidate.store(baseline)
-        print(candidate.text(str(baseline)))
+        opt.say(candidate.text(str(baseline)))
         return 0
     compared = Comparison(stored_side(baseline), candidate, guards, min_gain, min_sd, max_seeds)
     if drift:
         text = compared.drift_text()
-        print(text or "no drift")
+        opt.say(text or "no drift")
         return int(bool(text))
     found = compared.streamed(stream, " ".join([shown_uri(table), *(where or ())])) if stream else compared.gate()
     if json:
         opt.print_json({"format": 1, **asdict(found)})
     else:
-        print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
+        opt.say(found.text())
     return CODES[found.decision]

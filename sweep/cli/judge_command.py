@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from lr_sweep.sweep.cli.app import command
 if TYPE_CHECKING:
     from lr_sweep.analysis.judge.reading import Reading
 
-WIDTH = 110
 T = TypeVar("T")
 
 
@@ -99,16 +97,16 @@ def judge(
         return code
     read_as, *remarks = found.study.about_table
     warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
-    print("\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (read_as, *warnings)))
-    print(f"\n{written.text}\n")
-    print("\n".join(f"  {line}" for line in remarks if line not in warnings))
+    opt.say("\n".join([read_as, *warnings]))
+    opt.say(f"\n{written.text}\n")
+    opt.say("\n".join(f"- {line}" for line in remarks if line not in warnings))
     if save is not None:
-        print(f"saved      {save}: give it as --columns {save}")
+        opt.say(f"saved      {save}: give it as --columns {save}")
     if decided is not None:
-        print(decided)
-    print(f"report     {written.page}")
+        opt.say(decided)
+    opt.say(f"report     {written.page}")
     if latex:
-        print(f"LaTeX      {written.folder / 'table.tex'}")
+        opt.say(f"LaTeX      {written.folder / 'table.tex'}")
     return code
 
 

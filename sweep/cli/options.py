@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -65,6 +70,28 @@ def not_with(option: str, given: bool, **others: object) -> None:
     """Raise UserError if an option was given together with one of the others."""
     for name, other in others.items():
         not_together(**{option: given, name: other})
+
+
+MAX_WIDTH = 110
+"""Most characters of a line of prose on a terminal."""
+_PROSE = re.compile(r"^( *)(\S+(?: \S+)? {2,})?(?!lr-sweep )\S+(?: \S+)*$", re.MULTILINE)
+"""A line of a text that is no row of a table, and no command."""
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print text at once; on a terminal its prose fits the width, while programs get whole lines."""
+    stream = file or sys.stdout
+    print(folded(text) if stream.isatty() else text, file=stream, flush=True)
+
+
+def folded(text: str) -> str:
+    """Break lines of prose between words, to fit the terminal; tables and commands stay whole.
+
+    Prose behind a name and several spaces, as in a list of facts, is aligned below its beginning.
+    """
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    fit = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+    return _PROSE.sub(lambda line: fit(line[0], subsequent_indent=line[1] + " " * len(line[2] or "  ")), text)
 
 
 STUDY_HELP = "The name of a shipped study, or the path of a .yaml file."

@@ -18,6 +18,7 @@ from lr_sweep.common.files import lead_nowhere
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli import cluster_commands, gate_command, results_commands, study_commands  # noqa: F401 - their commands
 from lr_sweep.sweep.cli.app import app
+from lr_sweep.sweep.cli.options import say
 
 
 def command() -> NoReturn:
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, UserError, typer.TyperException, OSError) as error:
         message, code = _message(error)
         _flush()
-        print(message, file=sys.stderr)
+        say(message, sys.stderr)
     return code
 
 

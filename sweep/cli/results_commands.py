@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +31,7 @@ def ls(
     names = opt.study_names(studies, recorded)
     if json:
         return opt.print_json(listing_json(recorded, names))
-    print(listing(recorded, names))
+    opt.say(listing(recorded, names))
 
 
 @command("show 0f3a --log")
@@ -49,7 +48,7 @@ def show(
     if json:
         return opt.print_json(run_json(opt.open_results(results), run))
     text = log_text if log else run_text
-    print(text(opt.open_results(results), run))
+    opt.say(text(opt.open_results(results), run))
 
 
 @command("ui --cluster cluster.yaml")
@@ -82,7 +81,7 @@ def _serve(results: Results, port: int) -> None:
     from lr_sweep.sweep.live.server import serve
 
     check_format(results.root)
-    token, say = secrets.token_hex(16), partial(print, flush=True)
+    token, say = secrets.token_hex(16), opt.say
     check_listening(LOOPBACK, port, "another program may have it: choose another with --port")
     say(f"live page  {link(port, token)}")
     say("Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both.")
@@ -107,9 +106,9 @@ def verify(
 
     with fetched(results) as recorded:
         # A store is verified in a temporary copy; findings name the store.
-        problems = verify_all(recorded, lambda line: print(line.replace(str(recorded.root), recorded.location)))
+        problems = verify_all(recorded, lambda line: opt.say(line.replace(str(recorded.root), recorded.location)))
     if studies:
-        say, folder = partial(print, flush=True), opt.data_folder(data_dir)
+        say, folder = opt.say, opt.data_folder(data_dir)
         problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies))
     return 1 if problems else 0
 
@@ -139,7 +138,7 @@ def export(
     recorded, given = opt.open_results(results), names or []
     if mlflow:
         recorded.check()
-        print(write_mlflow(recorded, opt.study_names(given, recorded)))
+        opt.say(write_mlflow(recorded, opt.study_names(given, recorded)))
         return
     if not (csv or tensorboard):
         raise UserError("got no format to export to: give --csv, --tensorboard or --mlflow")
@@ -147,7 +146,7 @@ def export(
         raise UserError("missing: TARGET, the file or folder to make")
     target, *studies = given
     write = write_csv if csv else write_tensorboard
-    print(write(recorded, studies, Path(target).expanduser()))
+    opt.say(write(recorded, studies, Path(target).expanduser()))
 
 
 figure = group("figure", "Draw what is inside trained or pretrained models, and write the numbers of the figure.")
@@ -168,7 +167,7 @@ def attention(
 
     recorded, folder = opt.open_directory(results, "figure attention"), opt.data_folder(data_dir)
     for line in draw_attention(run, recorded, folder, out, examples=examples, layer=layer):
-        print(line)
+        opt.say(line)
 
 
 @command("figure deviations rothermel2021-table1", figure)
@@ -184,7 +183,7 @@ def deviations(
     from lr_sweep.sweep.inspection.figures import draw_deviations
 
     for line in draw_deviations(weights, opt.open_results(results, weights=True), out, model=model):
-        print(line)
+        opt.say(line)
 
 
 @command("merge from-the-cluster --results results")
@@ -195,7 +194,7 @@ def merge(
     """Merge another results directory into this one, by run id; if anything contradicts, nothing is changed."""
     from lr_sweep.sweep.inspection.merge import merge_results
 
-    print(merge_results(other, opt.open_directory(results, "merge")))
+    opt.say(merge_results(other, opt.open_directory(results, "merge")))
 
 
 @command("gc --only leftovers --only checkpoints")
@@ -228,4 +227,4 @@ def gc(
             raise UserError(unknown("kind", kind, KINDS))
     recorded = opt.open_directory(results, "gc")
     check_format(recorded.root)
-    collect(recorded, only or KINDS, agreed, print)
+    collect(recorded, only or KINDS, agreed, opt.say)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 STARTERS = Path(__file__).parents[1] / "starters"
 
-_say = partial(print, flush=True)
-
 
 @command("run rothermel2021-table1 --data-dir ~/data --cpus 2")
 def run(
@@ -63,7 +61,7 @@ def run(
                     checkpoint_every_s=checkpoint_every_s,
                     only=only or {},
                 )
-                outcome = run_study(study, options, _say)
+                outcome = run_study(study, options, opt.say)
                 if outcome.report is not None:
                     print()
                     _print_report(outcome.report, recorded.uri)
@@ -74,12 +72,12 @@ def run(
                     code = 1
             return code
         except KeyboardInterrupt:
-            print("stopped; the same command resumes", file=sys.stderr)
+            opt.say("stopped; the same command resumes", file=sys.stderr)
             return STOPPED
 
 
 def _print_report(report: Report, store: str | None) -> None:
-    print(f"{report.text}\n\nreport     {report.page}")
+    opt.say(f"{report.text}\n\nreport     {report.page}")
     if store is not None:
         print(f"store      {store}")
 
@@ -103,7 +101,7 @@ def plan(
     from lr_sweep.sweep.plan.plan import Plan, cost_on, plan_json, plan_on
     from lr_sweep.sweep.plan.timings import read_measured
 
-    plans, say = [], partial(print, file=sys.stderr, flush=True)  # beside the plan, which may be JSON
+    plans, say = [], partial(opt.say, file=sys.stderr)  # beside the plan, which may be JSON
     recorded = opt.open_results(results, weights=True)
     recorded.check()
     try:
@@ -122,7 +120,7 @@ def plan(
         if json:
             plans.append(plan_json(planned, cost_on(planned, machine)))
         else:
-            print(plan_on(planned, machine))
+            opt.say(plan_on(planned, machine))
     if json:
         opt.print_json({"studies": plans})
 
@@ -160,7 +158,7 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
     if json:
         return opt.print_json({"studies": [status_json(recorded, study) for study in names]})
     for study in names:
-        print(status_text(recorded, study))
+        opt.say(status_text(recorded, study))
 
 
 @command("init --hf-trainer my-sweep")
@@ -190,4 +188,4 @@ def stop(run: opt.Run, results: opt.Results = "results") -> None:
     """Stop one run of a running sweep. The others continue; `run --retry-failed` resumes the stopped one."""
     from lr_sweep.sweep.inspection.show import request_stop
 
-    print(request_stop(opt.open_directory(results, "stop"), run))
+    opt.say(request_stop(opt.open_directory(results, "stop"), run))

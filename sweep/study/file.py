@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,20 @@ def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
     except ValidationError as error:
         mistakes = [f"{_dotted(detail['loc'])}: {detail['msg']}".removeprefix(": ") for detail in error.errors()]
         raise UserError("\n".join(mistakes)) from error
+
+
+def study_of_function(function: Callable[..., Any], fields: Mapping[str, Any]) -> Study:
+    """Build the study of a training function from what a file holds beside it; raises UserError as `study_of`."""
+    name = getattr(function, "__qualname__", repr(function))
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    path = Path(getattr(module, "__file__", None) or "").absolute()
+    if getattr(module, name, None) is not function or not path.is_file():
+        raise UserError(
+            f"got {name} as the training function, want one that `def` defines at the top of a file, from which "
+            f"workers import it. In a notebook, `%%writefile train.py` writes a cell to a file; then "
+            f"`from train import train`."
+        )
+    return study_of({"study": path.stem, "trainable": f"{path.name}:{name}", **fields}, path.parent)
 
 
 def _validated(value: Any, folder: Path, stem: Any) -> Study:

@@ -53,9 +53,7 @@ _WANTED = {
 _EXAMPLES = {
     "protocol": "{evaluate_every: N}",
     "evaluate_every": "N",
-    "num_steps": "N",
     "tasks": "{digits: {num_steps: N}}",
-    "models": "[gpt2]",
     "variants": "[frozen-random, unfrozen-random]",
     "seeds": "3",
     "metrics": r"{validation: 'val_acc=(\S+)', test: 'test_acc=(\S+)'}",

@@ -250,7 +250,7 @@ class Display(Sink):
 
     def note(self, message: str) -> None:
         """Print a message above the live display; may be called from any thread."""
-        self._console.print(Text(message), soft_wrap=True)
+        self._console.print(Text(message), soft_wrap=not self._console.is_terminal)
 
     def event(self, event: Report) -> None:
         """Print which checkpoints of a run that starts were damaged."""

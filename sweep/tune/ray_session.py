@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from lr_sweep.common.errors import UserError, translated
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scratch_folder
 from lr_sweep.sweep.cluster.jobs import copy_program
 from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cluster
@@ -84,19 +84,17 @@ def ray_session(
 def _start(placement: Placement, folder: Path | None, starting: Callable[[], AbstractContextManager[None]]) -> None:
     import ray
 
-    with scratch_folder("program-") as scratch, starting():
-        arguments = _init_arguments(placement, folder, scratch)
-        with blocked(GROUP_SIGNALS), translated((Exception,), partial(_not_started, placement)):
-            ray.init(**arguments)
-
-
-def _not_started(placement: Placement, error: Exception) -> Exception:
-    """Return what an error of `ray.init` means; Ray (2.60) raises any class where its processes die in the start."""
-    if placement.address is None:
-        return RayLostError(f"Ray did not start ({str(error) or type(error).__name__})")
-    # Without the token, Ray (2.60) reports that no cluster is there.
-    hint = " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
-    return no_cluster(placement.address, f"{error}{'' if 'RAY_AUTH_MODE' in os.environ else hint}")
+    with scratch_folder("program-") as scratch:  # outside: it may raise what is the user's to mend
+        try:
+            with starting(), blocked(GROUP_SIGNALS):
+                ray.init(**_init_arguments(placement, folder, scratch))
+        except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
+            if placement.address is None:
+                problem = f"Ray did not start ({str(error) or type(error).__name__})"
+                raise RayLostError(problem) from error
+            # Without the token, Ray (2.60) reports that no cluster is there.
+            hint = " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
+            raise no_cluster(placement.address, f"{error}{'' if 'RAY_AUTH_MODE' in os.environ else hint}") from error
 
 
 def _end(folder: Path | None) -> None:

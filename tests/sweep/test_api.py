@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,6 +19,7 @@ from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import tuner
 from lr_sweep.tests.support.scripted_trials import Script, new_bench
 from lr_sweep.tests.support.tiny_study import ROOT, said, write_study
+from lr_sweep.trainables.own.run import import_function
 
 FIELDS = {
     "study": "mine",
@@ -72,8 +76,9 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     assert sweep.laws().empty
     assert len(sweep.curves()) == 4
     assert "<td>unfrozen-random</td>" in sweep._repr_html_()
-    (panel,) = sweep.figure()
-    assert (panel.get_title(), panel.get_xlabel()) == ("digits", "learning rate")
+    figure = sweep.figure()
+    figure.savefig(tmp_path / "figure.png")
+    assert (figure.axes[0].get_title(), figure.axes[0].get_xlabel()) == ("digits", "learning rate")
     with pytest.raises(UserError, match="unknown model 'tinny'"):
         sweep.figure("tinny")
     assert sweep.report().text == outcome.report.text
@@ -92,10 +97,93 @@ def test_a_table_is_judged(tmp_path: Path) -> None:
     assert found.summary.cells.set_index("variant")["test_mean"].round(6).to_dict() == {"a": 0.7, "b": 0.5}
     assert found.comparisons()["difference"].round(6).tolist() == [0.2]
     assert "variant = kind" in found.read_as[0]
-    assert len(found.figure()) == 1
+    found.figure().savefig(tmp_path / "figure.pdf")
+    for frame in (table, table.set_index(["kind", "seed"])):
+        again = judge(frame, columns={"variant": "kind"}, metric="acc")
+        assert again.summary.cells.equals(found.summary.cells)
     assert found.report(tmp_path / "report", latex=True).folder.joinpath("table.tex").is_file()
     with pytest.raises(UserError, match="variant=knid: no such column"):
         judge(tmp_path / "runs.csv", columns={"variant": "knid"})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([{"lr": 1}], "got a list as a table, want a path or a pandas DataFrame"),
+        (pd.DataFrame([[1, 2]], columns=["lr", "lr"]), "DataFrame cannot be read .Duplicate column names found"),
+        (pd.DataFrame(), "DataFrame has no runs to read"),
+    ],
+)
+def test_what_is_no_table_is_not_judged(table: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        judge(table)
+    with pytest.raises(UserError, match="got no table"):
+        judge()
+
+
+TRAIN = """
+from functools import wraps
+from lr_sweep import Sweep
+
+def train(run, session):
+    for step in session.steps():
+        if session.due:
+            session.report(validation=0.5, test=0.5)
+
+def made():
+    def nested(run, session): ...
+    return nested
+
+SETTINGS = dict(variants=["a"], learning_rates=[1e-3], seeds=1, num_steps=2, protocol={"evaluate_every": 1})
+"""
+
+
+def test_a_function_is_the_study_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_alone.py").write_text(TRAIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("mine_alone")
+    study = Sweep(module.train, tmp_path / "results", **module.SETTINGS).study
+    assert study.files is not None
+    assert (study.study, study.files.trainable) == ("mine_alone", "mine_alone.py:train")
+    assert study.files.folders == (tmp_path,)
+    for no_function in (lambda run, session: None, module.made(), partial(module.train), str.upper):
+        with pytest.raises(UserError, match="as the training function, want one that `def` defines at the top of a"):
+            Sweep(no_function, tmp_path)
+    with pytest.raises(UserError, match="seeds: missing; write `seeds: 3`"):
+        Sweep(module.train, tmp_path, **{name: module.SETTINGS[name] for name in module.SETTINGS if name != "seeds"})
+    with pytest.raises(UserError, match="got seeds beside a study"):
+        Sweep(FIELDS, tmp_path, seeds=3)
+
+
+def python(folder: Path, *words: str) -> str:
+    """What Python prints in a folder, with all lines of errors in one."""
+    ended = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ended.stdout + ended.stderr
+
+
+def test_a_script_and_an_interpreter_have_functions_too(tmp_path: Path) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "lr_sweep").symlink_to(ROOT)
+    (tmp_path / "mine.py").write_text(f"{TRAIN}\nprint(Sweep(train, **SETTINGS).study.files.trainable)")
+    assert python(tmp_path, "mine.py") == python(tmp_path, "-m", "mine") == "mine.py:train\n"
+    assert "got train as the training function, want one that `def`" in python(
+        tmp_path, "-c", f"{TRAIN}\nSweep(train, **SETTINGS)"
+    )
+
+
+def test_a_script_that_starts_a_sweep_as_workers_import_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{TRAIN}\nSweep(train, **SETTINGS)")
+    with pytest.raises(
+        UserError, match='workers import this file: put what starts a sweep below `if __name__ == "__main__":`'
+    ):
+        import_function("mine.py:train", tmp_path, ["mine.py"])
 
 
 def test_the_package_has_both_and_imports_them_late(tmp_path: Path) -> None:

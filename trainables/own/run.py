@@ -111,10 +111,7 @@ CODE_FOLDER = "code-"
 
 
 class TrainingFunctionError(Exception):
-    """A training function raised; the message has its traceback, by the files' names in the study, without colours."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(without_escapes(text))
+    """A training function raised; the message has its traceback, by the files' names in the study."""
 
 
 class MisusedSessionError(TrainingFunctionError):
@@ -184,13 +181,13 @@ def import_function(trainable: str, folder: Path, code: Iterable[str]) -> Traini
 
 
 def own_traceback(error: BaseException, folder: Path) -> str:
-    """Return a traceback without this program's own frames, with the files in `folder` as the study names them."""
+    """Return a traceback without this program's own frames or colours, with files in `folder` as in the study."""
     found = traceback.TracebackException.from_exception(error)
     own = [index for index, frame in enumerate(found.stack) if str(folder) in frame.filename]
     frames = found.stack[min(own, default=len(found.stack)) :]
     hidden = (str(Path(__file__).parent), "<frozen importlib")
     found.stack = traceback.StackSummary.from_list([each for each in frames if not each.filename.startswith(hidden)])
-    text = "".join(found.format()).replace(f"{folder}/", "").rstrip()
+    text = without_escapes("".join(found.format())).replace(f"{folder}/", "").rstrip()
     return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces the usual one
 
 

@@ -14,6 +14,8 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import pandas as pd
+
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
 from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
 from lr_sweep.analysis.judge.readers.labels import flat_settings, labels_of
@@ -37,15 +39,27 @@ WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log", "debug-cor
 WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"  # in a folder beside the file of a run of W&B
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
 MOST_FILES = 100_000
+Source = str | Path | pd.DataFrame
+FRAME = Path("DataFrame")
 
 
-def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
+def read_sources(sources: Sequence[Source]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
-    tables = [_read(each) for source in sources for each in expanded(str(source))]
+    tables = [table for source in sources for table in _tables_of(source)]
     tables = tables if len(tables) == 1 else list(map(_with_places, tables))
     return [
         replace(each, sha256=each.sha256 or sha256(json.dumps(each.columns).encode()).hexdigest()) for each in tables
     ]
+
+
+def _tables_of(source: Source) -> list[TableFile]:
+    if isinstance(source, str | Path):
+        return list(map(_read, expanded(str(source))))
+    if not isinstance(source, pd.DataFrame):
+        raise UserError(f"got a {type(source).__name__} as a table, want a path or a pandas DataFrame")
+    with damage_named(FRAME, advice="write it to a CSV file, and look at that"):
+        content = source.to_parquet(index=any(source.index.names))  # an index without names numbers the rows
+    return [table_of_content(FRAME, content, "")]
 
 
 def _with_places(table: TableFile) -> TableFile:

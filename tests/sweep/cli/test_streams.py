@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from lr_sweep.sweep.cli.options import folded
 from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -66,3 +69,29 @@ def test_a_limit_of_the_size_of_files_is_no_fault_of_the_output(record: Path, tm
     code, text = said(f"ulimit -f 0; sweep export {target} --csv --results {record}", "")
     assert code == 2
     assert text.startswith(f"error: cannot write to {target}: File too large. Raise the limit of the size of files")
+
+
+def test_prose_fits_a_terminal_and_what_is_copied_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    for whole in ("variant  1e-3  1e-2  1e-1", "  lr-sweep plan mine.yaml", "a-path/without/any-blank"):
+        assert folded(whole) == whole
+    assert folded("mine: adamw leads sgd by far\n") == "mine: adamw leads\n  sgd by far\n"
+    assert folded("run next  adamw at 1e-3 has no seeds") == "\n".join(
+        ["run next  adamw at", "          1e-3 has", "          no seeds"]
+    )
+    assert folded("  problem: adamw is never trained") == "  problem: adamw is\n    never trained"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_errors_fit_the_terminal_and_are_one_line_in_a_pipe(is_terminal: bool) -> None:
+    primary, secondary = pty.openpty()
+    command = [sys.executable, "-m", "lr_sweep.sweep", "plan", "quikstart"]
+    with subprocess.Popen(
+        command, stderr=secondary if is_terminal else subprocess.PIPE, env=os.environ | {"COLUMNS": "60"}, text=True
+    ) as process:
+        text = os.read(primary, 4000).decode() if is_terminal else process.communicate()[1]
+    os.close(primary)
+    os.close(secondary)
+    lines = text.splitlines()
+    assert (max(map(len, lines)) <= 60) == is_terminal
+    assert " ".join(line.strip() for line in lines).startswith("error: unknown study 'quikstart'; did you mean 'quick")
