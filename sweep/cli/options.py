@@ -74,7 +74,7 @@ def not_with(option: str, given: bool, **others: object) -> None:
 
 MAX_WIDTH = 110
 """Most characters of a line of prose on a terminal."""
-_PROSE = re.compile(r"^( *)(\S+(?: \S+)? {2,})?(?!lr-sweep )\S+(?: \S+)*$", re.MULTILINE)
+_PROSE = re.compile(r"^( *)(\S+(?: \S+)? {2,})?(?!lr-sweep )\S+(?: \S+)+$", re.MULTILINE)
 """A line of a text that is no row of a table, and no command."""
 
 

@@ -100,7 +100,7 @@ def test_a_table_is_judged(tmp_path: Path) -> None:
     found.figure().savefig(tmp_path / "figure.pdf")
     for frame in (table, table.set_index(["kind", "seed"])):
         again = judge(frame, columns={"variant": "kind"}, metric="acc")
-        assert again.summary.cells.equals(found.summary.cells)
+        assert again.summary.cells["test_mean"].equals(found.summary.cells["test_mean"])
     assert found.report(tmp_path / "report", latex=True).folder.joinpath("table.tex").is_file()
     with pytest.raises(UserError, match="variant=knid: no such column"):
         judge(tmp_path / "runs.csv", columns={"variant": "knid"})

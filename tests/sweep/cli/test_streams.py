@@ -73,7 +73,7 @@ def test_a_limit_of_the_size_of_files_is_no_fault_of_the_output(record: Path, tm
 
 def test_prose_fits_a_terminal_and_what_is_copied_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    for whole in ("variant  1e-3  1e-2  1e-1", "  lr-sweep plan mine.yaml", "a-path/without/any-blank"):
+    for whole in ("variant  1e-3  1e-2  1e-1", "  lr-sweep plan mine.yaml", "report     a-path/without-blank"):
         assert folded(whole) == whole
     assert folded("mine: adamw leads sgd by far\n") == "mine: adamw leads\n  sgd by far\n"
     assert folded("run next  adamw at 1e-3 has no seeds") == "\n".join(
