@@ -34,6 +34,8 @@ def shown_uri(uri: str) -> str:
 
     A password may have any character in it, quoted or not, so all up to the last `@` is left out.
     """
+    if ":" not in uri:  # a path, or a pattern
+        return uri
     (head, user, address, query), *_ = _ADDRESS.findall(uri)
     if set(user) & set("?#"):  # of a password, or of a query with an `@`: what follows may be secret, too
         return f"{head}..."

@@ -51,7 +51,7 @@ def gate(
 
     opt.not_together(accept=accept, drift=drift)
     guards = [Guard.read(each) for each in guard or ()]
-    words = ["judge", table, "--save=reading.yaml"]  # answers a question once, by a file for --columns
+    words = ["judge", shown_uri(table), "--save=reading.yaml"]  # answers a question once, by a file for --columns
     candidate = answered(partial(read_side, table, guards=guards), reading_of(columns, where), words)
     if accept:
         refuse_accepted(stream, candidate)

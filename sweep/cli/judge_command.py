@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
@@ -84,7 +85,7 @@ def judge(
         raise UserError(f"--target: got {target:g}, want a number")
     by = "" if by in (None, "steps") else by
     reading = reading.but(Reading(paired=paired, equal_within=equal_within, target=target, by=by))
-    found = answered(partial(judged, tables), reading, ["judge", *tables])
+    found = answered(partial(judged, tables), reading, ["judge", *map(shown_uri, tables)])
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)
     written = write_judged(found.study, out, latex=latex)

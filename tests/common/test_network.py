@@ -38,7 +38,7 @@ def test_no_part_of_a_password_is_shown(place: str, password: str) -> None:
         ("http://host:5000/#/experiments/3", "http://host:5000/#/experiments/3"),
         ("s3://bucket/prefix", "s3://bucket/prefix"),
         ("sqlite:////home/me@lab/mlflow.db", "sqlite:////home/me@lab/mlflow.db"),
-        ("runs@home/table.csv", "runs@home/table.csv"),
+        ("runs@home/table-?.csv", "runs@home/table-?.csv"),
         ("http://[", "http://["),
     ],
 )
