@@ -32,6 +32,11 @@ class Metric:
         return {name: getattr(self, name) for name in ("name", "higher_is_better", "is_fraction")}
 
     @property
+    def columns(self) -> Mapping[str, Any]:
+        """Return the columns by which a table of ours says what its values are: `metric_name` and the others."""
+        return {f"metric_{name}": value for name, value in self.as_json().items()}
+
+    @property
     def validation(self) -> str:
         """Name the numbers that select: `validation accuracy`."""
         return f"{self.chosen_on} {self.name}"

@@ -257,7 +257,8 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     """Write every number by learning rate and by run, and return the tables by learning rate."""
     named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
     write_csv(summary.learning_rates, folder / "learning_rates.csv")
-    write_csv(summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)), folder / "runs.csv")
+    runs = summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs))
+    write_csv(runs.assign(**summary.metric.columns), folder / "runs.csv")
     pairs = list(tuples_in(summary.runs[GROUP].drop_duplicates()))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of
+from lr_sweep.analysis.judge.exported import exported_reading
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import SEVERAL, listed, words
 from lr_sweep.analysis.judge.readers.sources import Source, expanded, read_sources
@@ -87,7 +88,9 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
 
 def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
     reading = reading.at_positions(list(tables[0].columns))
-    tables = [arranged(only(table, reading.where), reading) for table in tables]
+    tables = [only(table, reading.where) for table in tables]
+    reading = exported_reading(tables, reading)
+    tables = [arranged(table, reading) for table in tables]
     table, remarks = joined(tables), list[str]()
     columns = columns_of(table, reading)
     _refuse_unlike(tables, columns)

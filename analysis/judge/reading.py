@@ -40,6 +40,7 @@ class Reading:
     """Column by what it means, several joined by `+`; empty: the table has no such column; the rest is guessed."""
     metric: str | None = None  # if there are columns of this name, no others are read
     higher_is_better: bool | None = None
+    is_fraction: bool | None = None  # whether values are from 0 to 1, written in percent
     select_on_test: bool = False
     paired: bool = False  # compare variants by seed
     where: Sequence[str] = ()  # the rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`

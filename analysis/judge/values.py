@@ -64,12 +64,13 @@ def measured_rows(
     why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
     otherwise = f", {why}; the column's name says otherwise" * (is_higher_better(columns.metric) is (not higher))
     remarks.append(f"{name}: {metric.better} is better{otherwise}")
-    if _are_percents(rows, name):
+    if reading.is_fraction is None and _are_percents(rows, name):
         remarks.append(f"some values of {name} are above 1: all are read as percent")
         rows = rows.assign(**(rows[splits_in(rows)] / 100))
     lowest, highest = _range(rows)
     is_bounded = has_word(name, "higher", "error rate") and not has_word(name, "unbounded")
-    metric = replace(metric, is_fraction=is_bounded and lowest >= 0 and highest <= 1)
+    is_fraction = is_bounded and lowest >= 0 and highest <= 1
+    metric = replace(metric, is_fraction=is_fraction if reading.is_fraction is None else reading.is_fraction)
     if "test" not in columns.of:
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
     if "validation" not in columns.of:

@@ -119,34 +119,31 @@ def export(
         list[str] | None,
         opt.argument(
             "TARGET|STUDY",
-            "The file or folder to make, which must not exist yet, then studies; by default all. With --mlflow, only "
-            "studies.",
+            "The file to make, which must not exist yet, then studies; by default all. With --mlflow, only studies.",
             opt.location,
         ),
     ] = None,
     csv: Annotated[bool, opt.flag("Write every evaluation into a CSV file, for `judge`, pandas or W&B.")] = False,
-    tensorboard: Annotated[bool, opt.flag("Write an event file for each run into a folder, for TensorBoard.")] = False,
     mlflow: Annotated[
         bool, opt.flag("Rebuild MLflow at $MLFLOW_TRACKING_URI, by default the database in the results directory.")
     ] = False,
     results: opt.Results = "results",
 ) -> None:
     """Write the curves of studies for other programs, or rebuild MLflow from the record."""
-    from lr_sweep.sweep.inspection.export import write_csv, write_mlflow, write_tensorboard
+    from lr_sweep.sweep.inspection.export import write_csv, write_mlflow
 
-    opt.not_together(csv=csv, tensorboard=tensorboard, mlflow=mlflow)
+    opt.not_together(csv=csv, mlflow=mlflow)
     recorded, given = opt.open_results(results), names or []
     if mlflow:
         recorded.check()
         opt.say(write_mlflow(recorded, opt.study_names(given, recorded)))
         return
-    if not (csv or tensorboard):
-        raise UserError("got no format to export to: give --csv, --tensorboard or --mlflow")
+    if not csv:
+        raise UserError("got no format to export to: give --csv or --mlflow")
     if not given:
-        raise UserError("missing: TARGET, the file or folder to make")
+        raise UserError("missing: TARGET, the file to make")
     target, *studies = given
-    write = write_csv if csv else write_tensorboard
-    opt.say(write(recorded, studies, Path(target).expanduser()))
+    opt.say(write_csv(recorded, studies, Path(target).expanduser()))
 
 
 figure = group("figure", "Draw what is inside trained or pretrained models, and write the numbers of the figure.")

@@ -7,51 +7,44 @@ from pathlib import Path
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.study import with_stops
 from lr_sweep.analysis.report.blocks import write_csv as write_table
+from lr_sweep.analysis.statistics.selection.summary import account
+from lr_sweep.analysis.study_summary import RUN_COLUMNS
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import remove_dead_partials, whole_file, whole_folder
+from lr_sweep.common.files import remove_dead_partials, whole_file
 from lr_sweep.common.network import shown_uri
-from lr_sweep.common.text import counted, rate_text
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
 
-VALUES = tuple(f"{split}_{of}" for split in ("train", "validation", "test") for of in ("loss", "accuracy"))
+LOSSES = ("train_loss", "validation_loss", "test_loss")
+VALUES = {f"{split}_accuracy": split for split in ("train", "validation", "test")}
+"""Columns of the record that hold the study's own metric, by their names in an export."""
 
 
 def _curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
+    """Return evaluations within each study's budgets; a run without one has a row without a step."""
     frames = []
     for study in studies:
-        wanted = record.read_wanted(results.root, study)
-        curves = record.read_curves(results.root, wanted["run_id"])
-        frames.append(wanted[["run_id", *LABELS]].assign(study=study).merge(curves, on="run_id"))
-    found = pd.concat(frames, ignore_index=True)
-    return found[["study", *LABELS, "run_id", "step", *VALUES, "time_ms"]]
+        wanted = with_stops(record.read_wanted(results.root, study), record.stopped_of(results.root, study))
+        runs = account(wanted, record.read_runs(results.root, wanted["run_id"], RUN_COLUMNS))
+        curves = record.read_curves(results.root, wanted["run_id"]).astype({"step": "Int64"})
+        points = runs.merge(curves, on="run_id", how="left")
+        within = points[~points["step"].gt(points["num_steps"]).fillna(False)]
+        frames.append(within.assign(study=study, **record.read_study(results.root, study).metric.columns))
+    table = pd.concat(frames, ignore_index=True).rename(columns=VALUES)
+    return table[["study", *LABELS, "run_id", "status", "step", *VALUES.values(), *LOSSES, *ACCURACY.columns]]
 
 
 def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
-    """Write the curves into one file, which `judge`, pandas and W&B's import read; return what was written."""
+    """Write the curves into one file, for `judge`, pandas and W&B's import; return what was written."""
     table = _checked(results, studies, target)
     with storage_problems(target), whole_file(target) as partial:
-        write_table(table.drop(columns="time_ms"), partial)
+        write_table(table, partial)
     return f"{target}: {_counts(table)}"
-
-
-def write_tensorboard(results: Results, studies: Sequence[str], target: Path) -> str:
-    """Write an event file a run, in `target/STUDY/TASK/MODEL/VARIANT/lr=RATE,seed=SEED`; return what was written."""
-    from tensorboardX import SummaryWriter
-
-    table = _checked(results, studies, target)
-    with storage_problems(target), whole_folder(target) as made:
-        for names, curve in table.groupby(["study", *LABELS], sort=False):
-            *cell, rate, seed = map(str, names)
-            folder = made.joinpath(*map(_checked_name, cell), f"lr={rate_text(float(rate))},seed={seed}")
-            with SummaryWriter(str(folder)) as writer:
-                for row in curve.to_dict("records"):
-                    for value in VALUES:
-                        split, of = value.split("_")
-                        writer.add_scalar(f"{of}/{split}", row[value], row["step"], walltime=row["time_ms"] / 1000)
-    return f"{target}: {_counts(table)}; look at it with `tensorboard --logdir {target}`"
 
 
 def write_mlflow(results: Results, studies: Sequence[str]) -> str:
@@ -79,13 +72,6 @@ def write_mlflow(results: Results, studies: Sequence[str]) -> str:
     return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])
 
 
-def _checked_name(name: str) -> str:
-    """Return a name from a record, which another program may have written; raises UserError if it leads elsewhere."""
-    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-        raise UserError(f"got the name {name!r} in the record, which is none of a folder: export with --csv")
-    return name
-
-
 def _check_target(target: Path) -> None:
     if target.exists():
         raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
@@ -99,10 +85,10 @@ def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataF
     _check_target(target)
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
     table = _curve_table(results, names) if names else pd.DataFrame()
-    if table.empty:
+    if table.empty or table["step"].isna().all():
         raise UserError(f"{results.root} holds no evaluation to export; `run` a study first, or give its --results.")
     return table
 
 
 def _counts(table: pd.DataFrame) -> str:
-    return f"{counted(len(table), 'evaluation')} of {counted(table['run_id'].nunique(), 'run')}"
+    return f"{counted(table['step'].count(), 'evaluation')} of {counted(table['run_id'].nunique(), 'run')}"

@@ -131,7 +131,12 @@ def listing_json(results: Results, names: Sequence[str]) -> Row:
     """Return what `listing` shows as content for JSON."""
     found = _listed(results, names)
     studies = [
-        {"study": name, "title": info.title, "runs": run_state.counts_json(found.counts[name])}
+        {
+            "study": name,
+            "title": info.title,
+            "metric": info.metric.as_json(),
+            "runs": run_state.counts_json(found.counts[name]),
+        }
         for name, info in found.studies.items()
     ]
     return {"studies": studies, "runs": [_run_json(run, results) for run in found.runs]}

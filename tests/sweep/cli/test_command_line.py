@@ -115,7 +115,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["export", "--csv"], "missing: TARGET"),
         (["gc", "--only", "x"], "unknown kind 'x'; valid: checkpoints, leftovers, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
-        (["export", "x"], "give --csv, --tensorboard or --mlflow"),
+        (["export", "x"], "give --csv or --mlflow"),
         (["judge", "x", "--higher-is-better", "--lower-is-better"], "--lower-is-better and --higher-is-better exclude"),
         (["ui", "--results", "x", "--cluster", "y"], "--results and --cluster exclude each other"),
         (["ui", "--port", "99999"], "'--port': Input should be less than or equal to 65535"),

@@ -46,7 +46,8 @@ def test_status_and_ls_count_runs(record: SyntheticRecord) -> None:
     assert study["cells"] == [{"task": "mnist", "model": "gpt2", "variant": "frozen-random", "runs": counts}]
     assert [each["failure"] for each in study["failed"]] == ["ValueError: no"]
     assert ls.keys() == documented("ls")
-    assert ls["studies"] == [{"study": "small", "title": "A small study", "runs": counts}]
+    metric = {"name": "accuracy", "higher_is_better": True, "is_fraction": True}
+    assert ls["studies"] == [{"study": "small", "title": "A small study", "metric": metric, "runs": counts}]
     ended = next(run for run in ls["runs"] if run["status"] == "complete")
     assert (ended["learning_rate"], ended["validation"], ended["test"]) == (1e-3, 0.75, 0.625)
     assert ended["studies"] == {"small": 300}
