@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
@@ -25,6 +25,8 @@ ReadFields = Mapping[str, Any]
 """The same, where they are only read."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors of a file that takes no more."""
+_HELD: dict[Path, os.stat_result] = {}
+"""The folders that this process writes to, each as it was when that began."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
 _YAML_VERSION = re.compile(r"^(\ufeff?%YAML +)1\.[01](?=\s)", re.MULTILINE)
 """By the rules of 1.1 `1:30` is 90, `010` is 8, `on` is true, and 1e-3 a text."""
@@ -34,8 +36,79 @@ _MARK = b"# sha256 of the lines below: "
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where they are missing."""
+    """Make a folder, and those above it, where they are missing; raises OSError (ESTALE) as `hold` says."""
+    for folder in _HELD:
+        if path.is_relative_to(folder):
+            _check_held(folder)
     path.mkdir(parents=True, exist_ok=True)
+
+
+def hold(folder: Path) -> None:
+    """Have `make_folder`, which comes before every write, raise OSError once a folder was moved or replaced."""
+    if not folder.is_dir():
+        raise _gone(folder)
+    _HELD[folder] = folder.stat()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder while the block runs; a missing file becomes an OSError (ESTALE) if the folder was moved."""
+    hold(folder)
+    try:
+        yield
+    except FileNotFoundError:
+        _check_held(folder)
+        raise
+    finally:
+        del _HELD[folder]
+
+
+def is_in_place(folder: Path) -> bool:
+    """Return whether a folder that is held is the one that it was."""
+    try:
+        return os.path.samestat(_HELD[folder], folder.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _check_held(folder: Path) -> None:
+    if not is_in_place(folder):
+        raise _gone(folder)
+
+
+def _gone(folder: Path) -> OSError:
+    return OSError(errno.ESTALE, "it was moved or removed, or another folder is in its place", str(folder))
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all in it, as far as that can be done; a link is left alone, and none is followed."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_below(root: Path, path: Path) -> None:
+    """Remove a file, or a folder with all in it; raises OSError, also for a link on the way from `root`."""
+    *folders, name = path.relative_to(root).parts
+    with ExitStack() as opened:
+        folder = _opened(opened, root)
+        for each in folders:
+            folder = _opened(opened, each, folder)
+        if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+
+
+def _opened(stack: ExitStack, name: str | Path, within: int | None = None) -> int:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def files_below(path: Path) -> list[Path]:
+    """Return the files of a folder and of those in it, or a file itself; no link is followed."""
+    if path.is_symlink() or not path.is_dir():
+        return [path]
+    return [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
 
 
 def partial_path(path: Path) -> Path:
@@ -48,7 +121,7 @@ def remove_dead_partials(*folders: Path) -> None:
     for path in [path for folder in folders for path in folder.glob(".*.partial")]:
         with suppress(OSError):  # gone by now, or not this user's to remove
             if _writer(path) is not None and not is_being_written(path) and path.lstat().st_uid == os.geteuid():
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                remove_below(path.parent, path)
 
 
 def is_being_written(partial: Path) -> bool:
@@ -106,7 +179,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
             yield partial
         partial.rename(path)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove_tree(partial)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import remove_tree
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def remove_dead(parent: Path) -> None:
     """Remove the folders of ended processes."""
     with _alone(parent):
         for folder in _dead(parent):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
 
 def _dead(parent: Path) -> Iterator[Path]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import cache_folder, is_locked, make_folder, write_bytes
+from lr_sweep.common.files import cache_folder, is_locked, make_folder, remove_tree, write_bytes
 from lr_sweep.common.object_store import PATIENCE_S, ObjectStore, StoreError, checked, reachable
 
 KEPT = {
@@ -131,7 +130,7 @@ def _place(copy: Path, gone: Iterable[str], versions: Mapping[str, str], known: 
             _incoming(copy, name, versions[name]).replace(copy / name)
             known[name] = (versions[name], (copy / name).stat().st_mtime_ns)
     write_bytes(copy / FETCHED, json.dumps(known).encode(), durable=False)
-    shutil.rmtree(copy / INCOMING, ignore_errors=True)
+    remove_tree(copy / INCOMING)
 
 
 Fetched = dict[str, tuple[str, int]]

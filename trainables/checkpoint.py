@@ -212,7 +212,12 @@ class CheckpointStore:
 
 
 def newest_checkpoint(folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]) -> State | None:
-    """Return what `load_newest_checkpoint` does, of this machine's disk and of a store; raises as `fetch_newer`."""
+    """Return what `load_newest_checkpoint` does, of this machine's disk and of a store; raises as `fetch_newer`.
+
+    Raises OSError (ELOOP) if the folder is a link.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link, and nothing is written or removed through one", str(folder))
     for path in folder.glob("partial-*"):  # of workers that died while they wrote a checkpoint
         path.unlink(missing_ok=True)
     saved = load_newest_checkpoint(folder, on_damaged)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields, is_locked, read_plain
+from lr_sweep.common.files import Fields, is_locked, read_plain, remove_tree
 
 LOCK = ".report.lock"
 """Lock in a study's folder while its report is written. The system releases it when a process dies."""
@@ -31,7 +30,7 @@ def new_report(study_dir: Path) -> Iterator[Path]:
     """
     with FileLock(study_dir / LOCK):
         for folder in _scratch(study_dir):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
         with replacing(study_dir / "report") as new:
             yield new
 

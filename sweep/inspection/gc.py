@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Collection, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.report.folder import abandoned
-from lr_sweep.common.files import is_being_written
+from lr_sweep.common.files import files_below, is_being_written, remove_below
 from lr_sweep.common.text import Say, counted, gigabytes
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
@@ -48,15 +49,13 @@ def collect(results: Results, only: Collection[str], agreed: Callable[[str], boo
         if not found.files:
             say("nothing to remove")
         for kind, files in found.files.items():
-            size = gigabytes(sum(map(_num_bytes, files)))
-            say(f"{kind}: {counted(len(files), 'file')}, {size}: {CONSEQUENCES[kind]}")
-        chosen = [kind for kind in found.files if agreed(kind)]
-        if chosen:
+            say(f"{kind}: {_size(files)}: {CONSEQUENCES[kind]}")
+        if chosen := [kind for kind in found.files if agreed(kind)]:
             removed = list(dict.fromkeys(path for kind in chosen for path in found.files[kind]))
-            num_bytes = sum(map(_remove, removed))
-            for folder in _scratch_folders(results) if LEFTOVERS in chosen else []:
-                shutil.rmtree(folder, ignore_errors=True)
-            say(f"removed {counted(len(removed), 'file')}, {gigabytes(num_bytes)}")
+            size = _size(removed)
+            for path in removed:
+                _remove(results.root, path)
+            say(f"removed {size}")
 
 
 def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
@@ -68,7 +67,16 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
             _find_runs(results, found)
         except RecordError as error:
             found.notes.append(f"{error}. What studies want is unknown until then, so only {LEFTOVERS} are listed")
-    return found._replace(files={kind: files for kind, files in found.files.items() if kind in only and files})
+    links = {path: link for paths in found.files.values() for path in paths if (link := _link_to(path))}
+    named = sorted(set(links.values()))
+    found.notes.extend(f"{link} is a link: it and what it leads to are left alone" for link in named)
+    kept = {kind: [path for path in found.files[kind] if path not in links] for kind in KINDS if kind in only}
+    return found._replace(files={kind: paths for kind, paths in kept.items() if paths})
+
+
+def _link_to(path: Path) -> Path | None:
+    """Return the first link on the way to a path; None: neither a folder above it nor itself is one."""
+    return next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
 
 
 def _find_runs(results: Results, found: Garbage) -> None:
@@ -108,16 +116,11 @@ def _wanted_budgets(results: Results) -> dict[str, int]:
 
 
 def leftovers(results: Results) -> Iterator[Path]:
-    """Yield files that nothing reads while no process writes: partial ones, damaged checkpoints, Tune's scratch.
-
-    A folder that holds no file yet is yielded itself.
-    """
+    """Yield what nothing reads while no process writes: partial files, damaged checkpoints, folders of scratch."""
     yield from (path for path in sorted(results.root.rglob(".*.partial")) if not is_being_written(path))
     for name in ("partial-*", ".tmp*", "damaged-*"):  # the second are safetensors'
         yield from sorted(results.root.glob(f"checkpoints/*/{name}"))
-    for folder in _scratch_folders(results):
-        files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-        yield from files or ([folder] if folder != results.tune else [])
+    yield from filter(os.path.lexists, _scratch_folders(results))
 
 
 def _scratch_folders(results: Results) -> list[Path]:
@@ -128,16 +131,14 @@ def _scratch_folders(results: Results) -> list[Path]:
     return [*sorted(unfinished), *reports, results.tune]
 
 
-def _remove(path: Path) -> int:
-    num_bytes = _num_bytes(path)
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-        return num_bytes
-    path.unlink()
-    if path.parent.parent.name == "checkpoints" and not any(path.parent.iterdir()):
-        path.parent.rmdir()
-    return num_bytes
+def _remove(root: Path, path: Path) -> None:
+    with suppress(FileNotFoundError):  # it was in a folder that is gone by now
+        remove_below(root, path)
+    if path.parent.parent.name == "checkpoints":
+        with suppress(OSError):  # it holds more
+            path.parent.rmdir()
 
 
-def _num_bytes(path: Path) -> int:
-    return path.lstat().st_size
+def _size(paths: Sequence[Path]) -> str:
+    files = [file for path in paths for file in files_below(path)]
+    return f"{counted(len(files), 'file')}, {gigabytes(sum(file.lstat().st_size for file in files))}"

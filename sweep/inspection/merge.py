@@ -16,7 +16,7 @@ from pathlib import Path
 from lr_sweep.analysis.record.paths import RecordError, closed_folder, unreadable
 from lr_sweep.analysis.record.read import check_format, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import hash_file, make_folder, open_plain
+from lr_sweep.common.files import hash_file, make_folder, open_plain, remove_tree
 from lr_sweep.common.text import command, counted, gigabytes
 from lr_sweep.sweep.inspection.verify import Verification
 from lr_sweep.sweep.results.directory import Results, described, read_state, storage_problems
@@ -75,7 +75,7 @@ def _copied(theirs: Results, ours: Results) -> Iterator[Results]:
             f"or use another disk with --results."
         )
     for left in ours.root.glob(".merge-*"):
-        shutil.rmtree(left)
+        remove_tree(left)
     folder = ours.root / f".merge-{os.getpid()}"
     folder.mkdir()
     try:
@@ -83,7 +83,7 @@ def _copied(theirs: Results, ours: Results) -> Iterator[Results]:
             _copy(path, folder / path.relative_to(theirs.root))
         yield Results(folder)
     finally:
-        shutil.rmtree(folder)
+        remove_tree(folder)
 
 
 def _candidates(theirs: Results) -> Iterator[Path]:
@@ -105,6 +105,8 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def _copy(path: Path, target: Path) -> None:
+    if path.resolve() != path:
+        raise RecordError(f"{path} is a link, or in one, and none is followed: put what it leads to in its place")
     make_folder(target.parent)
     try:
         source = open_plain(path)

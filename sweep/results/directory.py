@@ -22,9 +22,20 @@ from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.record.read import MAX_JSON, check_format
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import FULL, Fields, is_locked, read_plain, remove_dead_partials, write_bytes, write_json
+from lr_sweep.common.files import (
+    FULL,
+    Fields,
+    held,
+    is_in_place,
+    is_locked,
+    read_plain,
+    remove_dead_partials,
+    remove_tree,
+    write_bytes,
+    write_json,
+)
 
-STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ESTALE)
 """Failures to write that trying again will not mend."""
 LOCK_PATIENCE_S = 1.0
 """`status` takes the lock for a moment to see whether a process holds it; a `run` that starts just then waits."""
@@ -92,17 +103,24 @@ class Results(Paths):
                 f"use another directory with --results; `status` shows how far it is."
             ) from error
         try:
-            if self.holder.exists():  # its process was killed
-                remove_dead_partials(*self.written_folders())
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
+            with held(self.root):
+                yield from self._held(study)
+        finally:
+            lock.release()
+
+    def _held(self, study: str) -> Iterator[None]:
+        if self.holder.exists():  # its process was killed
+            remove_dead_partials(*self.written_folders())
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
+        try:
             write_json(self.holder, holder)
             self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
-            shutil.rmtree(self.stop_requests, ignore_errors=True)
+            remove_tree(self.stop_requests)
             yield
         finally:
-            shutil.rmtree(self.stop_requests, ignore_errors=True)
-            self.holder.unlink(missing_ok=True)
-            lock.release()
+            if is_in_place(self.root):
+                remove_tree(self.stop_requests)
+                self.holder.unlink(missing_ok=True)
 
     def request_stop(self, what: str) -> None:
         """Leave a file for workers which ends a run, by its id; `sweep`: for the live page, which says so."""
@@ -171,7 +189,11 @@ def storage_problems(path: Path) -> Iterator[None]:
         if error.errno not in STORAGE_ERRORS:
             raise
         mend = "Free some space" if error.errno in FULL else "Make it writable"
-        mend = "Raise the limit of the size of files (`ulimit -f`)" if error.errno == errno.EFBIG else mend
+        mends = {
+            errno.EFBIG: "Raise the limit of the size of files (`ulimit -f`)",
+            errno.ESTALE: "Move it back, or give its new place with --results",
+        }
+        mend = mends.get(error.errno, mend)
         raise UserError(
             f"cannot write to {error.filename or path}: {error.strerror or error}. {mend}; what is recorded is intact, "
             f"and the same command resumes from it."

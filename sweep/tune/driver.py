@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
+from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.text import counted, failure_line
 from lr_sweep.sweep.mirror.mirror import MirrorThread
 from lr_sweep.sweep.plan.placement import CohortSizes, cohorts, is_out_of_memory
@@ -58,7 +59,7 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
     work.stopping.request()
     with output_to(log_file) as console, Display(progress, console) as display:
         driver = Driver(work, progress, display, mirror)
-        with stop_signals(driver.note_stop, console.file.fileno()) as stop:
+        with scratch_folder("tune-") as driver.scratch, stop_signals(driver.note_stop, console.file.fileno()) as stop:
             driver.survive_ray(stop, log_file)
         return driver.ended, bool(driver.left()) or (stop.is_set() and work.has_next_round())
 
@@ -81,6 +82,8 @@ class Driver:
         self._machines, self._sizes = Machines(self._placement.address is not None), CohortSizes(self._results)
         self._failures = Failures(self._sizes)
         self._broken = BrokenNodes(partial(self._machines.usable, self._placement), self._machines.excluded)
+        self.scratch = Path()
+        """Folder for Tune's own state."""
         self.ended: dict[str, str] = {}
         """Statuses of the runs that have ended, by id."""
         self._training: set[str] = set()
@@ -158,7 +161,7 @@ class Driver:
         ]
         from lr_sweep.sweep.tune.tuner import train_cohorts  # imported late: importing Ray takes seconds
 
-        events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)
+        events = train_cohorts(trained, self._placement, self.scratch, self._machines, leave, share.at_most)
         try:
             with closing(events):
                 for event in events:

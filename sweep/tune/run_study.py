@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import remove_tree
 from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
@@ -63,7 +63,7 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
     for line in idle_gpu(options.placement):
         say(line)
     with storage_problems(results.root), results.writing(study.study):
-        shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died
+        remove_tree(results.tune)  # of an earlier version, and a process that died
         work = _prepare(study, options, say)
         before, stopped = work.state.reconciled, False
         mirror = MirrorThread(Mirror(results.root, study.study, tracking_uri(results.root), results.uri), work.news.put)

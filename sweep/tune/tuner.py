@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import shutil
 import threading
 import time
 import traceback
@@ -14,7 +13,7 @@ from typing import Any
 from ray import tune
 
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields
+from lr_sweep.common.files import Fields, remove_tree
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.failures import WORKER_DID_NOT_START
 from lr_sweep.sweep.tune.nodes import Machines
@@ -87,7 +86,7 @@ def train_cohorts(
             traceback.print_exc()
             problems.append(problem)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_tree(scratch)
 
     thread = threading.Thread(target=run_tune, name="tune", daemon=True)
     thread.start()
@@ -140,7 +139,7 @@ def new_tuner(
         resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
     # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
     configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_tree(scratch)
     return tune.Tuner(
         tune.with_resources(ray_trainable.CohortTrainable, resources),
         # One list under one key: Tune runs it in the order given, where several axes would be sorted by name.

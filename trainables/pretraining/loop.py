@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,16 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.common.files import Fields, flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
+from lr_sweep.common.files import (
+    Fields,
+    flush,
+    follow_umask,
+    hash_file,
+    partial_path,
+    remove_dead_partials,
+    remove_tree,
+    sealed,
+)
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables import checkpoint
@@ -315,7 +323,7 @@ def _threads_kept(number: int | None) -> Iterator[None]:
 def _save(trainee: Trainee, facts: Fields, folder: Path) -> None:
     remove_dead_partials(folder.parent)
     partial = partial_path(folder)
-    shutil.rmtree(partial, ignore_errors=True)
+    remove_tree(partial)
     with checkpoint.disk_errors(partial):
         trainee.save(partial)
     follow_umask(partial / WEIGHTS)
@@ -324,6 +332,6 @@ def _save(trainee: Trainee, facts: Fields, folder: Path) -> None:
     (partial / FACTS).write_text(json.dumps(checked, indent=2) + "\n")
     for path in partial.iterdir():
         flush(path)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     partial.rename(folder)
-    shutil.rmtree(pretraining_checkpoints(folder), ignore_errors=True)
+    remove_tree(pretraining_checkpoints(folder))

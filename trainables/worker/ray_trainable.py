@@ -24,7 +24,7 @@ from lr_sweep.trainables.worker.session import Session
 MACHINE_CHECK_EVERY_S = 5.0
 """Seconds between two looks for a notice that this machine leaves; a spot machine's comes two minutes before."""
 
-STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
+STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH, errno.ESTALE, errno.ELOOP)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""
 
 

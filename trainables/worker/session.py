@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lr_sweep.common.files import hold
 from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.datasets.task import DataError, TaskData
@@ -72,6 +73,8 @@ class Session:
         """
         self.cohort, self.waiting = cohort, list(cohort.runs)
         self.store = CheckpointStore(cohort.store) if cohort.store else None
+        if self.store is None:
+            hold(cohort.checkpoints.parent)
         self._output = Output()
         self.engine, self.num_slots = self._new_engine(wall_clock, memory_bytes)
         self._active: list[_Active] = []

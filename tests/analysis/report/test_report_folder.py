@@ -80,10 +80,7 @@ def test_a_folder_without_files_is_left_over_too(study: Path, capsys: pytest.Cap
     """Most of a report's time passes before its first file. An older version has no lock beside it."""
     folder = study / ".report-abc"
     (folder / "new").mkdir(parents=True)
-    assert [path.name for path in leftovers(Results(study.parent.parent))] == [folder.name]
-    (folder / "new" / "cells.csv").touch()
-    assert abandoned(study) == [folder]
-    assert [path.name for path in leftovers(Results(study.parent.parent))] == ["cells.csv"]
+    assert list(leftovers(Results(study.parent.parent))) == abandoned(study) == [folder]
     assert not (study / LOCK).exists()  # looking changes nothing
     assert main(["gc", "--yes", "--only", LEFTOVERS, "--results", str(study.parent.parent)]) == 0
     assert not folder.exists()

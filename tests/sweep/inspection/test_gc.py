@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.inspection import gc
 from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, UNWANTED, collect
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -166,16 +168,16 @@ def test_a_run_whose_row_is_damaged_is_left_alone(made: Made) -> None:
 
 
 def test_a_kill_at_any_file_leaves_no_row_without_its_curve(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, removed = Path.unlink, 0
+    real, removed = gc.remove_below, 0
 
-    def unlink(path: Path, missing_ok: bool = False) -> None:
+    def remove(root: Path, path: Path) -> None:
         nonlocal removed
-        real(path, missing_ok)
+        real(root, path)
         removed += 1
         rows = {path.stem for path in (made.results.root / "runs").iterdir()}
         assert rows <= {path.stem for path in (made.results.root / "curves").iterdir()}
 
-    monkeypatch.setattr(Path, "unlink", unlink)
+    monkeypatch.setattr(gc, "remove_below", remove)
     made.gc()
     assert removed > 6
 
@@ -220,3 +222,20 @@ def test_the_folder_of_a_command_goes_with_its_checkpoints(made: Made) -> None:
     (folder / KEPT / "checkpoint" / "model.pt").write_bytes(b"1")
     made.gc(only=[CHECKPOINTS])
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("place", ["tune", "checkpoints", "checkpoints/{complete}", "curves/{unwanted}.parquet"])
+def test_links_are_left_alone_and_named(made: Made, tmp_path: Path, place: str) -> None:
+    """What they lead to belongs to something else, whatever its name."""
+    link, outside = made.results.root / place.format(**made.ids), tmp_path / "outside"
+    if link.exists():
+        shutil.move(link, outside)
+    else:
+        outside.mkdir()
+        (outside / "precious").write_text("years of work")
+    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+    link.symlink_to(outside)
+    said, _ = made.gc()
+    assert f"note: {link} is a link: it and what it leads to are left alone" in said
+    assert link.is_symlink()
+    assert {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()} == before

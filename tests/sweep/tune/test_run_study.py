@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -40,11 +41,32 @@ def test_all_go_well(bench: Bench) -> None:
     assert bench.states() == ["complete"] * 4
     assert set(NoMirror.notified) == set(bench.ids)
     assert bench.results.progress("tiny").exists()
-    left = bench.results.tune / "trials" / "tuner.pkl"  # a killed process left it
+    left = bench.results.tune / "trials" / "tuner.pkl"  # a killed process of an earlier version left it
     left.parent.mkdir(parents=True)
     left.touch()
     assert bench.run(Script()).trained == 0
     assert not bench.results.tune.exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_sweep_whose_results_are_moved_ends_and_makes_nothing_in_their_place(bench: Bench, replaced: bool) -> None:
+    root, moved = bench.results.root, bench.folder / "moved"
+
+    def move(cohorts: Any, *arguments: Any) -> Events:
+        root.rename(moved)
+        if replaced:
+            shutil.copytree(moved, root)
+        yield Started(run_id=cohorts[0].run_ids[0], step=0)
+
+    script = Disturbed(lambda *given: script.train_first(*given), move)
+    with pytest.raises(UserError, match=f"cannot write to {root}: it was moved or removed, or another folder is in"):
+        bench.run(script)
+    assert root.exists() == replaced
+    assert len(list((moved / "runs").iterdir())) == 1
+    if replaced:
+        shutil.rmtree(root)
+    moved.rename(root)
+    assert bench.run(Script()).trained == 3
 
 
 def test_a_run_that_fails_does_not_take_its_neighbours_with_it(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
