@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
@@ -39,15 +39,15 @@ def make_folder(path: Path) -> None:
     """Make a folder, and those above it, where they are missing; raises OSError (ESTALE) as `hold` says."""
     for folder in _HELD:
         if path.is_relative_to(folder):
-            _check_held(folder)
+            check_held(folder)
     path.mkdir(parents=True, exist_ok=True)
 
 
 def hold(folder: Path) -> None:
     """Have `make_folder`, which comes before every write, raise OSError once a folder was moved or replaced."""
-    if not folder.is_dir():
-        raise _gone(folder)
-    _HELD[folder] = folder.stat()
+    with suppress(FileNotFoundError):
+        _HELD[folder] = folder.stat()
+    check_held(folder)
 
 
 @contextmanager
@@ -57,27 +57,16 @@ def held(folder: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        _check_held(folder)
+        check_held(folder)
         raise
     finally:
         del _HELD[folder]
 
 
-def is_in_place(folder: Path) -> bool:
-    """Return whether a folder that is held is the one that it was."""
-    try:
-        return os.path.samestat(_HELD[folder], folder.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _check_held(folder: Path) -> None:
-    if not is_in_place(folder):
-        raise _gone(folder)
-
-
-def _gone(folder: Path) -> OSError:
-    return OSError(errno.ESTALE, "it was moved or removed, or another folder is in its place", str(folder))
+def check_held(folder: Path) -> None:
+    """Raise OSError (ESTALE) if a folder that is held is no longer the one that it was."""
+    if not (folder.is_dir() and os.path.samestat(_HELD[folder], folder.stat())):
+        raise OSError(errno.ESTALE, "it was moved or removed, or another folder is in its place", str(folder))
 
 
 def remove_tree(folder: Path) -> None:
@@ -88,27 +77,17 @@ def remove_tree(folder: Path) -> None:
 def remove_below(root: Path, path: Path) -> None:
     """Remove a file, or a folder with all in it; raises OSError, also for a link on the way from `root`."""
     *folders, name = path.relative_to(root).parts
-    with ExitStack() as opened:
-        folder = _opened(opened, root)
-        for each in folders:
-            folder = _opened(opened, each, folder)
+    folder = os.open(root, os.O_RDONLY)
+    try:
+        for inner in folders:
+            outer, folder = folder, os.open(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(outer)
         if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
             shutil.rmtree(name, dir_fd=folder)
         else:
             os.unlink(name, dir_fd=folder)
-
-
-def _opened(stack: ExitStack, name: str | Path, within: int | None = None) -> int:
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-def files_below(path: Path) -> list[Path]:
-    """Return the files of a folder and of those in it, or a file itself; no link is followed."""
-    if path.is_symlink() or not path.is_dir():
-        return [path]
-    return [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    finally:
+        os.close(folder)
 
 
 def partial_path(path: Path) -> Path:

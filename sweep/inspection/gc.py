@@ -12,7 +12,7 @@ from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.report.folder import abandoned
-from lr_sweep.common.files import files_below, is_being_written, remove_below
+from lr_sweep.common.files import is_being_written, remove_below
 from lr_sweep.common.text import Say, counted, gigabytes
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
@@ -139,6 +139,10 @@ def _remove(root: Path, path: Path) -> None:
             path.parent.rmdir()
 
 
+def _files_in(path: Path) -> list[Path]:
+    return [Path(folder, name) for folder, _, names in os.walk(path) for name in names] or [path]
+
+
 def _size(paths: Sequence[Path]) -> str:
-    files = [file for path in paths for file in files_below(path)]
+    files = [file for path in paths for file in _files_in(path)]
     return f"{counted(len(files), 'file')}, {gigabytes(sum(file.lstat().st_size for file in files))}"

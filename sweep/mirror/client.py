@@ -140,8 +140,8 @@ class MlflowRun:
     params: dict[str, str]
     metrics: dict[str, float]
     tags: dict[str, str]
-    steps: set[int] | None = None
-    """Steps whose evaluation is there; None: not known."""
+    steps: set[tuple[int, int]] | None = None
+    """Step and time, in milliseconds, of each evaluation that is there; None: not known."""
 
     def log_params(self, params: Mapping[str, str]) -> None:
         """Add the params that are not there yet: another study may have given the run other labels before."""
@@ -168,12 +168,21 @@ class MlflowRun:
         """
         from mlflow.entities import Metric
 
-        if self.steps is None:
-            self.steps = {point.step for point in self.client.get_metric_history(self.mlflow_id, "elapsed_s")}
-        for batch in _batches(recorded.points(self.steps), _MAX_METRICS // len(METRICS)):
+        steps = self._known_steps()
+        for batch in _batches(recorded.points(steps), _MAX_METRICS // len(METRICS)):
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self.client.log_batch(self.mlflow_id, metrics=metrics)
-            self.steps |= {metric.step for metric in metrics}
+            steps |= {(metric.step, metric.timestamp) for metric in metrics}
+
+    def was_trained_anew(self, recorded: MirroredRun) -> bool:
+        """Return whether an evaluation is there that the record no longer has: it is of an earlier attempt."""
+        return not self._known_steps() <= {(row["step"], row["time_ms"]) for row in recorded.curve}
+
+    def _known_steps(self) -> set[tuple[int, int]]:
+        if self.steps is None:
+            history = self.client.get_metric_history(self.mlflow_id, "elapsed_s")
+            self.steps = {(point.step, point.timestamp) for point in history}
+        return self.steps
 
     def set_status(self, status: str, ended_ms: int | None = None) -> None:
         """Set the status, if it is another one; of a run that has ended, with the time of its end."""

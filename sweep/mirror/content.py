@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -131,8 +131,8 @@ class MirroredRun(RecordedRun):
         ends = set() if is_training else {self.curve[-1]["step"], self.row and self.row["best_step"]}
         return [row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends]
 
-    def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
-        """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.
+    def points(self, known: Container[tuple[int, int]]) -> list[list[tuple[str, float, int, int]]]:
+        """List (metric, value, time_ms, step) by evaluation, except those of a known step and time.
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
         """
@@ -140,7 +140,7 @@ class MirroredRun(RecordedRun):
         return [
             [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
             for row in self.thinned()
-            if row["step"] not in but_steps
+            if (row["step"], row["time_ms"]) not in known
         ]
 
 

@@ -11,7 +11,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import (
     FULL,
     Fields,
+    check_held,
     held,
-    is_in_place,
     is_locked,
     read_plain,
     remove_dead_partials,
@@ -118,7 +118,8 @@ class Results(Paths):
             remove_tree(self.stop_requests)
             yield
         finally:
-            if is_in_place(self.root):
+            with suppress(OSError):  # another directory is in its place
+                check_held(self.root)
                 remove_tree(self.stop_requests)
                 self.holder.unlink(missing_ok=True)
 

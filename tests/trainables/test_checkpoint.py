@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from lr_sweep.trainables import checkpoint as checkpoint_module
-from lr_sweep.trainables.checkpoint import checkpoints, keep_newest, load_newest_checkpoint, save_checkpoint
+from lr_sweep.trainables.checkpoint import (
+    checkpoints,
+    keep_newest,
+    load_newest_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
 
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "torn", "empty"])
@@ -52,6 +58,15 @@ def test_a_checkpoint_that_vanishes_while_it_is_looked_at_is_no_end(
     saved = load_newest_checkpoint(tmp_path, pytest.fail)
     assert saved is not None
     assert saved[1] == {"step": 2}
+
+
+def test_nothing_is_written_or_removed_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "partial-1").touch()
+    (folder := tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="it is a link"):
+        newest_checkpoint(folder, None, pytest.fail)
+    assert (tmp_path / "elsewhere" / "partial-1").exists()
 
 
 @pytest.mark.parametrize("harm", ["link", "folder"])

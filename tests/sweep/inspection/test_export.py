@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.judge import judged
-from lr_sweep.analysis.judge.reading import QuestionError, Reading
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
@@ -108,13 +108,12 @@ def test_judge_of_a_report_s_runs_has_its_metric(tmp_path: Path, undrawn: None) 
     assert reading.columns["validation"] == "validation_error-in-seconds"
 
 
-def test_of_an_export_with_several_metrics_judge_asks_for_one(tmp_path: Path) -> None:
+def test_of_an_export_with_several_metrics_judge_wants_one(tmp_path: Path) -> None:
     path = tmp_path / "curves.csv"
     rows = [f"{name},{higher},False,{rate},{rate}" for name, higher in (("x", True), ("y", False)) for rate in (1, 2)]
     path.write_text("\n".join(["metric_name,metric_higher_is_better,metric_is_fraction,lr,validation_x", *rows]))
-    with pytest.raises(QuestionError, match="several metrics") as question:
+    with pytest.raises(UserError, match="several metrics, x, y: judge those of one: --where metric_name=NAME"):
         judged([path], Reading())
-    assert question.value.choices[0].reading.where == ["metric_name=x"]
     assert judged([path], Reading(where=["metric_name=x"])).study.summary.metric.higher_is_better
 
 

@@ -205,6 +205,12 @@ def test_a_merge_that_cannot_be(results: Results, other: Results, monkeypatch: p
     assert "has 0.0 MB free and" in refusal(results, other)
 
 
+def test_a_link_is_not_followed(results: Results, other: Results, tmp_path: Path) -> None:
+    results.run(run_id_of(0)).rename(secret := tmp_path / "secret")
+    results.run(run_id_of(0)).symlink_to(secret)
+    assert f"{results.run(run_id_of(0))} is a link, or in one, and none is followed" in refusal(results, other)
+
+
 def test_few_bytes_that_stand_for_many_are_refused(results: Results, other: Results) -> None:
     """A curve of 200,000 equal rows in some 20 kB."""
     columns = {

@@ -99,6 +99,24 @@ def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
     assert (run.info.status, parent.info.status) == ("FINISHED", "FINISHED")
 
 
+@pytest.mark.parametrize("later", ["the next sweep", "the same sweep"])
+def test_a_run_that_is_trained_anew_keeps_no_point_of_its_earlier_attempt(results: Path, later: str) -> None:
+    """Its checkpoint was lost: it diverges at a step that the earlier attempt had passed."""
+    uri, first = tracking_uri(results), new_mirror(results)
+    first.sync_all()
+    write_study(results, ["aa"], "other")
+    new_mirror(results, "other").sync_all()
+    write_curve(results, "aa", 2, time_ms=START_MS + 99_000)
+    write_end(results, "aa", "diverged", ended_s=100, diverged_at_step=210)
+    again = first if later == "the same sweep" else new_mirror(results)
+    again.sync_run("aa")
+    assert points(uri, "aa", "validation_accuracy") == [(100 * n, n / 10, START_MS + 99_000) for n in (1, 2)]
+    (run,) = find(uri, "sweep.run_id", "aa")
+    assert run.data.tags["sweep.studies"] == ",other,small,"
+    new_mirror(results).sync_all()
+    assert [each.info.run_id for each in find(uri, "sweep.run_id", "aa")] == [run.info.run_id]
+
+
 def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Path) -> None:
     options = Paths(results).options("small")
     for budget, seeds in ((400, 1), (800, 3)):

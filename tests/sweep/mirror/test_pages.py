@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from itertools import islice
@@ -134,7 +135,49 @@ def test_only_artifacts_of_the_results_are_shown(opened: TestClient, results: Pa
         for method in ("GET", "POST", "PUT"):
             asked = opened.request(method, f"/mlflow{address}", params=theirs | {"path": "x"}, content=b"y")
             assert asked.status_code == 403
+    listed = "query Q($of: MlflowListArtifactsInput!) { mlflowListArtifacts(input: $of) { files { path } } }"
+    for run, path in ((theirs, ""), (theirs, "link"), (ours, "link")):
+        asked = opened.post("/mlflow/graphql", json={"query": listed, "variables": {"of": {"runId": run["run_uuid"]}}})
+        assert asked.json()["data"]["mlflowListArtifacts"] is None, path
+    query = "query Q($of: MlflowGetRunInput!) { mlflowGetRun(input: $of) { run { info { runId } } } }"
+    asked = opened.post("/mlflow/graphql", json={"query": query, "variables": {"of": {"runId": ours["run_uuid"]}}})
+    assert asked.json()["data"]["mlflowGetRun"]["run"]["info"]["runId"] == ours["run_uuid"]
     assert {path.name for path in outside.iterdir()} == {"results", "report", "secret", theirs["run_uuid"]}
+
+
+def test_what_is_no_reading_of_the_database_is_refused() -> None:
+    """Of all that MLflow's server answers: what is new in another version is refused, too."""
+    from mlflow.server import app
+
+    served = MlflowPages()
+    addresses = {re.sub("<[^>]*>", "x", rule.rule) for rule in app.url_map.iter_rules()}
+    allowed = {address for address in addresses if served._is_allowed(f"{PREFIX}{address}", "")}
+    assert {address.rpartition("/mlflow/")[2] for address in allowed} == {
+        *("/", "/graphql", "/health", "/version", "/static-files/x"),
+        *(f"experiments/{end}" for end in ("get", "get-by-name", "search", "search-datasets")),
+        *(f"metrics/get-history{end}" for end in ("", "-bulk", "-bulk-interval")),
+        *(f"{kind}/search" for kind in ("datasets", "logged-models", "model-versions", "registered-models", "runs")),
+        *("runs/get", "traces/search", "traces/metrics", "server-info"),
+    }
+
+
+@pytest.mark.slow
+def test_no_host_is_asked_for_artifacts(opened: TestClient, results: Path) -> None:
+    """A store that another user sent may name any."""
+    client = open_client(tracking_uri(results))
+    with socket.create_server(("127.0.0.1", 0)) as host:
+        host.settimeout(0.2)
+        address = f"http://127.0.0.1:{host.getsockname()[1]}/x"
+        for number, place in enumerate((address, "s3://bucket/x", f"mlflow-artifacts://{address[7:]}")):
+            made = client.create_experiment(f"elsewhere {number}", artifact_location=place)
+            run = {"run_id": client.create_run(made).info.run_id}
+            listed = "query Q($of: MlflowListArtifactsInput!) { mlflowListArtifacts(input: $of) { files { path } } }"
+            query = {"query": listed, "variables": {"of": {"runId": run["run_id"]}}}
+            assert opened.post("/mlflow/graphql", json=query).json()["data"]["mlflowListArtifacts"] is None
+            for kind in ("get-artifact", "ajax-api/2.0/mlflow/artifacts/list"):
+                assert opened.get(f"/mlflow/{kind}", params=run | {"path": "x"}).status_code in (400, 403, 404)
+        with pytest.raises(TimeoutError):
+            host.accept()
 
 
 @pytest.mark.slow
