@@ -262,6 +262,11 @@ def open_plain(path: Path) -> BufferedReader:
     return path.open("rb")
 
 
+def open_no_link(path: str, flags: int) -> int:
+    """Open a file as `open`'s own opener does; raises OSError (ELOOP) for a link, which may lead to another file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
     """Hash a file's content; returns hex digits; raises as `open_plain`."""
     with open_plain(path) as file:

@@ -12,7 +12,6 @@ from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.errors import UserError
 
 ROLES = {role: role for role in words("task model variant learning_rate seed status step")} | {"run": "run_id"}
-IGNORED = {"study", *(f"{split}_loss" for split in SPLITS)}
 TRUTH = {"true": True, "false": False}
 
 
@@ -31,8 +30,7 @@ def exported_reading(tables: Sequence[TableFile], reading: Reading) -> Reading:
         return reading
     values = {split: split if split in names else plain(f"{split}_{name}") for split in SPLITS}
     columns = {role: names[known] for role, known in {**ROLES, **values}.items() if known in names}
-    ignored = {*says, *(IGNORED & tables[0].columns.keys())} - {*columns.values()}
-    columns["ignored"] = JOIN.join(sorted(ignored))
+    columns["ignored"] = JOIN.join(says)  # read here, and nothing else
     higher, fraction = (TRUTH[truth] for truth in truths)
     return Reading(columns=columns, metric=name, higher_is_better=higher, is_fraction=fraction).but(reading)
 

@@ -35,7 +35,7 @@ from lr_sweep.common.files import (
     write_json,
 )
 
-STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ESTALE)
+STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ESTALE, errno.ELOOP)
 """Failures to write that trying again will not mend."""
 LOCK_PATIENCE_S = 1.0
 """`status` takes the lock for a moment to see whether a process holds it; a `run` that starts just then waits."""

@@ -17,7 +17,16 @@ from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
 from lr_sweep.analysis.record.parquet import FORMAT
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_curves, read_rows, read_run_rows
-from lr_sweep.common.files import Fields, ReadFields, make_folder, sealed, sealed_text, write_bytes, write_json
+from lr_sweep.common.files import (
+    Fields,
+    ReadFields,
+    make_folder,
+    open_no_link,
+    sealed,
+    sealed_text,
+    write_bytes,
+    write_json,
+)
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import study_to_yaml
@@ -240,7 +249,7 @@ class RunLogs(Sink):
         if text:
             path = self.log_of(run_id)
             make_folder(path.parent)
-            with path.open("a", encoding="utf-8", errors="replace") as log:
+            with open(path, "a", encoding="utf-8", errors="replace", opener=open_no_link) as log:
                 log.write(text)
 
     def interrupted(self, run_ids: Sequence[str], text: str) -> None:

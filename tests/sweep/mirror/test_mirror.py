@@ -102,10 +102,10 @@ def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
 @pytest.mark.parametrize("later", ["the next sweep", "the same sweep"])
 def test_a_run_that_is_trained_anew_keeps_no_point_of_its_earlier_attempt(results: Path, later: str) -> None:
     """Its checkpoint was lost: it diverges at a step that the earlier attempt had passed."""
-    uri, first = tracking_uri(results), new_mirror(results)
-    first.sync_all()
     write_study(results, ["aa"], "other")
     new_mirror(results, "other").sync_all()
+    uri, first = tracking_uri(results), new_mirror(results)
+    first.sync_all()
     write_curve(results, "aa", 2, time_ms=START_MS + 99_000)
     write_end(results, "aa", "diverged", ended_s=100, diverged_at_step=210)
     again = first if later == "the same sweep" else new_mirror(results)

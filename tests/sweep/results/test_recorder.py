@@ -315,3 +315,12 @@ def test_each_event_is_a_line_of_the_log_with_its_time(tmp_path: Path) -> None:
         "1970-01-01 00:01:00  | loss 1.2",
         "1970-01-02 00:00:00  complete at step 40, 6.0 s of training, on cpu (x)",
     ]
+
+
+def test_nothing_is_appended_through_a_link(tmp_path: Path) -> None:
+    """A directory that another user sent may hold one."""
+    (precious := tmp_path / "precious").write_text("years of work")
+    (tmp_path / "aa.log").symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links"):
+        RunLogs(lambda run_id: tmp_path / f"{run_id}.log").write("aa", ["started"])
+    assert precious.read_text() == "years of work"
