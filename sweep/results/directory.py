@@ -190,7 +190,7 @@ def storage_problems(path: Path) -> Iterator[None]:
         if error.errno not in STORAGE_ERRORS:
             raise
         mend = "Free some space" if error.errno in FULL else "Make it writable"
-        mends = {
+        mends: dict[int | None, str] = {
             errno.EFBIG: "Raise the limit of the size of files (`ulimit -f`)",
             errno.ESTALE: "Move it back, or give its new place with --results",
         }
