@@ -29,10 +29,17 @@ from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 from lr_sweep.trainables.models import size_from
-from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights
+from lr_sweep.trainables.models.classifier import Classifier, build_classifier
 from lr_sweep.trainables.models.gpt2 import GPT2, WEIGHT_STD
 from lr_sweep.trainables.pretraining.fit import config_mistakes
-from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsError, WeightsSource, find_weights, weights_checksum
+from lr_sweep.trainables.pretraining.weights import (
+    WEIGHTS,
+    WeightsError,
+    WeightsSource,
+    find_weights,
+    load_weights,
+    weights_checksum,
+)
 from lr_sweep.trainables.run import PROTOCOL_VERSION, Run, gpt2_size
 from lr_sweep.trainables.worker.session import pretrained_tensors, task_data
 

@@ -23,6 +23,7 @@ from lr_sweep.trainables.pretraining.weights import (
     check_made_here,
     check_weights_fit,
     find_weights,
+    load_weights,
     made_here_as,
     weights_checksum,
 )
@@ -142,7 +143,11 @@ def ensure_backbones(
         else:
             say(f"fetching {backbone.source} for {name}")
             find_weights(backbone.source, download=True)
-    return find_backbones(study, pretrained_root, data_dir)
+    backbones = find_backbones(study, pretrained_root, data_dir)
+    for backbone in backbones.values():
+        if folder := find_weights(backbone.source, download=False):
+            load_weights(folder, backbone.source.family)  # a worker would refuse NaN only once Ray has started
+    return backbones
 
 
 def pretrain_model(

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from lr_sweep.datasets.task import TaskShape
@@ -81,7 +79,7 @@ def build_classifier(run: Run, task: TaskShape, weights: Tensors | None) -> Clas
     """Return the run's model at step 0 on the CPU, with its frozen parts frozen.
 
     Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order. Variants and learning rates of one
-    seed therefore share their input and output layers. `weights` (`load_weights`) fit (`check_weights_fit`).
+    seed therefore share their input and output layers. `weights` fit (`check_weights_fit`).
     """
     model = Classifier(run.model, task, run.protocol)
     _initialise_randomly(model, run)
@@ -131,9 +129,3 @@ def alike(weights: Tensors, seed: int) -> Tensors:
         )
         for name, tensor in sorted(weights.items())
     }
-
-
-def load_weights(folder: Path, family: str = "gpt2") -> Tensors:
-    """Read the body's tensors from a `save_pretrained` folder, float32, by name."""
-    tensors = load_file(folder / "model.safetensors")
-    return {name: tensor.float() for name, tensor in load_family(family).body_tensors(tensors).items()}

@@ -41,8 +41,8 @@ def tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
     wanted = body_shapes(size)
     misshapen = [name for name in wanted if found.get(name, wanted[name]) != wanted[name]]
     return [
-        *_listed(" lacks", [name for name in wanted if name not in found]),
-        *_listed(":", [f"{name} has shape {found[name]}, want {wanted[name]}" for name in misshapen]),
+        *listed(" lacks", [name for name in wanted if name not in found]),
+        *listed(":", [f"{name} has shape {found[name]}, want {wanted[name]}" for name in misshapen]),
     ]
 
 
@@ -85,7 +85,7 @@ def _gpt2_shapes(size: ModelSize) -> Shapes:
     return shapes
 
 
-def _listed(verb: str, mistakes: list[str]) -> list[str]:
+def listed(verb: str, mistakes: list[str]) -> list[str]:
     """Return mistakes of tensors as one, a few of them by name; none if there are none."""
     more = f" and {len(mistakes) - MAX_SHOWN} more" if len(mistakes) > MAX_SHOWN else ""
     return [f"model.safetensors{verb} {', '.join(mistakes[:MAX_SHOWN])}{more}"] if mistakes else []

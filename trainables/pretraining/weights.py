@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields, hash_file, hash_once, is_changed, open_plain, read_plain
+from lr_sweep.trainables.models import load_family
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize
+
+if TYPE_CHECKING:
+    from lr_sweep.trainables.numerics import Tensors
 
 SHIPPED = Path(__file__).with_name("shipped")
 """A folder of weights for each name that a study can give; made by `data --pretrain`, with recipe and checksums."""
@@ -111,6 +116,21 @@ def check_weights_fit(folder: Path, size: BodySize) -> None:
     """Raise WeightsError, with every mistake of `config.json` and tensors, if a body cannot start from them."""
     if mistakes := [*fit.config_mistakes(folder, size.family, size), *fit.tensor_mistakes(folder, size)]:
         raise WeightsError(_unusable(str(folder), size.family, mistakes))
+
+
+def load_weights(folder: Path, family: str = "gpt2") -> Tensors:
+    """Read the body's tensors from a `save_pretrained` folder, float32, by name; raises WeightsError for NaN in them.
+
+    Infinity counts as NaN does.
+    """
+    from safetensors.torch import load_file  # imports torch, which a look at a study does not need
+
+    read = load_family(family).body_tensors(load_file(folder / WEIGHTS))
+    tensors = {name: tensor.float() for name, tensor in read.items()}
+    if broken := [name for name, tensor in tensors.items() if not tensor.double().sum().isfinite()]:
+        (mistake,) = fit.listed(" has NaN or infinity in", broken)
+        raise WeightsError(f"{folder}/{mistake}. Save the weights again, or name others in the study.")
+    return tensors
 
 
 def check_made_here(folder: Path) -> None:

@@ -30,11 +30,16 @@ from lr_sweep.trainables.checkpoint import (
     save_checkpoint,
 )
 from lr_sweep.trainables.engine import Engine, Progress, Slot
-from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.plain.engine import PlainEngine, Training
-from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
+from lr_sweep.trainables.pretraining.weights import (
+    WeightsError,
+    WeightsSource,
+    find_weights,
+    load_weights,
+    weights_checksum,
+)
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.worker.memory import largest_stack

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
@@ -228,6 +230,16 @@ def test_a_flipped_bit_is_reported_and_nothing_trains(tmp_path: Path, monkeypatc
         find_weights(source, download=False)
     (copy / "pretraining.json").unlink()
     assert find_weights(source, download=False) == copy
+
+
+def test_run_refuses_weights_with_nan_before_ray_starts(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    file = tmp_path / "weights" / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"ln_f.bias": tensors["ln_f.bias"] * math.nan}, file)
+    assert refused("run", study, "--results", tmp_path / "results").startswith(
+        f"error: {file} has NaN or infinity in ln_f.bias."
+    )
 
 
 def test_a_worker_with_other_weights_trains_nothing(tmp_path: Path) -> None:

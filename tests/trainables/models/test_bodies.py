@@ -41,10 +41,11 @@ from lr_sweep.tests.support.small_runs import (
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, timeless, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.models import FAMILIES
-from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights, put_weights
+from lr_sweep.trainables.models.classifier import Classifier, build_classifier, put_weights
 from lr_sweep.trainables.models.family import Body, Dropout
 from lr_sweep.trainables.numerics import global_generator_keyed, keyed_generator
 from lr_sweep.trainables.plain.engine import Training
+from lr_sweep.trainables.pretraining.weights import load_weights
 from lr_sweep.trainables.run import BodySize, Protocol
 from lr_sweep.trainables.worker.messages import evaluations
 from lr_sweep.trainables.worker.session import Session

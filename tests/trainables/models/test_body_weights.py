@@ -16,10 +16,10 @@ from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of, same_bits
 from lr_sweep.trainables.models import load_family
-from lr_sweep.trainables.models.classifier import build_classifier, load_weights, put_weights
+from lr_sweep.trainables.models.classifier import build_classifier, put_weights
 from lr_sweep.trainables.models.family import parameters_of
 from lr_sweep.trainables.models.published import MODELS
-from lr_sweep.trainables.pretraining.weights import WeightsError, check_weights_fit, find_weights
+from lr_sweep.trainables.pretraining.weights import WeightsError, check_weights_fit, find_weights, load_weights
 
 CONFIGS: dict[str, Any] = {"bert": BertConfig, "t5": T5Config, "longformer": LongformerConfig, "vit": ViTConfig}
 BERT_LIKE = {"hidden_act": "gelu", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}

@@ -13,10 +13,11 @@ from safetensors.torch import save_file
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_bodies import library_gpt2
 from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, same_bits
-from lr_sweep.trainables.models.classifier import Classifier, build_classifier, load_weights
+from lr_sweep.trainables.models.classifier import Classifier, build_classifier
 from lr_sweep.trainables.models.family import Dropout, parameters_of
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.parts import FROZEN_BODY, VARIANTS
+from lr_sweep.trainables.pretraining.weights import load_weights
 from lr_sweep.trainables.run import ModelSize, Protocol
 from lr_sweep.trainables.stacked.model import StackedBatch, StackedDropout
 from lr_sweep.trainables.worker.memory import part_sizes

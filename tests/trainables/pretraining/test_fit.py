@@ -19,10 +19,10 @@ from lr_sweep.tests.support.small_runs import SIZE as SMALL
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.tests.support.tiny_study import SIZE, write_config
 from lr_sweep.trainables.models import published
-from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.pretraining.fit import body_shapes, tensor_mistakes
+from lr_sweep.trainables.pretraining.weights import load_weights
 from lr_sweep.trainables.run import ModelSize
 
 TOLERANCE = 1e-5

@@ -20,7 +20,6 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.tests.support.small_runs import CPU, same_bits
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.models.classifier import load_weights
 from lr_sweep.trainables.numerics import keyed_generator
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.pretraining.loop import _language_model, learning_rate_share, pretrain
@@ -32,7 +31,7 @@ from lr_sweep.trainables.pretraining.recipe import (
     pretraining_checkpoints,
     read_corpus,
 )
-from lr_sweep.trainables.pretraining.weights import WeightsError, weights_checksum
+from lr_sweep.trainables.pretraining.weights import WeightsError, load_weights, weights_checksum
 from lr_sweep.trainables.run import ModelSize
 
 SIZE = ModelSize(layers=1, heads=2, width=16, positions=12)

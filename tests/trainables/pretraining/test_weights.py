@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from lr_sweep.tests.support.servers.weights_hub import COMMIT, MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.tiny_study import SIZE as TINY
@@ -20,6 +23,7 @@ from lr_sweep.trainables.pretraining.weights import (
     WeightsSource,
     check_weights_fit,
     find_weights,
+    load_weights,
     shipped_names,
     weights_checksum,
 )
@@ -127,6 +131,18 @@ def test_weights_in_another_form_are_reported_with_how_to_save_them(tmp_path: Pa
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(WeightsError, match=r"no model\.safetensors in .*max_shard_size='1TB'"):
         find_weights(WeightsSource(folder=str(tmp_path)), download=False)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(math.nan, torch.float32), (-math.inf, torch.bfloat16)])
+def test_weights_that_are_not_finite_are_refused_by_file_and_tensor(
+    value: float, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    folder = write_weights(tmp_path / "weights")
+    tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
+    tensors["h.0.ln_1.bias"][3] = value
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"weights/model\.safetensors has NaN or infinity in h\.0\.ln_1\.bias\."):
+        load_weights(folder)
 
 
 @pytest.mark.parametrize("name", shipped_names())
