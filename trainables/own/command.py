@@ -33,7 +33,7 @@ from lr_sweep.trainables.own.session import MisuseError, Output, number_of
 if TYPE_CHECKING:
     from lr_sweep.trainables.numerics import State
 
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(\s?%)?|[-+]?(nan|inf)", re.IGNORECASE)
 NOT_FINITE = re.compile(r"[-+]?\b(nan|inf(inity)?)\b", re.IGNORECASE)
 LAST_LINES = 8
 """Lines of output in the reason of a failure."""

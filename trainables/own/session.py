@@ -11,6 +11,7 @@ def train(run, session):
 from __future__ import annotations
 
 import io
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -143,16 +144,23 @@ class OwnSession:
 
 
 def number_of(name: str, value: Any, metric: ReadFields, where: str = "session.report") -> float:
-    """Return a reported value as a number; raises MisuseError for what is none, or cannot be one of the metric."""
+    """Return a reported value as a number; raises MisuseError for what is none, or cannot be one of the metric.
+
+    The text `56%` is 0.56 for a metric that is a fraction, and 56 for another one.
+    """
+    is_fraction = metric["is_fraction"] and not name.endswith("_loss")
+    percents = isinstance(value, str) and value.endswith("%")
     try:
-        number = float(value)
+        number = float(value.rstrip("% ") if percents else value)
     except (TypeError, ValueError) as error:
         raise MisuseError(f"{where} got {name}={value!r:.60}, want a number") from error
-    is_fraction = metric["is_fraction"] and not name.endswith("_loss")
+    number /= 100 if percents and is_fraction else 1
     if is_fraction and math.isfinite(number) and not 0 <= number <= 1:
+        name_and_way = f"name: {json.dumps(metric['name'])}, higher_is_better: {json.dumps(metric['higher_is_better'])}"
         raise MisuseError(
-            f"{where} got {name}={number}, want a fraction from 0 to 1, which {metric['name']} is, or a study with "
-            f"another `metric`"
+            f"{where} got {name}={number}, want a fraction from 0 to 1, which {metric['name']} is. If it is in "
+            f"percent, write `metric: {{{name_and_way}}}` into the study file; if it is a loss, "
+            f"`metric: {{name: loss, higher_is_better: false}}`"
         )
     return number
 

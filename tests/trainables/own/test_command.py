@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,6 +133,23 @@ def test_failures_show_what_the_command_printed(
         to_end(training(tmp_path, script, num_steps="2"), 2)
     assert type(raised.value) is kind
     assert reason in str(raised.value)
+
+
+def test_a_percent_is_read_as_the_fraction_that_it_is(tmp_path: Path) -> None:
+    script = "print('val: 55.96%, test: 7 %')"
+    metrics = "{validation: 'val: (.*)%', test: 'test: (.*)'}"
+    one = training(tmp_path, script, metrics=metrics)
+    assert to_end(one, 1) == [0.5596]
+    assert one.progress.curve[0].test_accuracy == 0.07
+
+
+def test_the_line_that_the_error_of_a_percent_offers_works(tmp_path: Path) -> None:
+    script = "print('val=55.96% test=50.5')"
+    with pytest.raises(MisusedSessionError, match=r"got test=50\.5, want a fraction from 0 to 1") as raised:
+        to_end(training(tmp_path, script), 1)
+    percent, loss = re.findall("`metric: (.*?)`", str(raised.value))
+    assert to_end(training(tmp_path, script, metric=percent), 1) == [55.96]
+    assert to_end(training(tmp_path, script, metric=loss), 1) == [55.96]
 
 
 RESUMES = """
