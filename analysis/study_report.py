@@ -55,7 +55,7 @@ from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
 from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.files import Fields
 
@@ -124,7 +124,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
 
 def _status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     counts = runs["status"].value_counts()
-    shown = [status for status in OUTCOMES if status != "stopped" or status in counts]
+    shown = [status for status in OUTCOMES if status not in SELDOM or status in counts]
     parts = [f"{counts.get(status, 0)} {status}" for status in shown]
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
 

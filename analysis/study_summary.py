@@ -14,9 +14,8 @@ from lr_sweep.analysis.record.study import StoppedRates, StudyInfo, with_stops
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
 from lr_sweep.analysis.statistics.rates.laws import of_contents, of_labels
-from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
+from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS, StudySummary, summarise
 
-RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
 """What is read of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
 

@@ -55,6 +55,8 @@ class Progress:
     loss_sum: float = 0.0
     """Sum of the losses since the last evaluation."""
     elapsed_s: float = 0.0
+    last_printed: int | None = None
+    """Number, or step, of the last evaluation that a command printed, if that one alone counts; None: not known."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Progress:

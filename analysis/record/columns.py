@@ -103,6 +103,7 @@ RUNS: Columns = (
     _later("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`"),
     _later("test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing"),
     _later("stopped_at_step", _I64, _STEPS, "rung at which `stop_early` stopped the run; null: none"),
+    _later("last_printed", _I64, "", "number or step of the last evaluation of a command, if it alone counts"),
 )
 
 CURVES: Columns = (

@@ -27,7 +27,7 @@ from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Conditions, Kind, Order
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import percent_text, rate_text
 
@@ -168,7 +168,7 @@ def _point(row: Row, chosen: bool, metric: Metric) -> Fields:
         "text": mean_sem_text(row, metric) if row["num_values"] else lost_text(row),
         "few": seeds_text(row) if row["num_values"] else "",
         "seeds": f"{row['num_tests']} of {row['num_seeds']}",
-        "lost": ", ".join(f"{row[status]} {status}" for status in OUTCOMES[1:] if status != "stopped" or row[status]),
+        "lost": ", ".join(f"{row[status]} {status}" for status in OUTCOMES[1:] if status not in SELDOM or row[status]),
         "kind": _kind(row),
         "chosen": chosen,
     }

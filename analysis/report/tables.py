@@ -31,7 +31,7 @@ UNSTABLE = "§"
 CHOSEN = "*"
 MARKS = {
     NO_VALUE: "no value, and why",
-    PROVISIONAL: "runs are missing or failed, so the choice may change",
+    PROVISIONAL: "runs are missing, short or failed, so the choice may change",
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
     UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
@@ -175,7 +175,7 @@ def steps_text(best_steps: object) -> str:
 
 def marks_of(cell: Row) -> str:
     """Return the marks of `MARKS` that a cell's entries carry."""
-    lost = cell["missing"] + cell["failed"]
+    lost = cell["missing"] + cell["short"] + cell["failed"]
     holds = {PROVISIONAL: lost, AT_EDGE: cell["at_edge"], UNSTABLE: cell["num_diverged"]}
     marks = "".join(mark for mark, found in holds.items() if found)
     return f" {marks}" if marks else ""

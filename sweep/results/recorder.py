@@ -197,7 +197,7 @@ class Recorder(Sink):
 
     def _write_row(self, run: _Open, facts: ReadFields) -> None:
         wanted = self.wanted[facts["run_id"]]
-        of_end = ("failure", "diverged_at_step", "stopped_at_step", "engine")
+        of_end = ("failure", "diverged_at_step", "stopped_at_step", "last_printed", "engine")
         of_study = ("run_id", "task", "model", "variant", "learning_rate", "seed", "pretrained_on", "data_origin")
         labels = wanted.row()
         row = {

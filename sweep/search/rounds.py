@@ -13,13 +13,13 @@ from lr_sweep.analysis.record.study import StudyInfo, with_stops
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
 from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, Observation, observations, refined_rates
 from lr_sweep.analysis.statistics.selection.best import comparable
+from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS
 from lr_sweep.analysis.study_summary import summarised
 from lr_sweep.sweep.search.state import FRESH, REFINE, WINNER, Proposal, StudyState, present_seeds
 from lr_sweep.sweep.study.only import Only
 from lr_sweep.sweep.study.runs import Cell, further_seeds, grids_of, num_proposals, options_text
 from lr_sweep.sweep.study.search import Point
 
-RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 """Test data cannot guide a search: it is not read. Fresh seeds, whose test data end a comparison, choose nothing."""
 

@@ -65,6 +65,7 @@ def ended_row(
             "engine": "stacked",
             "code": None,
             "stopped_at_step": None,
+            "last_printed": None,
         },
         **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
     }

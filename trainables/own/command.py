@@ -76,7 +76,7 @@ class Command:
         self._found: list[dict[str, str]] = []
         self._partial: dict[str, str] = {}
         self._seen: set[str] = set()
-        self._printed, self._tail, self._stamp = 0, list[str](), (0, 0)
+        self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         weakref.finalize(self, _end, self._open)
 
@@ -167,6 +167,13 @@ class Command:
                 raise self._failure(problem, misused=True)
             if step % every == 0:
                 yield step, UNKNOWN | {name: self._number(name, row) for name in ("validation", "test")}
+
+    @property
+    def last_printed(self) -> int | None:
+        """Number, or step, of the last evaluation, of a run of one; None: others count too, or some came twice."""
+        if self._run.evaluate_every < self._num_steps or (self._began and "step" not in self._metrics):
+            return None
+        return int(self._number("step", self._found[-1])) if "step" in self._metrics else len(self._found)
 
     def _number(self, name: str, row: Mapping[str, str]) -> float:
         try:

@@ -55,6 +55,8 @@ class OwnTraining:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
         first, started = self.progress.step, time.monotonic()
         self.progress.step, scores = self._function.advance(for_s=for_s)
+        if scores is not None and isinstance(self._function, Command):
+            self.progress.last_printed = self._function.last_printed
         elapsed_s = time.monotonic() - started
         self.progress.elapsed_s += elapsed_s
         self.pace.steps.add(elapsed_s, self.progress.step - first)  # evaluations are a part of their steps

@@ -102,6 +102,8 @@ class Finished:
     diverged_at_step: int | None = None
     stopped_at_step: int | None = None
     """Rung at which a rule stopped it, known to the driver; None: no rule did."""
+    last_printed: int | None = None
+    """As of `Progress`."""
     elapsed_s: float
     """Seconds of training and evaluation since step 0, over all starts of the run."""
     engine: str

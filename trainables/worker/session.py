@@ -187,6 +187,7 @@ class Session:
                 step=active.progress.step,
                 status=status,
                 diverged_at_step=active.progress.diverged_at_step,
+                last_printed=active.progress.last_printed,
                 elapsed_s=active.progress.elapsed_s,
                 engine=self.cohort.engine,
                 device=device_name(self.cohort.device),

@@ -41,7 +41,8 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
     """Report where a cell's learning rates do not show its peak, or the choice avoids a better rate."""
     rates, search = cell.rates, cell.study.search
     # A rate whose runs are missing or failed may yet get a value; the check "missing" reports it.
-    shown = [row for row in rates if row["num_values"] or row["missing"] + row["failed"] + row["stopped"]]
+    may_get_one = ("missing", "short", "failed", "stopped")
+    shown = [row for row in rates if row["num_values"] or any(row[status] for status in may_get_one)]
     if not any(row["num_values"] for row in rates) and len(rates) >= MIN_RATES:
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:

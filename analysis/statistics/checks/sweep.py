@@ -69,7 +69,7 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
         task, whole_task = cell.row["task"], cell.row["task"] not in learning
         found += [*grid_findings(cell), *fewer_seeds(cell)]
         found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
-        found += [*_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
+        found += [*_short(cell), *_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
         found += _gap(cell, usual[task], num_cells[task], examples[task])
         if cell.key in stuck:
             found.append(_stuck(cell, stuck[cell.key], whole_task))
@@ -107,6 +107,15 @@ def _missing(cell: SweptCell) -> Iterator[CheckFinding]:
         if cell.row[status]:
             message = f"{cell.row[status]} of {cell.row['num_wanted']} runs {status}: {_at_rates(cell, status)}"
             yield cell.finding("missing", "problem", message, fix)
+
+
+def _short(cell: SweptCell) -> Iterator[CheckFinding]:
+    """Report runs of a command that may have ended in the middle, with exit code 0 all the same."""
+    if number := cell.row["short"]:
+        fewer = f"{number} of {cell.row['num_wanted']} runs printed fewer evaluations than the others"
+        message = f"{fewer}, so they do not count: {_at_rates(cell, 'short')}"
+        fix = "give the study `num_steps`, the number of evaluations: such a run then fails, and is not recorded"
+        yield cell.finding("short", "problem", message, fix)
 
 
 def _winners(cell: SweptCell) -> Iterator[CheckFinding]:

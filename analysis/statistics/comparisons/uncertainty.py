@@ -174,7 +174,7 @@ def _cell(
     kept = [*CELL, "learning_rate", "num_seeds", "num_values", "num_tests", "test_mean", "test_sem"]
     ends = {"low": through.low, "high": through.high, "t_low": fixed.low, "t_high": fixed.high}
     notes = [through.note]
-    if cell["missing"] + cell["failed"]:
+    if cell["missing"] + cell["short"] + cell["failed"]:
         notes.append("runs missing or failed, all of this may change")
     if cell["num_diverged"]:
         notes.append(f"{cell['num_diverged']} of {cell['num_seeds']} runs at it diverged")

@@ -16,8 +16,12 @@ from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import Refinement, SearchRange
 from lr_sweep.analysis.statistics.selection.best import CELL, best_learning_rates, best_steps, seeds_of, tuples_in
 
-OUTCOMES = (*STATUSES, "missing")
+OUTCOMES = (*STATUSES, "short", "missing")
 """What became of a wanted run at the study's budget."""
+SELDOM = frozenset({"stopped", "short"})
+"""Outcomes that texts leave out where no run has them."""
+RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure", "last_printed")
+"""The columns of `RUNS` that `account` reads; tables lack the last one."""
 GROUP = CELL[:2]
 """Task and model: variants are compared within such a group."""
 
@@ -114,33 +118,37 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Studies share runs, and a recorded status holds at the budget the run was trained to. Here a run is `complete` if
     it reached this study's budget, whatever happened to it later; `diverged` if it diverged before or at it; `failed`
-    if it failed before it; `stopped` if the study's `stop_early` stopped it; otherwise `missing`: never trained,
-    unfinished, stopped by the user, or trained to a smaller budget.
+    if it failed before it; `stopped` if the study's `stop_early` stopped it; `short` if it reached the budget and its
+    command printed fewer evaluations than another run's of its cell; otherwise `missing`: never trained, unfinished,
+    stopped by the user, or trained to a smaller budget.
 
     Args:
         wanted: columns of `WANTED`; with early stopping `stopped_at_step` (`record.study.with_stops`).
-        runs: columns of `RUNS`.
+        runs: `RUN_COLUMNS`.
 
     Returns:
         `wanted` in its order, with the columns `status` (one of `OUTCOMES`) and `failure`.
     """
     assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), "a study wants each run once"
-    record = runs[["run_id", "status", "num_steps", "diverged_at_step", "failure"]]
-    record = record.rename(columns={"status": "recorded", "num_steps": "trained_steps"})
+    record = runs.reindex(columns=RUN_COLUMNS).rename(columns={"status": "recorded", "num_steps": "trained_steps"})
     found = wanted.merge(record, on="run_id", how="left", validate="many_to_one")
     diverged, failed = (found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed"))
     in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
     complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
     stopped = found["stopped_at_step"].notna() if "stopped_at_step" in found else pd.Series(False, found.index)
-    found["status"] = np.select([complete, diverged, failed, stopped], STATUSES, default="missing")
-    return found.drop(columns=["recorded", "trained_steps", "diverged_at_step", "stopped_at_step"], errors="ignore")
+    printed = found["last_printed"].astype(float)
+    short = complete & printed.lt(printed.groupby([found[name] for name in CELL]).transform("max"))
+    known = [short.astype(bool), complete, diverged, failed, stopped]
+    found["status"] = np.select(known, ["short", *STATUSES], default="missing")
+    read = ["recorded", "trained_steps", "diverged_at_step", "last_printed", "stopped_at_step"]
+    return found.drop(columns=read, errors="ignore")
 
 
 def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """Add each run's best step within the study's budget, or its last, and the validation accuracy there.
 
     Complete runs count, and diverged ones with the best model they had before, if the best model of a run is measured.
-    Failed and missing ones do not, whatever evaluations they have: they would be compared at a smaller budget.
+    Failed, short and missing ones do not, whatever evaluations they have: they would be compared at a smaller budget.
 
     `curves` have no test columns.
     """

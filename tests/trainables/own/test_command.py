@@ -87,6 +87,10 @@ def test_evaluations_are_counted_or_the_last_one_counts(tmp_path: Path) -> None:
     one = training(tmp_path, PRINTS)
     assert to_end(one, 1) == [0.3]
     assert one.progress.curve[0].test_accuracy == 0.01
+    assert one.progress.last_printed == 3
+    ended = training(tmp_path, PRINTS)
+    ended.load_state(*one.state())
+    assert ended.progress.last_printed == 3
 
 
 def test_evaluations_may_say_their_step(tmp_path: Path) -> None:

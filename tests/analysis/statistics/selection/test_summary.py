@@ -13,6 +13,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.report.texts import say
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.selection.best import rule_text
 from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, account, per_learning_rate
 from lr_sweep.analysis.study_report import write_report
@@ -42,7 +43,7 @@ def test_a_cell_worked_out_by_hand(tmp_path: Path) -> None:
     assert cell["test_mean"] == pytest.approx(0.62)
     assert cell["test_sem"] == pytest.approx(0.01)
     assert cell["at_edge"] == ""  # 1e-4, inside, is as good
-    assert [cell[status] for status in OUTCOMES] == [4, 2, 0, 0, 0]
+    assert [cell[status] for status in OUTCOMES] == [4, 2, 0, 0, 0, 0]
     lost = only(found.learning_rates, learning_rate=1e-3)
     assert (lost["diverged"], lost["num_values"]) == (2, 0)
     assert math.isnan(lost["test_mean"])
@@ -86,6 +87,23 @@ def test_every_wanted_run_is_accounted_for_once(tmp_path: Path) -> None:
     cell = only(found.cells)
     assert sum(cell[status] for status in OUTCOMES) == cell["num_wanted"] == 8
     assert cell["num_values"] == 3  # failed and missing runs have evaluations, and do not count
+
+
+def test_a_run_that_printed_fewer_evaluations_than_others_of_its_cell_is_short_and_not_chosen(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    runs = [(1e-3, 0, "a", 10), (1e-3, 1, "a", 10), (1e-2, 0, "a", 10), (1e-2, 1, "a", 3), (1e-2, 0, "b", 3)]
+    for rate, seed, variant, last_printed in runs:
+        made.want(rate, seed, budget=1, variant=variant)
+        made.end(made.wanted[-1], [(1, 10 * rate, 0.5)], "complete", 1, last_printed=last_printed)
+    found = summary_of(made.write())
+    assert found.runs["status"].tolist() == ["complete", "complete", "complete", "short", "complete"]
+    assert only(found.cells, variant="a")["learning_rate"] == 1e-3  # although 1e-2 has the higher values
+    short = next(each for each in check_sweep(found, record.read_curves(tmp_path)) if each.check == "short")
+    assert (short.level, short.variant) == ("problem", "a")
+    assert short.message.startswith("1 of 4 runs printed fewer evaluations than the others")
+    assert "5 runs wanted: 4 complete, 0 diverged, 0 failed, 1 short, 0 missing." in (
+        write_report(tmp_path, "small").folder / "report.md"
+    ).read_text().replace("\n", " ")
 
 
 def test_runs_of_other_studies_are_left_out_and_the_studys_order_is_kept(tmp_path: Path) -> None:
