@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ DECK = [target for target, number in zip(TARGETS, (3, 4, 2, 2, 2), strict=True) 
 """How often each is killed in so many kills: a dead GCS takes 25 s to get over, a dead worker two."""
 RANKS_DECK = [target for target in (*TARGETS, "rank") for _ in range({"rank": 4, "worker": 3}.get(target, 2))]
 """The same, of a study whose runs train in several processes; `rank`: one of these."""
+COMMAND_DECK = [target for target in (*TARGETS, "command") for _ in range({"command": 5, "worker": 3}.get(target, 1))]
+"""The same, of a study of a command; `command`: its supervisor, `torchrun`, or a process that this has started."""
 PAGE_DECK = [target for target in (*TARGETS, "page") for _ in range(4 if target == "page" else 1)]
 """The same, of a study beside which `ui` serves its page; `page`: that server."""
 VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
@@ -199,7 +201,7 @@ class Sweep:
 
 def victims_of(driver: int) -> dict[str, list[int]]:
     """Return the processes of a sweep by kind; workers are those that train, not Ray's idle ones and agents."""
-    found: dict[str, list[int]] = {target: [] for target in (*TARGETS, "rank")}
+    found: dict[str, list[int]] = {target: [] for target in (*TARGETS, "rank", "command")}
     found["driver"] = found["group"] = [driver]
     there = list(processes())
     for pid, parent, command in there:
@@ -210,8 +212,17 @@ def victims_of(driver: int) -> dict[str, list[int]]:
     for pid, parent, command in there:
         if parent in found["raylet"] and command.startswith("ray::") and "Trainable" in command:
             found["worker"].append(pid)
-    found["rank"] = [pid for pid, parent, command in there if parent in found["worker"] and "own.function " in command]
+    parents = {pid: parent for pid, parent, _ in there}
+    for pid, _, command in there:
+        if set(found["worker"]) & set(_ancestors(pid, parents)):
+            found["command"] += [pid] if "train.py" in command else []
+            found["rank"] += [pid] if "own.function " in command and "supervisor.py" not in command else []
     return found
+
+
+def _ancestors(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    while pid := parents.get(pid, 0):
+        yield pid
 
 
 def processes() -> Iterator[tuple[int, int, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +126,61 @@ def write_command(folder: Path, script: str = "", **changes: str) -> Path:
     path = folder / "mine.yaml"
     path.write_text("".join(f"{key}: {value}\n" for key, value in (lines | changes).items()))
     return path
+
+
+ELASTIC = """
+import json, os, pathlib, sys, time
+import torch, torch.distributed as dist
+
+rate, seed, epochs, epoch_s = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[5])
+kept, alone, rank = pathlib.Path(sys.argv[4]), pathlib.Path(sys.argv[6]), int(os.environ["RANK"])
+marker = kept / f"trainer-{rank}"
+mine = kept / f"trainer-{rank}-{os.getpid()}"
+mine.write_text(str(os.getpid()))
+try:
+    os.link(mine, marker)  # raises where it exists
+except FileExistsError:
+    try:
+        os.kill(int(marker.read_text()), 0)
+        alone.touch()
+        sys.exit("another trainer is alive")
+    except ProcessLookupError:
+        mine.replace(marker)
+dist.init_process_group("gloo")
+state = kept / "state.json"
+first, weight = json.loads(state.read_text()) if state.exists() else (1, float(seed))
+for epoch in range(first, epochs + 1):
+    time.sleep(epoch_s)
+    error = torch.tensor([weight - 3.0 - rank])
+    dist.all_reduce(error)
+    weight -= rate * error.item()
+    if rank == 0:
+        print(f"epoch={epoch} val={error.item() ** 2:.6f} test={error.item() ** 2 + 1:.6f}", flush=True)
+        (kept / "partial").write_text(json.dumps([epoch + 1, weight]))
+        (kept / "partial").rename(state)
+    dist.barrier()
+marker.unlink()
+dist.destroy_process_group()
+"""
+"""Trains in the processes of `torchrun`; leaves the file of its last argument if two of one rank are alive at once."""
+
+
+def write_torchrun(folder: Path, epoch_s: float = 0.1, **changes: str) -> Path:
+    """Write `mine.yaml` of a command that trains by `torchrun`; two trainers at once leave the file `two-trainers`."""
+    torchrun = [sys.executable, *["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]]
+    words = [*torchrun, "{learning_rate}", "{seed}", "{num_steps}", "{checkpoint}", str(epoch_s)]
+    return write_command(
+        folder,
+        ELASTIC,
+        **{
+            "command": json.dumps([*words, str(folder / "two-trainers")]),
+            "metrics": r"{validation: 'val=(\S+)', test: 'test=(\S+)', step: 'epoch=(\d+)'}",
+            "metric": "{name: loss, higher_is_better: false}",
+            "resources": "{retries: 2}",
+            "num_steps": "10",
+        }
+        | changes,
+    )
 
 
 START = """

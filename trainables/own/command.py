@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lr_sweep.common.files import Fields, ReadFields, make_folder
 from lr_sweep.common.text import counted, without_escapes
+from lr_sweep.trainables.own import supervisor
 from lr_sweep.trainables.own.command_line import filled
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import MisuseError, Output, number_of
@@ -42,12 +43,6 @@ UNKNOWN = dict.fromkeys(("train", "train_loss", "validation_loss", "test_loss"),
 TICK_S = 0.05
 MAX_READ = 2**20
 """Bytes of output that are read at once."""
-WITH_CHILDREN = """\
-exec 3<&0 </dev/null
-( (read -r _ <&3; kill -KILL 0) & )
-exec "$@" 3<&-
-"""
-"""Runs a command whose process group is killed when the pipe at its input closes: when this process dies, too."""
 
 
 def environment() -> dict[str, str]:
@@ -112,15 +107,9 @@ class Command:
             words = filled(self._line.words, self._values)
             with self._output.kept_for(self._run.run_id):
                 print(f"$ {shlex.join(words)}")
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", WITH_CHILDREN, "sh", *words],
-                cwd=self._folder,
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            lock = self._kept / "lock" if self._kept else None
+            options: Any = {"cwd": self._folder, "env": environment(), "stdout": log, "stderr": log}
+            process = supervisor.start(words, lock, **options)
             self._open.append((process, log))
         return self._open[0]
 
@@ -211,15 +200,15 @@ class Command:
         return resumes
 
     def close(self, *, at_end: bool) -> None:
-        """Kill the command, if it runs, and what it has started."""
+        """End the command, if it runs, and what it has started: it gets SIGTERM, and `SAVING_S` to save."""
         _end(self._open)
 
 
 def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]]) -> None:
     while opened:
         process, log = opened.pop()
-        with log, process, suppress(ProcessLookupError):  # and waits for its end
-            os.killpg(process.pid, signal.SIGKILL)
+        with log:
+            supervisor.end(process, supervisor.SAVING_S)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -93,6 +93,11 @@ class OwnTraining:
         self.progress = saved
         self._function.load_state(self.progress.step, tensors, own)
 
+    def leave(self) -> None:
+        """Let a command save and end: another process may resume it. A function is left where it pauses."""
+        if isinstance(self._function, Command):
+            self._function.close(at_end=False)
+
     def close(self) -> None:
         """Let the function end as `Function.close` does, and remove its files."""
         try:

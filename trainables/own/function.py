@@ -5,11 +5,8 @@ In a run of several processes, `Ranks` in the process of the trial asks each of 
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
-import signal
-import sys
 import threading
 import time
 import traceback
@@ -179,8 +176,6 @@ class Function:
             self._handoff.close()
 
 
-PR_SET_PDEATHSIG = 1
-
 Request = tuple[Any, ...]
 """Name of a method of `Rank`, and its arguments."""
 Packed = tuple[bytes, dict[str, Any]]
@@ -233,8 +228,6 @@ class Rank:
 
 def main(descriptor: int) -> None:
     """Answer requests from a connection until it closes; then this process ends, whatever its threads do."""
-    if sys.platform == "linux":  # elsewhere the closed connection alone ends it, after the request under way
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     connection, rank = Connection(descriptor), Rank()
     with suppress(EOFError, OSError):
         connection.send(Answer())  # imports are done

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.distributed import TCPStore
 
 from lr_sweep.trainables.numerics import State
+from lr_sweep.trainables.own import supervisor
 from lr_sweep.trainables.own.function import Answer, Packed, Request
 from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import Output
@@ -64,13 +65,8 @@ class RankProcess:
         ours, theirs = socket.socketpair()
         code = MAIN.format(theirs.fileno())
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
-                stdin=subprocess.DEVNULL,
-                env=os.environ | variables,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # with it end the processes that it has started
-            )
+            options: Any = {"env": os.environ | variables, "pass_fds": [theirs.fileno()]}
+            self.process = supervisor.start([sys.executable, "-P", "-c", code], **options)
         self.number, self.connection = number, Connection(ours.detach())
 
     def send(self, request: Request) -> None:
@@ -99,9 +95,7 @@ class RankProcess:
 
     def kill(self) -> None:
         """End the process and those that it started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        supervisor.end(self.process)
         self.connection.close()
 
 

@@ -140,6 +140,9 @@ class Session:
         """Save all runs, so that another process can resume them, unless an error broke off a step."""
         if self._between_steps:
             self._save(self._active)
+        for active in self._active:
+            if isinstance(active.slot, OwnTraining):
+                active.slot.leave()
         if self.store is not None:
             self.store.wait([active.checkpoints for active in self._active])
 

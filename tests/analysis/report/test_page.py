@@ -209,8 +209,8 @@ def test_prose_and_pictures_in_both_forms(tmp_path: Path) -> None:
     assert "data:image/png;base64" in page_html("R", [Section("", [Image("Fig", png)])], EMPTY)
 
 
-DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "missing": 0}
-MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "missing": 1}
+DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "short": 0, "missing": 0}
+MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "short": 0, "missing": 1}
 
 
 def row(order: Order, incomplete: Mapping[str, Any] | None = None, kind: str = "same") -> dict[str, Any]:

@@ -22,8 +22,8 @@ from lr_sweep.analysis.record.study import Judgement
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import checkpoint_step
-from lr_sweep.tests.support.chaos import DECK, PAGE_DECK, RANKS_DECK, Sweep, whole_content
-from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_study
+from lr_sweep.tests.support.chaos import COMMAND_DECK, DECK, PAGE_DECK, RANKS_DECK, Sweep, whole_content
+from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_study, write_torchrun
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
 
 pytestmark = pytest.mark.cluster
@@ -82,6 +82,12 @@ def ranks(folder: Path, num_steps: int) -> Path:
     )
 
 
+def torchrun(folder: Path, num_steps: int) -> Path:
+    """Two runs of a command that trains in two processes by `torchrun`, which hide in sessions of their own."""
+    resources = "{cpus_per_trial: 2, retries: 100}"
+    return write_torchrun(folder, num_steps=str(num_steps // 15), resources=resources, learning_rates="[1e-3, 1e-2]")
+
+
 def hf_trainer(folder: Path, num_steps: int) -> Path:
     """The study that `init --hf-trainer` writes; its own number of steps."""
     subprocess.run(command_line("init", "--hf-trainer", folder / "hf"), cwd=ROOT, env=environment(), check=True)
@@ -95,9 +101,9 @@ def quickstart(folder: Path, num_steps: int) -> Path:
 
 STUDIES: tuple[Callable[[Path, int], Path], ...] = (
     *(grid, searched, refined, stopped, winners, own, ranks),
-    *(hf_trainer, quickstart),
+    *(hf_trainer, quickstart, torchrun),
 )
-DECKS = {"ranks": RANKS_DECK, "quickstart": PAGE_DECK}
+DECKS = {"ranks": RANKS_DECK, "quickstart": PAGE_DECK, "torchrun": COMMAND_DECK}
 
 
 @pytest.mark.chaos
@@ -128,6 +134,7 @@ def test_kills_at_random_change_nothing(tmp_path: Path, number: int) -> None:
         print(f"  ended after {sweep.starts} starts")
         assert code == 0, f"{account}\n{sweep.log.read_text()[-3000:]}"
         assert tracebacks(sweep.log) == "", account
+        assert not (tmp_path / "two-trainers").exists(), account
         assert main(["verify", "--results", str(sweep.results)]) == 0, account
         found = whole_content(sweep.results, study.stem)
         if name == "stopped":

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from lr_sweep.tests.support.background import Background
-from lr_sweep.tests.support.own_study import write_command
+from lr_sweep.tests.support.chaos import victims_of
+from lr_sweep.tests.support.own_study import write_command, write_torchrun
 from lr_sweep.tests.support.tiny_study import as_text, curves, in_process, rows, swept
 from lr_sweep.tests.support.waiting import wait_until
 
@@ -115,6 +116,38 @@ def test_an_unchanged_script_is_swept_through_a_kill_and_ctrl_c(kind: str, tmp_p
     assert ("trained anew" in output) == (kind == "python")
     found = curves(results)
     swept("run", study, "--results", tmp_path / "undisturbed", "--cpus", "2")
+    assert as_text(found) == as_text(curves(tmp_path / "undisturbed"))
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_of_a_run_by_torchrun_that_is_stopped_in_four_ways_one_trains_at_a_time(tmp_path: Path) -> None:
+    study, results = write_torchrun(tmp_path, epoch_s=0.3, num_steps="40"), tmp_path / "results"
+    arguments = (study, "--results", results, "--cpus", "1")
+    seen: list[int] = []
+
+    def is_further() -> bool:
+        return len(max(curves(results).values(), key=len, default=())) > max(seen, default=0)
+
+    def stop(run: Background, victim: int, number: signal.Signals) -> None:
+        run.wait_until(is_further)
+        trainers = victims_of(run.process.pid)["command"]
+        os.kill(victim or victims_of(run.process.pid)["worker"][0], number)
+        wait_until(lambda: not any(map(psutil.pid_exists, trainers)), "the end of all trainers", 60)
+        seen.append(len(max(curves(results).values(), key=len)))
+
+    with Background(tmp_path / "killed", *arguments) as run:
+        stop(run, 0, signal.SIGKILL)
+        stop(run, run.process.pid, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with Background(tmp_path / number.name, *arguments) as run:
+            stop(run, run.process.pid, number)
+            assert run.ends()[0] == 130
+    assert "1 complete, 0 diverged, 0 failed, 0 missing" in swept("run", *arguments)
+    assert not (tmp_path / "two-trainers").exists()
+    assert seen == sorted(set(seen))
+    found = curves(results)
+    swept("run", study, "--results", tmp_path / "undisturbed", "--cpus", "1")
     assert as_text(found) == as_text(curves(tmp_path / "undisturbed"))
 
 

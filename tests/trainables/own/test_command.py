@@ -230,6 +230,28 @@ def test_a_stopped_command_ends_with_its_children(tmp_path: Path) -> None:
     wait_until(lambda: not runs(pid), "the child's end", 60)
 
 
+SAVES = """
+import pathlib, signal, sys, time
+
+def save(number, frame):
+    time.sleep(0.5)
+    pathlib.Path(sys.argv[3], "state").touch()
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, save)
+pathlib.Path(sys.argv[3], "started").touch()
+time.sleep(600)
+"""
+
+
+def test_a_command_whose_run_is_left_has_time_to_save(tmp_path: Path) -> None:
+    one = training(tmp_path, SAVES, command="python train.py {learning_rate} {seed} {checkpoint}")
+    kept = tmp_path / "checkpoints" / one.run.run_id / "command" / "checkpoint"
+    wait_until(lambda: one.advance(for_s=0.1) is None and (kept / "started").exists(), "its start", 60)
+    one.leave()
+    assert (kept / "state").exists()
+
+
 def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with subprocess.Popen([sys.executable, "-c", WORKER, tmp_path], env=environment()) as worker:

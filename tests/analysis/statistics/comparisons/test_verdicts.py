@@ -139,14 +139,14 @@ def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> 
     made.add(1e-2, 0, [], "diverged", 9, 9, variant="b")
     summary = summary_of(made.write())
     found = orders_in(summary)
-    lost = {"b": {"diverged": 1, "failed": 0, "stopped": 0, "missing": 0, "num_lacking": 0}}
+    lost = {"b": {"diverged": 1, "failed": 0, "stopped": 0, "short": 0, "missing": 0, "num_lacking": 0}}
     assert list(found["incomplete"]) == [lost, {}, lost]
     assert list(order_texts(found)["incomplete"]) == ["b: 1 diverged", "", "b: 1 diverged"]
     assert list(found["kind"]) == ["same", "same", "same"]
 
 
-DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "missing": 0}
-MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "missing": 1}
+DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "short": 0, "missing": 0}
+MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "short": 0, "missing": 1}
 
 
 @pytest.mark.parametrize(
