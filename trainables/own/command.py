@@ -13,12 +13,10 @@ import math
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -73,7 +71,6 @@ class Command:
         self._seen: set[str] = set()
         self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
-        weakref.finalize(self, _end, self._open)
 
     def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
         """Let it run to its next evaluation, or for `for_s` seconds; return the step, and what was evaluated there.
@@ -92,8 +89,8 @@ class Command:
                     return step, scores
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
-                misused = process.returncode > 0 and not self._found  # a retry would fail like it
-                raise self._failure(_how(process.returncode) + last, misused=misused)
+                misused = not supervisor.signal_of(process.returncode) and not self._found  # a retry would fail like it
+                raise self._failure(supervisor.ending(process.returncode) + last, misused=misused)
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
             if time.monotonic() >= until:
@@ -201,14 +198,10 @@ class Command:
 
     def close(self, *, at_end: bool) -> None:
         """End the command, if it runs, and what it has started: it gets SIGTERM, and `SAVING_S` to save."""
-        _end(self._open)
-
-
-def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]]) -> None:
-    while opened:
-        process, log = opened.pop()
-        with log:
-            supervisor.end(process, supervisor.SAVING_S)
+        while self._open:
+            process, log = self._open.pop()
+            with log:
+                supervisor.end(process, supervisor.SAVING_S)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -217,10 +210,6 @@ def _stamp(path: Path) -> tuple[int, int]:
         status = path.stat()
         return status.st_mtime_ns, status.st_size
     return 0, 0
-
-
-def _how(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def values_in(line: str, patterns: ReadFields) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -89,8 +88,7 @@ class RankProcess:
 
     def _end(self) -> str:
         with suppress(subprocess.TimeoutExpired):
-            code = self.process.wait(LAST_WORDS_S)
-            return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            return supervisor.ending(self.process.wait(LAST_WORDS_S))
         return "does not answer"
 
     def kill(self) -> None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import math
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -27,7 +25,7 @@ from typing import Any, NoReturn
 import psutil  # type: ignore[import-untyped]
 
 PR_SET_CHILD_SUBREAPER = 36
-ASKING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU}
+ASKING = {signal.Signals[f"SIG{name}"] for name in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "XCPU")}
 """Signals that ask for an end."""
 SAVING_S = 20.0
 """Seconds that a command has to save once it was asked to end. Slurm and Kubernetes kill all after 30."""
@@ -39,7 +37,7 @@ TICK_S = 0.05
 def start(command: Sequence[str], lock: Path | None = None, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own; `options` are those of `Popen`. It ends when the input is closed.
 
-    While another process holds `lock`, it waits. Its exit code is the command's, or of a signal that asked for an end.
+    While another process holds `lock`, it waits. Its exit code is the command's, or of a signal that asked for its end.
     """
     words = [sys.executable, "-P", __file__, str(lock or ""), *command]
     return subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True, **options)
@@ -55,10 +53,19 @@ def end(process: subprocess.Popen[bytes], saving_s: float = 0.0) -> None:
         os.killpg(process.pid, signal.SIGKILL)  # orphans, where they are not the supervisor's children
 
 
+def signal_of(code: int) -> int:
+    """Return the number of the signal that ended a process, by its exit code, to which shells add 128; 0: none."""
+    return -code if code < 0 else code - 128 if 128 < code < 160 else 0
+
+
+def ending(code: int) -> str:
+    """Say how a process ended, by its exit code."""
+    number = signal_of(code)
+    return f"was killed by {signal.Signals(number).name}" if number else f"ended with exit code {code}"
+
+
 def main(lock: str, *command: str) -> None:
     """Run a command for `start`."""
-    for number in ASKING:
-        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)  # they stay pending
     parent = os.getppid()
     with suppress(OSError):  # none is wanted, or the disk has no locks
@@ -68,8 +75,8 @@ def main(lock: str, *command: str) -> None:
         return
     outer = os.getpid()
     if inner := os.fork():
-        _end_as(_supervise(inner, parent))
-    _end_as(_supervise(_started(command), outer))
+        _supervise(inner, parent)
+    _supervise(_started(command), outer)
 
 
 def _started(command: Sequence[str]) -> int:
@@ -86,18 +93,15 @@ def _is_alone(parent: int) -> bool:
     return os.getppid() != parent or bool(select.select([0], [], [], 0)[0])
 
 
-def _supervise(child: int, parent: int) -> int:
-    """Wait for the child's end, or for the parent's and until the child has saved; kill the rest.
-
-    Returns the child's exit code; a negative one is a signal's number.
-    """
+def _supervise(child: int, parent: int) -> NoReturn:
+    """Wait for the child's end, or for the parent's and until the child has saved; kill the rest; end as the child."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    asked_at, codes = -math.inf, dict[int, int]()
+    saves_until, codes = 0.0, dict[int, int]()
     while child not in codes:
-        if asked_at < 0 and signal.sigpending() & ASKING:
-            asked_at = time.monotonic()
-        if _is_alone(parent) and time.monotonic() >= asked_at + SAVING_S:
+        if not saves_until and signal.sigpending() & ASKING:
+            saves_until = time.monotonic() + SAVING_S
+        if _is_alone(parent) and time.monotonic() >= saves_until:
             break
         time.sleep(TICK_S)
         _reap(codes)
@@ -107,7 +111,9 @@ def _supervise(child: int, parent: int) -> int:
             with suppress(psutil.Error):
                 process.kill()
         time.sleep(TICK_S / 10)
-    return codes.get(child, -signal.SIGKILL)
+    code = codes.get(child, -signal.SIGKILL)
+    number = min(signal.sigpending() & ASKING, default=signal_of(code))
+    os._exit(128 + number if number else code)
 
 
 def _reap(codes: dict[int, int]) -> bool:
@@ -117,17 +123,6 @@ def _reap(codes: dict[int, int]) -> bool:
             codes[pid] = os.waitstatus_to_exitcode(ended[1])
         return True
     return False
-
-
-def _end_as(code: int) -> NoReturn:
-    """End with an exit code, by the signal of a negative one, or by a pending one that asked for an end."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if code < 0:
-        with suppress(OSError):  # for SIGKILL, which has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os._exit(code % 256)
 
 
 if __name__ == "__main__":

@@ -127,8 +127,8 @@ def load_weights(folder: Path, family: str = "gpt2") -> Tensors:
 
     read = load_family(family).body_tensors(load_file(folder / WEIGHTS))
     tensors = {name: tensor.float() for name, tensor in read.items()}
-    if broken := [name for name, tensor in tensors.items() if not tensor.double().sum().isfinite()]:
-        (mistake,) = fit.listed(" has NaN or infinity in", broken)
+    broken = [name for name, tensor in tensors.items() if not tensor.double().sum().isfinite()]
+    for mistake in fit.listed(" has NaN or infinity in", broken):
         raise WeightsError(f"{folder}/{mistake}. Save the weights again, or name others in the study.")
     return tensors
 

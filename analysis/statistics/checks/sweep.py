@@ -46,6 +46,12 @@ accuracy at most evaluations."""
 LEAST_EQUAL = 4
 """Different validation values that runs at two rates share if the rate has no effect. Of accuracies one run must have
 them: at the smallest rates no run learns, and those of all are equal."""
+LOST = (
+    ("missing", "missing", "`run` trains them"),
+    ("failed", "missing", "`run --retry-failed` trains them again"),
+    ("short", "short", "they printed fewer evaluations than others; give `num_steps`: such a run then fails"),
+)
+"""Outcomes of runs that do not count, the checks that report them, and what to do."""
 ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
 """Two cells are identical if these are equal at every evaluation."""
 
@@ -69,7 +75,7 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
         task, whole_task = cell.row["task"], cell.row["task"] not in learning
         found += [*grid_findings(cell), *fewer_seeds(cell)]
         found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
-        found += [*_short(cell), *_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
+        found += [*_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
         found += _gap(cell, usual[task], num_cells[task], examples[task])
         if cell.key in stuck:
             found.append(_stuck(cell, stuck[cell.key], whole_task))
@@ -103,19 +109,10 @@ def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
 
 
 def _missing(cell: SweptCell) -> Iterator[CheckFinding]:
-    for status, fix in (("missing", "`run` trains them"), ("failed", "`run --retry-failed` trains them again")):
+    for status, check, fix in LOST:
         if cell.row[status]:
             message = f"{cell.row[status]} of {cell.row['num_wanted']} runs {status}: {_at_rates(cell, status)}"
-            yield cell.finding("missing", "problem", message, fix)
-
-
-def _short(cell: SweptCell) -> Iterator[CheckFinding]:
-    """Report runs of a command that may have ended in the middle, with exit code 0 all the same."""
-    if number := cell.row["short"]:
-        fewer = f"{number} of {cell.row['num_wanted']} runs printed fewer evaluations than the others"
-        message = f"{fewer}, so they do not count: {_at_rates(cell, 'short')}"
-        fix = "give the study `num_steps`, the number of evaluations: such a run then fails, and is not recorded"
-        yield cell.finding("short", "problem", message, fix)
+            yield cell.finding(check, "problem", message, fix)
 
 
 def _winners(cell: SweptCell) -> Iterator[CheckFinding]:

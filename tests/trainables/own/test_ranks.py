@@ -137,7 +137,9 @@ for event in events_of(cohort_here(runs_of(study, results)[:1], Results(results)
 def trains(process: subprocess.Popen[bytes], folder: Path, step: int) -> list[int]:
     """The ranks of a process that has saved a later step, else none."""
     assert process.poll() is None
-    return [each.pid for each in psutil.Process(process.pid).children()] if newest(folder) > step else []
+    below = psutil.Process(process.pid).children(recursive=True)
+    ranks = [each.pid for each in below if "-c" in each.cmdline()[:3]]  # no supervisors
+    return ranks if newest(folder) > step else []
 
 
 @pytest.mark.slow

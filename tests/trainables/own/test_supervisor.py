@@ -116,7 +116,7 @@ def test_a_command_that_was_asked_to_end_saves_even_where_its_run_s_process_ends
     wait_until((tmp_path / "started").exists, "its start", 60)
     os.killpg(process.pid, signal.SIGUSR1)
     run_s_process_dies(process)
-    assert process.wait(60) == -signal.SIGUSR1  # its run must not count as one that ended by itself
+    assert supervisor.signal_of(process.wait(60)) == signal.SIGUSR1  # not 0, as of a command that is done
     assert (tmp_path / "saved").exists()
 
 
@@ -133,7 +133,8 @@ def test_a_second_command_waits_until_the_first_has_ended(tmp_path: Path) -> Non
     assert file.exists()
 
 
-@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", -9), ("kill -11 $$", -11)])
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("exit 255", 255), ("kill -11 $$", 139)])
 def test_it_ends_as_its_command_does(script: str, code: int) -> None:
     with supervisor.start(["sh", "-c", script]) as process:
         assert process.wait(60) == code
+    assert supervisor.ending(code) == {139: "was killed by SIGSEGV"}.get(code, f"ended with exit code {code}")

@@ -100,7 +100,7 @@ def test_a_run_that_printed_fewer_evaluations_than_others_of_its_cell_is_short_a
     assert only(found.cells, variant="a")["learning_rate"] == 1e-3  # although 1e-2 has the higher values
     short = next(each for each in check_sweep(found, record.read_curves(tmp_path)) if each.check == "short")
     assert (short.level, short.variant) == ("problem", "a")
-    assert short.message.startswith("1 of 4 runs printed fewer evaluations than the others")
+    assert short.message == "1 of 4 runs short: 1 of 2 at 1e-2"
     assert "5 runs wanted: 4 complete, 0 diverged, 0 failed, 1 short, 0 missing." in (
         write_report(tmp_path, "small").folder / "report.md"
     ).read_text().replace("\n", " ")
