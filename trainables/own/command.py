@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -71,6 +72,7 @@ class Command:
         self._seen: set[str] = set()
         self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        weakref.finalize(self, _end, self._open)  # Python itself would keep the pipe of a process that runs
 
     def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
         """Let it run to its next evaluation, or for `for_s` seconds; return the step, and what was evaluated there.
@@ -198,10 +200,14 @@ class Command:
 
     def close(self, *, at_end: bool) -> None:
         """End the command, if it runs, and what it has started: it gets SIGTERM, and `SAVING_S` to save."""
-        while self._open:
-            process, log = self._open.pop()
-            with log:
-                supervisor.end(process, supervisor.SAVING_S)
+        _end(self._open)
+
+
+def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]]) -> None:
+    while opened:
+        process, log = opened.pop()
+        with log:
+            supervisor.end(process, supervisor.SAVING_S)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -217,10 +217,11 @@ started(Path(sys.argv[1]))[0].advance()
 """
 
 
-def started(folder: Path) -> tuple[OwnTraining, Path]:
+def started(folder: Path, prints: str = "") -> tuple[OwnTraining, Path]:
     """A command that hangs, with a child, and the file with this child's process id."""
     pid = folder / "pid"
-    return training(folder, HANGS, command=f"python train.py {{learning_rate}} {{seed}} {pid}"), pid
+    script = HANGS.replace("time.sleep(600)\n", f"{prints}\ntime.sleep(600)\n")
+    return training(folder, script, num_steps="2", command=f"python train.py {{learning_rate}} {{seed}} {pid}"), pid
 
 
 def test_a_stopped_command_ends_with_its_children(tmp_path: Path) -> None:
@@ -228,6 +229,14 @@ def test_a_stopped_command_ends_with_its_children(tmp_path: Path) -> None:
     wait_until(lambda: one.advance(for_s=0.1) is None and pid.exists() and pid.read_text(), "the child", 60)
     one.close()
     wait_until(lambda: not runs(pid), "the child's end", 60)
+
+
+def test_a_command_ends_with_a_run_that_failed(tmp_path: Path) -> None:
+    one, pid = started(tmp_path, "print('val=93 test=1', flush=True)")
+    with pytest.raises(MisusedSessionError):
+        one.advance()
+    del one
+    wait_until(lambda: pid.exists() and not runs(pid), "the child's end", 60)
 
 
 SAVES = """
