@@ -129,23 +129,22 @@ def write_command(folder: Path, script: str = "", **changes: str) -> Path:
 
 
 ELASTIC = """
-import json, os, pathlib, sys, time
+import json, os, pathlib, psutil, sys, time
 import torch, torch.distributed as dist
 
 rate, seed, epochs, epoch_s = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[5])
 kept, alone, rank = pathlib.Path(sys.argv[4]), pathlib.Path(sys.argv[6]), int(os.environ["RANK"])
 marker = kept / f"trainer-{rank}"
 mine = kept / f"trainer-{rank}-{os.getpid()}"
-mine.write_text(str(os.getpid()))
+mine.write_text(f"{os.getpid()} {psutil.Process().create_time()}")
 try:
     os.link(mine, marker)  # raises where it exists
 except FileExistsError:
-    try:
-        os.kill(int(marker.read_text()), 0)
+    pid, began = marker.read_text().split()
+    if psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).create_time() == float(began):
         alone.touch()
-        sys.exit("another trainer is alive")
-    except ProcessLookupError:
-        mine.replace(marker)
+        sys.exit(f"another trainer is alive: {pid}")
+    mine.replace(marker)
 dist.init_process_group("gloo")
 state = kept / "state.json"
 first, weight = json.loads(state.read_text()) if state.exists() else (1, float(seed))

@@ -79,7 +79,7 @@ def main(lock: str, *command: str) -> None:
     _supervise(_started(command), outer)
 
 
-def _started(command: Sequence[str]) -> int:
+def _started(command: tuple[str, ...]) -> int:
     """Start the command as a shell would, without the signals that Ray ignores or blocks; return its id."""
     no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     signals: Any = {"setsigmask": (), "setsigdef": signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}}
