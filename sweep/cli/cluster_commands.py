@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.errors import UserError, reason, unknown
 from lr_sweep.common.text import aligned, counted, duration, machines_there
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
-from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, STOP_WAIT_S, ClusterJobs, Job, check_paths, submit_study
+from lr_sweep.sweep.cluster.jobs import (
+    DEFAULT_ADDRESS,
+    STOP_WAIT_S,
+    ClusterJobs,
+    Job,
+    check_paths,
+    owner_here,
+    submit_study,
+)
 from lr_sweep.sweep.study.only import only_text
 
-if TYPE_CHECKING:
-    pass
-
 Address = Annotated[str, opt.option("URL", "The address of the cluster's job server.")]
+File = Annotated[Path, opt.argument("FILE", "The file for `ray up`.", opt.local_path)]
+Yes = Annotated[bool, opt.flag("Do it without asking.")]
+JobOf = Annotated[str, opt.argument("STUDY", "A study, for its newest job, or the name of a job.")]
 
 cluster = group("cluster", "Check a cluster file, or list, follow and stop the jobs of a cluster.")
 _say = opt.say
@@ -106,22 +116,29 @@ def submit(
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
+    env: Annotated[
+        list[str] | None,
+        opt.option("NAME", "Pass this environment variable, such as a password, encrypted; may be repeated."),
+    ] = None,
 ) -> int:
     """Train a study on a cluster: send the program there and follow what it prints."""
     check_paths(results, data_dir)
+    if missing := [name for name in env or () if name not in os.environ]:
+        raise UserError(f"--env {' '.join(missing)}: not set here; `export` it first")
     (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
     server = ClusterJobs(address)
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--only", only_text(only)] if only else []
     flags = {"--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
-    job = submit_study(loaded, results, data_dir, server, options, _say)
+    secrets = {name: os.environ[name] for name in env or ()}
+    job = submit_study(loaded, results, data_dir, server, options, _say, secrets)
     _say(f"{job.name} was accepted")
     return 0 if no_follow else _follow(server, job)
 
 
 @command("cluster check cluster.yaml", cluster)
-def check(file: Annotated[Path, opt.argument("FILE", "The file for `ray up`.", opt.local_path)]) -> int:
+def check(file: File) -> int:
     """Name the mistakes in a cluster file before `ray up` starts machines; the exit code is 1 if there are any."""
     from lr_sweep.sweep.cluster.check import problems_in
 
@@ -132,20 +149,48 @@ def check(file: Annotated[Path, opt.argument("FILE", "The file for `ray up`.", o
     return int(bool(problems))
 
 
+@command("cluster fetch cluster.yaml /shared/results from-the-cluster", cluster)
+def fetch(
+    file: File,
+    folder: Annotated[str, opt.argument("FOLDER", "The results directory, on the cluster's disk.")],
+    target: Annotated[Path, opt.argument("HERE", "The folder here that becomes its copy.", opt.local_path)],
+) -> None:
+    """Copy a results directory from the head by ssh, without checkpoints; `merge` takes the copy."""
+    from lr_sweep.sweep.cluster.ssh import fetch
+
+    fetch(file, folder, target)
+    _say(f"{target} is a copy of {folder}; `{program_command('merge', str(target))}` takes it into ./results")
+
+
+@command("cluster down cluster.yaml", cluster)
+def down(file: File, yes: Yes = False) -> int:
+    """End a cluster and its sweeps, from any machine with the key; the exit code is 1 if anything is left."""
+    from lr_sweep.sweep.cluster.down import end_cluster
+
+    unasked = "nothing was ended: there is no terminal to ask at. Give --yes to end the cluster."
+    if not (yes or opt.agreed(f"End the cluster of {file} and all of its sweeps?", unasked)):
+        return 1
+    left = end_cluster(file)
+    for line in left:
+        _say(line)
+    _say(f"{file}: {'not all has ended' if left else 'nothing is left'}")
+    return int(bool(left))
+
+
 @command("cluster jobs", cluster)
 def jobs(
-    study: Annotated[str | None, opt.argument("STUDY", f"{opt.STUDY_HELP} By default all studies.")] = None,
+    study: Annotated[str | None, opt.argument("STUDY", "A study, or the name of a job. By default all jobs.")] = None,
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
-    """List the submitted studies, or the newest job of one, and count the machines."""
+    """List the submitted studies and who submitted them, or one job, and count the machines."""
     server = ClusterJobs(address)
     listed = server.jobs() if study is None else [server.newest(_study_name(study))]
-    newest = {job.study: job for job in listed}
-    shown = [job for job in listed if job.active or (job.status == "FAILED" and job is newest[job.study])]
+    newest = {(job.study, job.owner): job for job in listed}.values()
+    shown = [job for job in listed if job.active or (job.status == "FAILED" and job in newest)]
     logs = {job.name: server.log(job.name) for job in shown}
     if listed:
-        rows = [(job.name, job.status.lower(), _took(job), job.results) for job in listed]
-        print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
+        rows = [(job.name, job.status.lower(), _took(job), job.owner, job.results) for job in listed]
+        print("\n".join(aligned([("job", "status", "took", "of", "results"), *rows])))
     else:
         _say(f"no study was submitted to the cluster at {server.address}")
     for name, log in logs.items():
@@ -155,23 +200,30 @@ def jobs(
 
 
 @command("cluster logs rothermel2021-table1", cluster)
-def logs(study: opt.Study, address: Address = DEFAULT_ADDRESS) -> int:
+def logs(study: JobOf, address: Address = DEFAULT_ADDRESS) -> int:
     """Follow what the newest job of a study prints; Ctrl-C leaves the job running."""
     server = ClusterJobs(address)
     return _follow(server, server.newest(_study_name(study)))
 
 
 @command("cluster stop rothermel2021-table1", cluster)
-def stop(study: opt.Study, address: Address = DEFAULT_ADDRESS) -> int:
-    """Stop the newest job of a study; it saves its runs first."""
+def stop(study: JobOf, address: Address = DEFAULT_ADDRESS, yes: Yes = False) -> int:
+    """Stop the newest job of a study; it saves its runs first. Another user's job is ended only if you agree."""
     server = ClusterJobs(address)
     job = server.newest(_study_name(study))
     if not job.active:
         _say(f"{job.name} has ended already ({job.status.lower()})")
         return 0
+    whose = f"{job.name} was submitted by {job.owner or 'another user'}, and you are {owner_here()}"
+    again = program_command("cluster", "stop", job.name, "--address", address, "--yes")
+    if not (yes or job.owner == owner_here() or opt.agreed(f"{whose}: stop it?", f"{whose}: `{again}` stops it")):
+        return 1
     server.stop(job.name)
+    if job.status == "PENDING":
+        _say(f"{job.name} waits for memory on the head: it ends, without training, when its turn comes")
+        return 0
     _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
-    return 0 if _ended(server.follow(job.name, _write)) == 130 else 1
+    return 0 if _ended(server, server.follow(job.name, _write)) == 130 else 1
 
 
 def _study_name(name_or_path: str) -> str:
@@ -187,19 +239,29 @@ def _took(job: Job) -> str:
 
 
 def _follow(server: ClusterJobs, job: Job) -> int:
-    again = program_command("cluster", "logs", job.study, "--address", server.address)
+    again = program_command("cluster", "logs", job.name, "--address", server.address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
-        return _ended(server.follow(job.name, _write))
+        return _ended(server, server.follow(job.name, _write))
     except KeyboardInterrupt:
         _say(f"\nnot followed any more; {job.name} is still running. Follow it again: {again}")
         return 0
 
 
-def _ended(job: Job) -> int:
+def _ended(server: ClusterJobs, job: Job) -> int:
     """Print how a job ended and return the exit code that `run` would have had here."""
     if job.status == "STOPPED":
-        _say(f"{job.name} was stopped; submit the study again to resume it")
+        by = server.stopped_by(job.name)
+        _say(f"{job.name} was stopped{by and f' by {by}'}; submit the study again to resume it")
         return 130
     _say(f"{job.name} {job.status.lower()} after {_took(job)}; its results: {job.results}")
-    return 0 if job.status == "SUCCEEDED" else job.exit_code or 1
+    if job.status == "SUCCEEDED":
+        return 0
+    code = job.exit_code or 0
+    if code > 0:
+        return code
+    # No end of `run` itself: a signal ended it, or Ray did.
+    cause = f"was killed by {signal.Signals(-code).name}" if code else f"was lost ({reason(Exception(job.message))})"
+    memory = ", as the system does when memory is short" if code == -signal.SIGKILL else ""
+    _say(f"its driver {cause}{memory}. Submit the study again to resume it.")
+    return 1

@@ -59,6 +59,16 @@ def flag(does: str) -> Any:
     return typer.Option(help=does)
 
 
+def agreed(question: str, unasked: str) -> bool:
+    """Return whether the user answers yes; raises UserError with the text `unasked` where there is no terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UserError(unasked)
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def not_together(**given: object) -> None:
     """Raise UserError if more than one of these options was given."""
     names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]

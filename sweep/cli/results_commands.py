@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -210,14 +209,8 @@ def gc(
     from lr_sweep.sweep.inspection.gc import KINDS, collect
 
     def agreed(kind: str) -> bool:
-        if yes:
-            return True
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise UserError("nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed.")
-        try:
-            return input(f"{kind}: remove? [y/N] ").strip().lower() in ("y", "yes")
-        except EOFError:
-            return False
+        unasked = "nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed."
+        return yes or opt.agreed(f"{kind}: remove?", unasked)
 
     for kind in only or ():
         if kind not in KINDS:

@@ -46,9 +46,12 @@ def run(
     from lr_sweep.sweep.terminal import STOPPED, lasting_output, signals_as_ctrl_c
     from lr_sweep.sweep.tune.run_study import run_study
     from lr_sweep.sweep.tune.work import Options
+    from lr_sweep.trainables.worker.job_secrets import take_secrets
 
     with lasting_output(), signals_as_ctrl_c():
         try:
+            if address is not None:
+                take_secrets()
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
             for study in loaded:

@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.cluster.down import end_machines
 from lr_sweep.sweep.cluster.jobs import ClusterJobs
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
 """JSON that `ray up` writes on the head: the cluster file, and how the head reaches the workers."""
 RAY = Path("~/lr-sweep/.venv/bin/ray").expanduser()
 MLFLOW_PID = Path("~/mlflow/server.pid").expanduser()
-SSH = ("ssh", "-oBatchMode=yes", "-oConnectTimeout=10", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null")
 IDLE_CHECK_EVERY_S = 60.0
 
 
@@ -34,21 +34,11 @@ def stop(*options: str) -> int:
         if "mlflow" in Path(f"/proc/{pid}/cmdline").read_text():
             os.killpg(pid, signal.SIGKILL)  # it would wait for open connections; its store survives
     here = subprocess.run([RAY, "stop", *options], check=False)
-    calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for words in _on_workers()]
-    for call in calls:
-        call.wait()
+    if CLUSTER_FILE.is_file():  # on a head
+        cluster = json.loads(CLUSTER_FILE.read_text())
+        for line in end_machines(cluster, cluster["provider"].get("worker_ips", [])):
+            print(line, flush=True)
     return here.returncode
-
-
-def _on_workers() -> list[list[str]]:
-    """Return the commands that end Ray on each worker; none on a worker, and where a cloud ends the machines."""
-    if not CLUSTER_FILE.is_file():
-        return []
-    cluster = json.loads(CLUSTER_FILE.read_text())
-    auth = cluster["auth"]
-    key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if "ssh_private_key" in auth else []
-    there = "lr-sweep/sweep/cluster/bin/ray stop"
-    return [[*SSH, *key, f"{auth['ssh_user']}@{ip}", there] for ip in cluster["provider"].get("worker_ips", [])]
 
 
 def _is_busy() -> bool:

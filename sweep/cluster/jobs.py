@@ -5,13 +5,16 @@ A job gets a copy of the program, and trains its study with `run`; this machine 
 
 from __future__ import annotations
 
+import asyncio
+import getpass
 import json
 import logging
 import os
 import shlex
 import shutil
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +30,7 @@ from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.common.text import Say, gigabytes
 from lr_sweep.sweep.results.recorder import PACKED_STATE, git_state
+from lr_sweep.trainables.worker.job_secrets import SECRETS_KEY, sealed
 from lr_sweep.trainables.worker.ray_internals import use_token_file
 
 if TYPE_CHECKING:
@@ -37,8 +41,15 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 
 MAX_NODES = 10_000
 ACTIVE = ("PENDING", "RUNNING")
-STUDY_KEY = "lr_sweep_study"
-RESULTS_KEY = "lr_sweep_results"
+STUDY_KEY, RESULTS_KEY, OWNER_KEY = "lr_sweep_study", "lr_sweep_results", "lr_sweep_owner"
+"""Keys of a job's metadata, which Ray stores and shows."""
+STOPS_KEY = "lr_sweep_stops"
+"""Key of the metadata of a job that does nothing: it names the job that its owner stopped."""
+
+DRIVER_BYTES = 1_000_000_000
+"""Memory that Ray sets aside for a driver, which takes 0.6 to 0.9 GB: more drivers than fit on the head wait there."""
+NODE_LABEL = "ray.io/node-id"
+"""The label that Ray gives each node."""
 
 STOP_WAIT_S = 120
 """Seconds that a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
@@ -56,14 +67,18 @@ class Job:
     """A job as the cluster reports it."""
 
     name: str
-    """The study's name and the time of its submission (UTC), such as `quickstart-20261123-041500`."""
+    """The study's name and the time of its submission (UTC), such as `quickstart-20261123-041500-123456`."""
     study: str
     results: str
     """The results directory, on the cluster's machines."""
     status: str
     """PENDING, RUNNING, SUCCEEDED, STOPPED or FAILED."""
     exit_code: int | None
-    """The driver's exit code; None while it runs, or if Ray ended it."""
+    """The driver's exit code, negative for a signal; None while it runs, or if Ray ended it."""
+    message: str = ""
+    """What Ray reports about the status."""
+    owner: str = ""
+    """USER@HOST that submitted it; empty: an earlier version of the program did."""
     started_s: float
     """Seconds since the epoch."""
     ended_s: float | None
@@ -101,16 +116,16 @@ class ClusterJobs:
             return sum(str(each.status.value) in ACTIVE for each in self._client.list_jobs())
 
     def newest(self, study: str) -> Job:
-        """Return the newest job of a study; raises UserError if it has none on this cluster."""
+        """Return the job of this name, or a study's newest one, one's own first; raises UserError if there is none."""
         jobs = self.jobs()
-        mine = [job for job in jobs if job.study == study]
-        if not mine:
+        named = [job for job in jobs if study in (job.study, job.name)]
+        if not named:
             others = ", ".join(sorted({job.study for job in jobs})) or "none"
             raise UserError(
                 f"no job of study {study!r} on the cluster at {self.address}; studies with jobs there: {others}. "
                 f"Submit it with `submit`."
             )
-        return mine[-1]
+        return max(named, key=lambda job: (job.owner == owner_here(), job.started_s))
 
     def get(self, name: str) -> Job:
         """Return a job by its name."""
@@ -119,31 +134,47 @@ class ClusterJobs:
 
     def machines(self) -> int:
         """Return how many machines of the cluster are there now, its head included."""
+        return len(self._nodes())
+
+    def _nodes(self) -> list[Any]:
         with _problems(self.address):
             response = self._client._do_request("GET", f"/api/v0/nodes?limit={MAX_NODES}")
             response.raise_for_status()
-            return sum(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
+            return [node for node in response.json()["data"]["result"]["result"] if node["state"] == "ALIVE"]
 
-    def start(self, study: str, results: str, command: str, folder: Path) -> str:
-        """Start a job and return its name.
+    def start(self, study: str, results: str, command: str, folder: Path, more: Mapping[str, str]) -> str:
+        """Start a job as soon as the head has memory for it, and return its name.
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
+        `more` is added to the job's metadata.
         """
-        # A second, not a number: a head that was lost takes its list of jobs with it.
-        name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        # A moment, not a number: a head that was lost takes its list of jobs with it.
+        name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
         environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
+        head = next(node for node in self._nodes() if node["is_head_node"])
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
                 submission_id=name,
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
-                metadata={STUDY_KEY: study, RESULTS_KEY: results},
+                metadata={STUDY_KEY: study, RESULTS_KEY: results, OWNER_KEY: owner_here(), **more},
+                # No CPU: a head may have none, or a single one that trains. With a resource alone, any node would do.
+                entrypoint_memory=int(min(DRIVER_BYTES, head["resources_total"]["memory"])),
+                entrypoint_label_selector={NODE_LABEL: head["node_id"]},
             )
 
     def stop(self, name: str) -> None:
-        """Ask a job to save its runs and end; do not wait for it."""
+        """Ask a job to save its runs and end, and note who asked; do not wait for it."""
         with _problems(self.address):
+            # Ray lets no job's metadata be changed.
+            self._client.submit_job(entrypoint="true", metadata={STOPS_KEY: name, OWNER_KEY: owner_here()})
             self._client.stop_job(name)
+
+    def stopped_by(self, name: str) -> str:
+        """Return the USER@HOST that asked a job to stop; empty: not known."""
+        with _problems(self.address):
+            notes = [details.metadata or {} for details in self._client.list_jobs()]
+        return next((note[OWNER_KEY] for note in notes if note.get(STOPS_KEY) == name), "")
 
     def log(self, name: str) -> str:
         """Return all that a job has printed."""
@@ -155,18 +186,28 @@ class ClusterJobs:
 
         Raises UserError if the connection is lost, which ends no job.
         """
-        shown = 0
-        while True:
-            try:
-                job, text = self.get(name), self.log(name)  # in this order: the log of an ended job is whole
-            except UserError as problem:
-                again = f"If the head is up, {name} is running, and `cluster logs` follows it again."
-                raise UserError(f"{problem} {again}") from problem
-            write(text[shown:])
-            shown = len(text)
-            if not job.active:
-                return job
-            time.sleep(FOLLOW_EVERY_S)
+        try:
+            with _problems(self.address):
+                asyncio.run(self._tail(name, write))
+            while (job := self.get(name)).active:  # its last line is there before its status
+                time.sleep(FOLLOW_EVERY_S)
+        except UserError as problem:
+            again = f"If the head is up, {name} is running, and `cluster logs` follows it again."
+            raise UserError(f"{problem} {again}") from problem
+        return job
+
+    async def _tail(self, name: str, write: Say) -> None:
+        async for text in self._client.tail_job_logs(name):
+            write(text)
+
+
+def owner_here() -> str:
+    """Return USER@HOST, by which a cluster knows who submitted a job."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def _job(details: Any) -> Job:
@@ -176,6 +217,8 @@ def _job(details: Any) -> Job:
         results=details.metadata[RESULTS_KEY],
         status=str(details.status.value),
         exit_code=details.driver_exit_code,
+        message=details.message or "",
+        owner=details.metadata.get(OWNER_KEY, ""),
         started_s=(details.start_time or 0) / 1000,
         ended_s=details.end_time / 1000 if details.end_time else None,
     )
@@ -216,7 +259,13 @@ def _problems(address: str) -> AbstractContextManager[None]:
 
 
 def submit_study(
-    study: Study, results: str, data_dir: str, server: ClusterJobs, options: Sequence[str], say: Say
+    study: Study,
+    results: str,
+    data_dir: str,
+    server: ClusterJobs,
+    options: Sequence[str],
+    say: Say,
+    secrets: Mapping[str, str] | None = None,
 ) -> Job:
     """Start a job that trains the runs of a study that the record on the cluster lacks; do not wait for its end.
 
@@ -227,13 +276,15 @@ def submit_study(
         server: the cluster's job server.
         options: further options of `run`, such as `["--gpus-per-trial", "0.5"]`.
         say: receives a line about what is sent.
+        secrets: environment variables of this job's driver and workers, which reach the cluster encrypted.
 
-    Raises UserError while a job of the study, or one that writes there, is running.
+    Raises UserError while a job that writes there waits or runs, or if secrets cannot be encrypted.
     """
     from lr_sweep.sweep.study.file import study_to_yaml
     from lr_sweep.trainables.own.run import write_code
 
     _refuse_a_second(server, study.study, results)
+    more = {SECRETS_KEY: sealed(secrets)} if secrets else {}
     with scratch_folder("copy-") as folder:
         size = copy_program(folder)
         sent = f"{study.study}.yaml"  # with all defaults and absolute paths
@@ -243,24 +294,21 @@ def submit_study(
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
         command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
-        name = server.start(study.study, results, command, folder)
+        name = server.start(study.study, results, command, folder, more)
     return server.get(name)
 
 
 def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
-    for job in filter(lambda job: job.active, cluster.jobs()):
-        if job.study == study:
-            raise UserError(
-                f"{job.name} trains this study already, in {job.results}; nothing was sent. Follow it with "
-                f"`cluster logs {study}`. If the study has changed since, `cluster stop {study}` and submit it again: "
-                f"what was trained stays."
-            )
-        if PurePosixPath(job.results) == PurePosixPath(results):
-            raise UserError(
-                f"{job.name} writes to {results}, and a results directory has one writer at a time; nothing was sent. "
-                f"Give this study one of its own with --results (`merge` joins them later), or submit it when "
-                f"{job.name} has ended."
-            )
+    for job in cluster.jobs():
+        if not job.active or PurePosixPath(job.results) != PurePosixPath(results):
+            continue
+        mine = job.study == study and job.owner == owner_here()
+        follow = f"Follow it with `cluster logs {job.name}`, or stop it first to send another version of the study."
+        share = "Give this study one of its own with --results (`merge` joins them later), or submit it afterwards."
+        raise UserError(
+            f"{job.name} of {job.owner or 'another user'} writes to {results}, and a results directory has one writer "
+            f"at a time; nothing was sent. {follow if mine else share}"
+        )
 
 
 def check_paths(results: str, data_dir: str) -> None:

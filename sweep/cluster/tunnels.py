@@ -1,4 +1,4 @@
-"""Forwards a cluster's pages and its job server to this machine by ssh, the only port that its machines open."""
+"""Forwards a cluster's pages and its job server to this machine by ssh."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ruamel.yaml.error import YAMLError
-
-from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields, load_yaml
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.cluster.mlflow_server import head_token
+from lr_sweep.sweep.cluster.ssh import head_address, login, read_cluster, ssh
 from lr_sweep.sweep.live.guard import LOOPBACK, link
 
 DASHBOARD_PORT = 8265
@@ -35,17 +33,19 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
-    text, command = _text(port, head_token()), ssh_command(cluster, head_address(cluster_file, cluster), forwarded)
+    tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
+    text, head = _text(port, head_token()), login(cluster, head_address(cluster_file, cluster))
+    command = [*ssh(cluster, "ExitOnForwardFailure=yes"), "-N", *tunnels, head]
     print(shlex.join(command), flush=True)
-    with subprocess.Popen(command) as ssh:
+    with subprocess.Popen(command) as process:
         try:
-            _wait(ssh, list(forwarded))
+            _wait(process, list(forwarded))
             print(text, flush=True)
-            raise _lost(ssh.wait())
+            raise _lost(process.wait())
         except KeyboardInterrupt:
             return 0
         finally:
-            ssh.terminate()
+            process.terminate()
 
 
 def _text(port: int, token: str) -> str:
@@ -56,42 +56,7 @@ def _text(port: int, token: str) -> str:
     )
 
 
-def read_cluster(cluster_file: Path) -> Fields:
-    """Read a cluster file, which says how to reach the head; raises UserError for another or no file."""
-    try:
-        cluster = load_yaml(cluster_file)
-    except (OSError, YAMLError) as error:
-        raise UserError(f"--cluster: cannot read {cluster_file}: {error}") from error
-    if not isinstance(cluster, dict) or not {"provider", "auth"} <= cluster.keys():
-        raise UserError(f"--cluster: {cluster_file} has no `provider` and `auth`: name the file given to `ray up`")
-    return cluster
-
-
-def head_address(cluster_file: Path, cluster: Fields) -> str:
-    """Return the address of a cluster's head; raises UserError if none is up."""
-    if cluster["provider"].get("type") == "local":  # Ray itself knows it only where `ray up` ran
-        return str(cluster["provider"]["head_ip"])
-    from ray.autoscaler.sdk import get_head_node_ip
-
-    try:
-        return str(get_head_node_ip(str(cluster_file)))
-    except Exception as error:  # Ray's RuntimeError, or any error of a cloud's library
-        why = f"{cluster_file} has no head that is up ({reason(error)})"
-        raise UserError(f"{why}: start it with `ray up {cluster_file}`") from error
-
-
-def ssh_command(cluster: Fields, host: str, forwarded: dict[int, int]) -> list[str]:
-    """Return the command that keeps tunnels to `host` open; `forwarded` maps a port here to the port there."""
-    auth = cluster["auth"]
-    options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=10", "StrictHostKeyChecking=accept-new"]
-    options += ["LogLevel=ERROR"]  # else a line for each request before a page is there
-    options += [f"ProxyCommand={auth['ssh_proxy_command']}"] if auth.get("ssh_proxy_command") else []
-    key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if auth.get("ssh_private_key") else []
-    tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
-    return ["ssh", "-N", *(f"-o{option}" for option in options), *key, *tunnels, f"{auth['ssh_user']}@{host}"]
-
-
-def _wait(ssh: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
+def _wait(process: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
     """Wait until the tunnels are open, without a limit: ssh may ask for a passphrase first."""
     while True:
         try:
@@ -99,8 +64,8 @@ def _wait(ssh: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
                 check_answers(LOOPBACK, port)
             return
         except OSError as error:
-            if ssh.poll() is not None:
-                raise _lost(ssh.returncode) from error
+            if process.poll() is not None:
+                raise _lost(process.returncode) from error
             time.sleep(0.2)
 
 

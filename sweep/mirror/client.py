@@ -79,6 +79,10 @@ def open_client(uri: str) -> Any:
         # Its failures reach us as exceptions; alembic logs every table of a new database.
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
+        if not is_server(uri):
+            from mlflow.store.db import utils
+
+            utils.MAX_RETRY_COUNT = 1  # MLflow (3.17) would try for two minutes, of a wrong password, too
         if (database := _own_database(uri)) and database.parent.is_dir() and not database.exists():
             _create(database)
         return MlflowClient(tracking_uri=uri)

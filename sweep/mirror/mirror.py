@@ -123,15 +123,18 @@ class Mirror:
     def log_report(self, folder: Path) -> None:
         """Store the files of a folder as the artifact `report` of the study's MLflow run.
 
-        Raises MirrorError also if the results directory was moved, and MLflow has its old path.
+        Raises MirrorError also if MLflow keeps files elsewhere: the results directory was moved, or another one's sweep
+        was the first in a database that both use.
         """
         with self._session() as parent:
             location = self._client.get_run(parent.mlflow_id).info.artifact_uri
             expected = self._artifacts
             if expected and location.startswith("file:") and not location.startswith(f"{expected}/"):
+                mend = "An MLflow server (docs/mlflow.md) keeps the reports of all directories."
+                if not self._owner:
+                    mend = "The results directory was moved: delete mlflow.db, which the next run makes again."
                 raise MirrorError(
-                    f"MLflow at {shown_uri(self.tracking_uri)} keeps files at {location}, not below {expected}: the "
-                    "results directory was moved. Delete mlflow.db; the next run rebuilds it from the record."
+                    f"MLflow at {shown_uri(self.tracking_uri)} keeps files at {location}, not below {expected}. {mend}"
                 )
             self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
 

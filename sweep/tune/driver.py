@@ -201,9 +201,12 @@ class Driver:
             case Reported():
                 self._work.stopping.judge()
             case StorageFailed():
+                mend = "Free space there, or make it writable"
+                if "s3://" in event.reason:
+                    mend = "Check that machine's network and its credentials for the bucket"
                 raise UserError(
-                    f"a worker cannot write checkpoints: {event.reason}. Free space there, or "
-                    f"make it writable; what is recorded is intact, and the same command resumes from it."
+                    f"a worker cannot write checkpoints: {event.reason}. {mend}; what is recorded is intact, and the "
+                    f"same command resumes from it."
                 )
             case Printed():
                 self._pass_on(event)

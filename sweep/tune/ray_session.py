@@ -25,6 +25,7 @@ from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cl
 from lr_sweep.sweep.terminal import GROUP_SIGNALS, blocked
 from lr_sweep.sweep.tune.nodes import Share, cluster_nodes, exchange_claims
 from lr_sweep.trainables.worker.ray_internals import (
+    RAY_S_JOB,
     dead_processes,
     end_without_waiting,
     job_without_paths,
@@ -36,8 +37,6 @@ from lr_sweep.trainables.worker.ray_internals import (
     without_sigterm_handler,
 )
 
-RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
 VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot run without."""
 _LONGEST_PATH = "/r-99/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"

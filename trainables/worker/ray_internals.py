@@ -6,6 +6,8 @@ training itself needs none.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
@@ -14,8 +16,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from lr_sweep.common.errors import UserError, reason
+
+RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
 KILLED = "killed by Ray's memory monitor"
 """In the reason of a trial whose machine had little memory left, to which other processes may have contributed."""
+
+
+class RefusedError(UserError):
+    """`ray up` would refuse a cluster file."""
 
 
 def leaving_nodes() -> set[str]:
@@ -68,17 +78,31 @@ def num_nodes(address: str) -> int:
     return sum(node.state == GcsNodeInfo.GcsNodeState.ALIVE for node in nodes)
 
 
-def refused_by_ray_up(cluster: dict[str, Any]) -> str:
-    """Return why `ray up` would refuse a cluster file, without the schema that it prints; empty: it would not."""
+def prepared(cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return a cluster file with Ray's defaults; raises RefusedError, without the schema that `ray up` would print."""
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     try:
         with redirect_stdout(StringIO()):  # a warning for each file in `file_mounts`
-            validate_config(prepare_config(cluster))
+            complete: dict[str, Any] = prepare_config(cluster)
+            validate_config(complete)
     except Exception as error:  # values of other types fail anywhere in it
         place = ".".join(map(str, getattr(error, "absolute_path", ()))) or "the file"
-        return f"{place}: Ray refuses it: {getattr(error, 'message', error)}"
-    return ""
+        raise RefusedError(f"{place}: Ray refuses it: {getattr(error, 'message', error)}") from error
+    return complete
+
+
+def end_cloud_machines(cluster_file: Path, cluster: dict[str, Any]) -> list[str]:
+    """End a cluster's machines as `ray down` does; return the ids of those that the cloud reports afterwards."""
+    from ray.autoscaler._private.providers import _get_node_provider
+    from ray.autoscaler.sdk import teardown_cluster
+
+    try:
+        teardown_cluster(str(cluster_file))
+        provider = _get_node_provider(cluster["provider"], cluster["cluster_name"])
+        return list(provider.non_terminated_nodes({}))
+    except Exception as error:  # Ray's own, or any error of a cloud's library
+        raise UserError(f"{cluster_file}: Ray cannot end its machines: {reason(error)}") from error
 
 
 def use_token_file() -> None:
@@ -86,6 +110,25 @@ def use_token_file() -> None:
     from ray._private.authentication import authentication_token_setup as token
 
     token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def cluster_token() -> str:
+    """Return the token that this user sends to clusters; raises UserError if there is none."""
+    from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # Ray's stub lacks it
+
+    try:
+        return str(AuthenticationTokenLoader.instance().get_raw_token(ignore_auth_mode=True))
+    except Exception as error:
+        raise UserError(f"no token: {reason(error)}. `ray get-auth-token --generate` makes one") from error
+
+
+def job_metadata() -> dict[str, str]:
+    """Return the metadata of the job that this process drives or works for; empty outside of Ray."""
+    from ray._private.worker import global_worker
+
+    if given := os.environ.get(RAY_S_JOB):
+        return dict(json.loads(given)["metadata"])
+    return dict(global_worker.core_worker.get_job_config().metadata) if global_worker.connected else {}
 
 
 def read_token_settings_again() -> None:

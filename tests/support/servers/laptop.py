@@ -107,7 +107,7 @@ class Laptop:
 
 
 def accepted(printed: str) -> str:
-    found = re.search(r"(tiny-\d{8}-\d{6}) was accepted", printed)
+    found = re.search(r"(tiny-\d{8}-\d{6}-\d{6}) was accepted", printed)
     assert found is not None, printed
     return found[1]
 

@@ -5,6 +5,7 @@ A head and three workers, on one CPU each.
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,11 @@ from lr_sweep.tests.support.servers.laptop import (
     study_of,
 )
 from lr_sweep.tests.support.servers.ssh_hosts import HEAD, SHARED, WORKERS, Hosts, local_cluster_file, what_is_missing
-from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.support.tiny_study import rows, sweep, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.hosts
+INSECURE = ("-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR")
 MISSED_AFTER_S = 75.0
 """After so long Ray has given a silent host up."""
 RUN_S = 45.0
@@ -83,4 +85,29 @@ def test_ray_down_after_a_ray_up_that_failed_leaves_nothing(hosts: Hosts) -> Non
     wait_until(lambda: all(map(hosts.left, (HEAD, *WORKERS))), "Ray on every host")
     laptop.ray_up_that_fails()
     laptop.ray_down()
+    assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4
+
+
+def test_cluster_down_from_a_laptop_without_rays_state_leaves_nothing(hosts: Hosts, tmp_path: Path) -> None:
+    """A machine out of reach is named. What a worker's trial started outlives the trial, in a session of its own."""
+    laptop = Laptop(hosts, local_cluster_file(hosts))
+    laptop.ray_up()
+    wait_until(lambda: all(map(hosts.left, (HEAD, *WORKERS))), "Ray on every host")
+    study = write_study(SHARED, **study_of(4000))
+    submit = ("submit", study, "--results", SHARED / "down", "--data-dir", SHARED / "data")
+    with laptop.tunnels(), laptop.following(*submit, "--checkpoint-every-s", "1"):
+        wait_until(lambda: any((SHARED / "down" / "curves").glob("*.parquet")), "an evaluation")
+        left_behind = "RAY_AUTH_MODE=token RAY_RAYLET_PID=1 setsid -f sleep 12345 < /dev/null > /dev/null 2>&1"
+        subprocess.run(["ssh", "-i", hosts.key, *INSECURE, f"root@{WORKERS[0]}", left_behind], check=True)
+    for state in (hosts.folder / "laptop").rglob("cluster-*.state"):
+        state.unlink()
+    printed = laptop.sweep("cluster", "fetch", laptop.cluster_file, SHARED / "down", tmp_path / "copy")
+    assert f"{tmp_path / 'copy'} is a copy of /shared/down" in printed
+    laptop.sweep("merge", tmp_path / "copy", "--results", tmp_path / "merged")
+    hosts.cut_off(WORKERS[1])
+    code, printed = sweep("cluster", "down", laptop.cluster_file, "--yes", env=laptop.environment)
+    assert f"{WORKERS[1]}: not known what is left" in printed
+    assert (code, "not all has ended" in printed) == (1, True)
+    hosts.connect(WORKERS[1])
+    assert laptop.sweep("cluster", "down", laptop.cluster_file, "--yes").endswith("nothing is left\n")
     assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4

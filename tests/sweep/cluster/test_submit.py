@@ -6,19 +6,23 @@ import os
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, sent_files
+from lr_sweep.common.text import Say
+from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, owner_here, sent_files
 from lr_sweep.sweep.results import recorder
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
+from lr_sweep.trainables.worker import job_secrets
 
 ABSOLUTE = ("--results", "/shared/results", "--data-dir", "/shared/data")
 
@@ -40,6 +44,9 @@ class Cluster:
     def __init__(self, there: Sequence[Job], folder: Path) -> None:
         self.address, self.there, self.folder, self.commands = "http://cluster", list(there), folder, []
         self.printed = "1 machine is there\n4 of 8 done\n"
+        self.more: Mapping[str, str] = {}
+        self.stopped: list[str] = []
+        self.ends = a_job("tiny-1", "STOPPED")
 
     def __call__(self, address: str) -> Cluster:
         return self
@@ -47,8 +54,9 @@ class Cluster:
     def jobs(self) -> list[Job]:
         return self.there
 
-    def start(self, study: str, results: str, command: str, folder: Path) -> str:
+    def start(self, study: str, results: str, command: str, folder: Path, more: Mapping[str, str]) -> str:
         shutil.copytree(folder, self.folder)
+        self.more = more
         self.commands.append(command)
         self.there.append(a_job(f"{study}-1", "PENDING"))
         return f"{study}-1"
@@ -63,12 +71,22 @@ class Cluster:
     def get(self, name: str) -> Job:
         return next(job for job in self.there if job.name == name)
 
+    def newest(self, name: str) -> Job:
+        return next(job for job in self.there if name in (job.study, job.name))
 
-def a_job(name: str, status: str) -> Job:
-    study = name.partition("-")[0]
-    return Job(
-        name=name, study=study, results="/shared/results", status=status, exit_code=None, started_s=0.0, ended_s=None
-    )
+    def stop(self, name: str) -> None:
+        self.stopped.append(name)
+
+    def follow(self, name: str, write: Say) -> Job:
+        return self.ends
+
+    def stopped_by(self, name: str) -> str:
+        return "bob@lab" if name in self.stopped else ""
+
+
+def a_job(name: str, status: str, **more: Any) -> Job:
+    fields = {"results": "/shared/results", "exit_code": None, "started_s": 0.0, "ended_s": None} | more
+    return Job(name=name, study=name.partition("-")[0], status=status, **fields)
 
 
 @pytest.fixture
@@ -133,28 +151,83 @@ def test_a_submitted_study_is_run_with_its_options(tmp_path: Path, cluster: Clus
     assert (cluster.folder / "lr_sweep" / "sweep" / "__main__.py").is_file()
 
 
-TRAINS_IT = "tiny-7 trains this study already, in /shared/results; nothing was sent"
-WRITES_THERE = "other-1 writes to /shared/results, and a results directory has one writer at a time"
+ELSEWHERE = {"results": "/shared/other"}
 
 
 @pytest.mark.parametrize(
-    ("there", "status", "why_not"),
+    ("there", "why_not"),
     [
-        ("tiny-7", "RUNNING", TRAINS_IT),
-        ("tiny-7", "PENDING", TRAINS_IT),
-        ("tiny-7", "STOPPED", None),
-        ("tiny-7", "FAILED", None),
-        ("other-1", "RUNNING", WRITES_THERE),
+        (a_job("tiny-7", "RUNNING", owner=owner_here()), "Follow it with `cluster logs tiny-7`"),
+        (a_job("tiny-7", "PENDING", owner="bob@lab"), "tiny-7 of bob@lab writes to /shared/results, and a results"),
+        (a_job("other-1", "RUNNING", results="/shared//results/"), "Give this study one of its own with --results"),
+        (a_job("tiny-7", "RUNNING", owner="bob@lab", **ELSEWHERE), None),
+        (a_job("tiny-7", "RUNNING", owner=owner_here(), **ELSEWHERE), None),
+        (a_job("tiny-7", "STOPPED"), None),
+        (a_job("tiny-7", "FAILED"), None),
     ],
 )
-def test_a_second_job_of_a_study_or_a_results_directory_is_refused_while_one_runs(
-    tmp_path: Path, cluster: Cluster, there: str, status: str, why_not: str | None
+def test_a_second_job_is_refused_while_one_writes_to_its_results_directory(
+    tmp_path: Path, cluster: Cluster, there: Job, why_not: str | None
 ) -> None:
-    cluster.there.append(a_job(there, status))
+    """Another user's study of the same name, in a directory of its own, is another study."""
+    cluster.there.append(there)
     code, printed = said("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
     assert (code, "Traceback" in printed) == (2 if why_not else 0, False)
     assert why_not is None or why_not in printed
+    assert "cluster stop" not in printed
     assert len(cluster.commands) == (why_not is None)
+
+
+def test_a_secret_is_sent_encrypted_alone(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_secrets, "cluster_token", lambda: "of the cluster")
+    submit = ("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
+    assert "--env NO_SUCH: not set here" in refused(*submit, "--env", "NO_SUCH")
+    monkeypatch.setenv("API_KEY", "a-planted-secret")
+    code, printed = said(*submit, "--env", "API_KEY")
+    assert code == 0
+    sent = [path.read_bytes() for path in cluster.folder.rglob("*") if path.is_file()]
+    assert not any(b"a-planted-secret" in text for text in [*sent, printed.encode(), str(cluster.commands).encode()])
+    assert "a-planted-secret" not in str(cluster.more)
+    monkeypatch.delenv("API_KEY")
+    monkeypatch.setattr(job_secrets, "job_metadata", lambda: cluster.more)
+    job_secrets.take_secrets()
+    assert os.environ["API_KEY"] == "a-planted-secret"
+
+
+@pytest.mark.parametrize(
+    ("owner", "options", "code", "wanted"),
+    [
+        (owner_here(), (), 0, "tiny-1 was stopped by bob@lab; submit the study again"),
+        ("bob@lab", ("--yes",), 0, "tiny-1 was stopped by bob@lab; submit the study again"),
+        ("bob@lab", (), 2, "tiny-1 was submitted by bob@lab, and you are {me}: `lr-sweep cluster stop tiny-1 --addr"),
+        ("", (), 2, "tiny-1 was submitted by another user"),
+    ],
+)
+def test_another_user_s_job_is_stopped_only_after_a_yes(
+    cluster: Cluster, owner: str, options: tuple[str, ...], code: int, wanted: str
+) -> None:
+    """The tests have no terminal to ask at."""
+    cluster.there.append(a_job("tiny-1", "RUNNING", owner=owner))
+    stopped, printed = said("cluster", "stop", "tiny", *options)
+    assert (stopped, cluster.stopped) == (code, [] if code else ["tiny-1"])
+    assert wanted.format(me=owner_here()) in printed
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "cause"),
+    [
+        ({"exit_code": -9}, 1, "its driver was killed by SIGKILL, as the system does when memory is short."),
+        ({"exit_code": -11}, 1, "its driver was killed by SIGSEGV."),
+        ({"message": "Job supervisor actor died: no node.\nMore."}, 1, "lost (Job supervisor actor died: no node)."),
+        ({"exit_code": 3}, 3, None),
+    ],
+)
+def test_a_follower_says_how_a_driver_died(cluster: Cluster, ended: dict[str, Any], code: int, cause: str) -> None:
+    cluster.there.append(a_job("tiny-1", "RUNNING"))
+    cluster.ends = a_job("tiny-1", "FAILED", ended_s=1.0, **ended)
+    followed, printed = said("cluster", "logs", "tiny")
+    assert followed == code
+    assert (f"{cause} Submit the study again to resume it.\n" in printed) == (cause is not None)
 
 
 def test_jobs_and_machines(cluster: Cluster) -> None:
@@ -173,25 +246,30 @@ class Away(ClusterJobs):
     """A job whose log is read over a connection that is lost."""
 
     def __init__(self) -> None:
-        self.logs = iter(["3 runs", "3 runs\n4"])
+        self.address = "http://cluster"
+        self._client = SimpleNamespace(tail_job_logs=self.tail)
 
-    def get(self, name: str) -> Job:
-        return a_job(name, "RUNNING")
-
-    def log(self, name: str) -> str:
-        if (text := next(self.logs, None)) is None:
-            raise UserError("the network is away.")
-        return text
+    async def tail(self, name: str) -> AsyncIterator[str]:
+        for text in ("3 runs", "\n4"):
+            yield text
+        raise RuntimeError("WebSocket connection closed unexpectedly with close code 1006")
 
 
-def test_what_a_job_prints_is_shown_once_and_a_lost_connection_ends_the_following_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.time.sleep", lambda seconds: None)
+@pytest.mark.cluster
+def test_what_a_job_prints_is_shown_once_and_a_lost_connection_ends_the_following_alone() -> None:
     shown: list[str] = []
-    with pytest.raises(UserError, match=r"the network is away. If the head is up, tiny-1 is running"):
+    with pytest.raises(UserError, match=r"with close code 1006. If the head is up, tiny-1 is running"):
         Away().follow("tiny-1", shown.append)
     assert shown == ["3 runs", "\n4"]
+
+
+def test_the_newest_job_of_a_study_is_one_s_own_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, theirs = a_job("tiny-1", "FAILED", owner=owner_here()), a_job("tiny-2", "RUNNING", owner="bob@lab")
+    monkeypatch.setattr(ClusterJobs, "jobs", lambda self: [mine, theirs, a_job("other-3", "RUNNING", owner="bob@lab")])
+    server = Away()
+    assert [server.newest(name).name for name in ("tiny", "tiny-2", "other")] == ["tiny-1", "tiny-2", "other-3"]
+    with pytest.raises(UserError, match="no job of study 'third'"):
+        server.newest("third")
 
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
+from lr_sweep.sweep.cluster.ssh import head_address, login, read_cluster, ssh
 from lr_sweep.tests.support.small_cluster import FILES
 from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, sweep_until
 
@@ -56,23 +56,26 @@ def ui(env: dict[str, str], port: int, until: str) -> tuple[int, str]:
 
 def test_the_command_for_machines_of_one_s_own() -> None:
     cluster = read_cluster(LOCAL)
-    assert ssh_command(cluster, head_address(LOCAL, cluster), {5001: 5000, 8265: 8265}) == [
+    assert [*ssh(cluster, "ConnectTimeout=9"), login(cluster, head_address(LOCAL, cluster))] == [
         "ssh",
-        "-N",
-        "-oExitOnForwardFailure=yes",
+        "-oConnectTimeout=9",
         "-oServerAliveInterval=10",
         "-oStrictHostKeyChecking=accept-new",
         "-oLogLevel=ERROR",
         "-i",
         str(Path.home() / ".ssh" / "id_ed25519"),
-        "-L127.0.0.1:5001:127.0.0.1:5000",
-        "-L127.0.0.1:8265:127.0.0.1:8265",
         "lab@192.0.2.10",
     ]
     through_another = {"auth": {"ssh_user": "lab", "ssh_proxy_command": "ssh -W %h:%p gate"}}
-    command = ssh_command(through_another, "192.0.2.10", {8265: 8265})
+    command = ssh(through_another)
     assert "-oProxyCommand=ssh -W %h:%p gate" in command
     assert "-i" not in command
+
+
+def test_the_head_s_address_outside_of_its_network() -> None:
+    cluster = read_cluster(LOCAL)
+    cluster["provider"]["external_head_ip"] = "198.51.100.7"
+    assert head_address(LOCAL, cluster) == "198.51.100.7"
 
 
 @pytest.mark.cluster
@@ -108,9 +111,9 @@ def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        (("--cluster", "no.yaml"), "--cluster: cannot read no.yaml: [Errno 2] No such file"),
-        (("--cluster", "pyproject.toml"), "--cluster: cannot read pyproject.toml: "),
-        (("--cluster", "docs/architecture.md"), "--cluster: "),
+        (("--cluster", "no.yaml"), "cannot read no.yaml: [Errno 2] No such file"),
+        (("--cluster", "pyproject.toml"), "cannot read pyproject.toml: "),
+        (("--cluster", "docs/architecture.md"), ""),
         (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
     ],
 )

@@ -67,6 +67,13 @@ def test_a_damaged_file_is_named(results: Path, content: bytes | None) -> None:
     assert str(path) in refused("export", "--mlflow", "--results", results)
 
 
+def test_a_database_that_refuses_is_tried_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow alone would try ten times, with pauses of 101 s together."""
+    monkeypatch.setattr("mlflow.store.db.utils.time.sleep", lambda seconds: pytest.fail(f"slept {seconds} s"))
+    with pytest.raises(MirrorError, match="onnection"):
+        new_mirror(results, uri="postgresql://me:secret@127.0.0.1:9/x").sync_all()
+
+
 def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)  # not installed
     for uri in ("postgresql://me:secret@127.0.0.1:9/x", "nonsense://x", "http://[", "sqlite:////proc/x/mlflow.db"):
@@ -78,6 +85,8 @@ def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monk
 @pytest.mark.slow
 def test_a_study_is_mirrored_into_postgresql(results: Path) -> None:
     with postgres_database() as address:
+        with pytest.raises(MirrorError, match="password authentication failed"):
+            new_mirror(results, uri=address.replace("a-secret", "another")).sync_all()
         new_mirror(results, uri=address).sync_all()
         assert len(points(address, "aa", "test_loss")) == 4
         assert find(address, "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == ",small,"
@@ -166,6 +175,17 @@ def test_a_study_of_the_same_name_elsewhere_is_another_one(first: Path, second: 
     tags = open_client(shared).get_experiment_by_name(EXPERIMENT).tags
     views = [json.loads(tags[f"mlflow.sharedViewState.small-{each}"]) for each in ids]
     assert [view["searchFilter"].rpartition("=")[2] for view in views] == [f" '{each}'" for each in ids]
+
+
+def test_a_database_that_keeps_files_in_the_first_directory_is_named_for_what_it_is(
+    first: Path, second: Path, shared: str, report: Path
+) -> None:
+    new_mirror(first, uri=shared).log_report(report)
+    with pytest.raises(MirrorError) as caught:
+        new_mirror(second, uri=shared).log_report(report)
+    assert f"keeps files at file://{first}/mlflow-artifacts/" in str(caught.value)
+    assert "An MLflow server" in str(caught.value)
+    assert "moved" not in str(caught.value)
 
 
 def test_two_first_contacts_at_one_moment(
