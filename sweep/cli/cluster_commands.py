@@ -185,17 +185,11 @@ def jobs(
     """List the submitted studies and who submitted them, or one job, and count the machines."""
     server = ClusterJobs(address)
     listed = server.jobs() if study is None else [server.newest(_study_name(study))]
-    newest = {(job.study, job.owner): job for job in listed}.values()
-    shown = [job for job in listed if job.active or (job.status == "FAILED" and job in newest)]
-    logs = {job.name: server.log(job.name) for job in shown}
     if listed:
         rows = [(job.name, job.status.lower(), _took(job), job.owner, job.results) for job in listed]
         print("\n".join(aligned([("job", "status", "took", "of", "results"), *rows])))
     else:
         _say(f"no study was submitted to the cluster at {server.address}")
-    for name, log in logs.items():
-        lines = log.strip().splitlines() or ["nothing printed yet"]
-        print(f"{name}: {lines[-1]}")
     print(machines_there(server.machines()))
 
 

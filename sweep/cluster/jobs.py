@@ -176,11 +176,6 @@ class ClusterJobs:
             notes = [details.metadata or {} for details in self._client.list_jobs()]
         return next((note[OWNER_KEY] for note in notes if note.get(STOPS_KEY) == name), "")
 
-    def log(self, name: str) -> str:
-        """Return all that a job has printed."""
-        with _problems(self.address):
-            return str(self._client.get_job_logs(name))
-
     def follow(self, name: str, write: Say) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
 

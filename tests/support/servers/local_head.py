@@ -18,6 +18,8 @@ from lr_sweep.tests.support.tiny_study import environment
 from lr_sweep.tests.support.waiting import PATIENCE_S, free_ports
 
 TOKEN = "0123456789abcdef" * 4
+MEMORY_BYTES = 1_900_000_000
+"""Enough for one driver."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class LocalHead:
     """URL of its job server."""
     ray_address: str
     """Its address in Ray's own protocol, for `run`."""
+    sessions: Path
+    """Folder of Ray's files."""
     environment: dict[str, str]
     """Environment of programs that connect to it: the token is in its default file, and no variable enables it."""
 
@@ -52,7 +56,7 @@ def local_head(folder: Path, num_cpus: int = 1) -> Iterator[LocalHead]:
     ):
         try:
             wait_for_answer(f"http://127.0.0.1:{ports[1]}", head, folder / "head.log")
-            yield LocalHead(f"http://127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[0]}", env)
+            yield LocalHead(f"http://127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[0]}", Path(sessions), env)
         finally:
             head.send_signal(signal.SIGTERM)  # with --block it ends what it started
             head.wait(timeout=60)
@@ -69,6 +73,7 @@ def start_command(ports: list[int], sessions: Path, num_cpus: int) -> list[str]:
         "num-cpus": num_cpus,
         "num-gpus": 0,
         "object-store-memory": 100 * 2**20,
+        "memory": MEMORY_BYTES,
         "temp-dir": sessions,
     }
     ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]

@@ -7,9 +7,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lr_sweep.analysis.record.read import read_curves
+from lr_sweep.sweep.cluster.jobs import owner_here
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.servers.laptop import accepted
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
@@ -64,12 +66,12 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     name = accepted(printed)
     assert f"{name} was accepted" in printed
     assert (
-        f"not followed any more; {name} is still running. Follow it again: lr-sweep cluster logs tiny --address "
+        f"not followed any more; {name} is still running. Follow it again: lr-sweep cluster logs {name} --address "
         f"{head.address}" in printed
     )
     code, printed = say(*submit)
     assert code == 2
-    assert f"{name} trains this study already, in {results}; nothing was sent" in printed
+    assert f"{name} of {owner_here()} writes to {results}, and a results directory has one writer" in printed
     code, printed = job("jobs")
     assert code == 0
     assert f"{name}  running" in printed or f"{name}  pending" in printed
@@ -78,7 +80,7 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     code, printed = job("stop")
     assert code == 0
     assert "stopped; the same command resumes from here" in printed
-    assert f"{name} was stopped; submit the study again to resume it" in printed
+    assert f"{name} was stopped by {owner_here()}; submit the study again to resume it" in printed
     assert len(rows(results)) < 2
     before = evaluated_at(results)
     assert before
@@ -121,10 +123,11 @@ from lr_sweep.sweep.cluster.jobs import submit_study
 from lr_sweep.sweep.study.file import load_study
 study, folder = load_study({str(study)!r}), {str(tmp_path)!r}
 cluster = ClusterJobs({head.address!r})
-job = submit_study(study, folder, folder, cluster, [], print)
+job = submit_study(study, folder, folder, cluster, [], print, {{"API_KEY": "a-planted-secret"}})
 busy = cluster.drivers() > 0
 ended = cluster.follow(job.name, print)
 print(busy, cluster.drivers(), cluster.machines())
+print("planted" in str(cluster._client.list_jobs()), "lr_sweep_secrets" in str(cluster._client.list_jobs()))
 print(ended.status, ended.exit_code)
 """
     (tmp_path / "something").touch()
@@ -132,7 +135,69 @@ print(ended.status, ended.exit_code)
     done = subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path} is not empty and holds no record of ours" in done.stdout
-    assert done.stdout.endswith("True 0 1\nFAILED 2\n")
+    assert done.stdout.endswith("True 0 1\nFalse True\nFAILED 2\n")
+
+
+TELLS = """\
+command: sh tell.sh {learning_rate} {seed}
+metrics: {validation: 'key=(\\S+)', test: 'key=(\\S+)'}
+metric: {name: loss, higher_is_better: false}
+variants: {only: {}}
+learning_rates: [0.1]
+seeds: 1
+"""
+
+
+def test_a_secret_reaches_the_workers_and_no_file(head: LocalHead, tmp_path: Path) -> None:
+    """The metric is the secret's length. A worker has the priority that Ray gives it without a driver's memory."""
+    (tmp_path / "tell.sh").write_text('echo "key=${#API_KEY}"; echo "priority=$(nice)"')
+    (tmp_path / "tells.yaml").write_text(TELLS)
+    submit = ("submit", tmp_path / "tells.yaml", "--results", tmp_path / "results", "--data-dir", tmp_path)
+    env = head.environment | {"API_KEY": (secret := "a-planted-secret")}
+    code, printed = sweep(*submit, "--env", "API_KEY", "--address", head.address, env=env)
+    assert code == 0, printed
+    (curve,) = curves(tmp_path / "results").values()
+    assert curve[-1]["validation"] == len(secret)
+    kept = [path for folder in (head.sessions, tmp_path) for path in folder.rglob("*") if path.is_file()]
+    assert len(kept) > 20
+    texts = [printed.encode(), *(path.read_bytes() for path in kept)]
+    assert not any(secret.encode() in text for text in texts)
+    assert any(b"priority=15" in text for text in texts)
+
+
+def test_a_second_driver_waits_for_memory_and_a_killed_one_is_named(
+    head: LocalHead, study: Path, tmp_path: Path
+) -> None:
+    """A job that waits may be stopped; it ends when its turn comes."""
+
+    def submitted(results: str) -> str:
+        where = ("--results", tmp_path / results, "--data-dir", tmp_path / "data", "--address", head.address)
+        code, printed = sweep("submit", study, *where, "--no-follow", env=head.environment)
+        assert code == 0, printed
+        return accepted(printed)
+
+    def say(*words: str) -> tuple[int, str]:
+        return sweep("cluster", *words, "--address", head.address, env=head.environment)
+
+    first = submitted("first")
+    wait_until(lambda: any((tmp_path / "first" / "curves").glob("*.parquet")), "an evaluation", PATIENCE_S)
+    second = submitted("second")
+    assert say("stop", second) == (
+        0,
+        f"{second} waits for memory on the head: it ends, without training, when its turn comes\n",
+    )
+    assert f"{second}  pending" in say("jobs")[1]
+    (driver,) = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if str(tmp_path / "first") in (words := process.info["cmdline"] or []) and "run" in words
+    ]
+    driver.kill()
+    code, printed = say("logs", first)
+    assert code == 1
+    assert "its driver was killed by SIGKILL, as the system does when memory is short. Submit the study" in printed
+    wait_until(lambda: f"{second}  stopped" in say("jobs")[1], "the second job's end", PATIENCE_S)
+    assert not (tmp_path / "second" / "curves").exists()
 
 
 @pytest.mark.parametrize("token", [None, "f" * 64])

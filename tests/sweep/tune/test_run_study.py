@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import time
@@ -155,11 +156,18 @@ def test_a_full_disk_of_the_driver_stops_trials_and_is_reported(bench: Bench) ->
     assert bench.run(Script()).trained == 4  # nothing is locked, the same command resumes
 
 
-def test_a_full_disk_of_a_worker_is_reported(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("reason", "mend"),
+    [
+        ("[Errno 28] No space left on device", "Free space there"),
+        ("[Errno 113] s3://bucket/lab for 120 s: Unable to locate credentials", "Check that machine's network and its"),
+    ],
+)
+def test_a_worker_that_cannot_write_is_reported(bench: Bench, reason: str, mend: str) -> None:
     def full(*_: object) -> Events:
-        yield StorageFailed(reason="[Errno 28] No space left on device")
+        yield StorageFailed(reason=reason)
 
-    with pytest.raises(UserError, match=r"a worker cannot write checkpoints: \[Errno 28\] No space left on device"):
+    with pytest.raises(UserError, match=re.escape(f"a worker cannot write checkpoints: {reason}. {mend}")):
         bench.run(Disturbed(full))
 
 
