@@ -48,8 +48,8 @@ STOPS_KEY = "lr_sweep_stops"
 
 DRIVER_BYTES = 1_000_000_000
 """Memory that Ray sets aside for a driver, which takes 0.6 to 0.9 GB: more drivers than fit on the head wait there."""
-NODE_LABEL = "ray.io/node-id"
-"""The label that Ray gives each node."""
+ON_HEAD = {"node:__internal_head__": 0.001}
+"""A part of what the head alone has: a job that asks for memory alone may start on any node."""
 
 STOP_WAIT_S = 120
 """Seconds that a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
@@ -134,13 +134,10 @@ class ClusterJobs:
 
     def machines(self) -> int:
         """Return how many machines of the cluster are there now, its head included."""
-        return len(self._nodes())
-
-    def _nodes(self) -> list[Any]:
         with _problems(self.address):
             response = self._client._do_request("GET", f"/api/v0/nodes?limit={MAX_NODES}")
             response.raise_for_status()
-            return [node for node in response.json()["data"]["result"]["result"] if node["state"] == "ALIVE"]
+            return sum(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
 
     def start(self, study: str, results: str, command: str, folder: Path, more: Mapping[str, str]) -> str:
         """Start a job as soon as the head has memory for it, and return its name.
@@ -151,16 +148,14 @@ class ClusterJobs:
         # A moment, not a number: a head that was lost takes its list of jobs with it.
         name = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
         environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
-        head = next(node for node in self._nodes() if node["is_head_node"])
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
                 submission_id=name,
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
                 metadata={STUDY_KEY: study, RESULTS_KEY: results, OWNER_KEY: owner_here(), **more},
-                # No CPU: a head may have none, or a single one that trains. With a resource alone, any node would do.
-                entrypoint_memory=int(min(DRIVER_BYTES, head["resources_total"]["memory"])),
-                entrypoint_label_selector={NODE_LABEL: head["node_id"]},
+                entrypoint_memory=DRIVER_BYTES,  # and no CPU: a head may have none, or a single one that trains
+                entrypoint_resources=ON_HEAD,
             )
 
     def stop(self, name: str) -> None:

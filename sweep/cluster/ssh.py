@@ -55,7 +55,7 @@ def ssh(cluster: Fields, *options: str) -> list[str]:
 
 def login(cluster: Fields, address: str) -> str:
     """Return a machine as ssh and rsync name it."""
-    return f"{cluster['auth']['ssh_user']}@{address}"
+    return "@".join(filter(None, (cluster["auth"].get("ssh_user"), address)))
 
 
 def fetch(cluster_file: Path, folder: str, target: Path) -> None:

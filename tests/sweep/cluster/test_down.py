@@ -38,6 +38,7 @@ def test_what_is_left_or_unknown_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_machines_of_a_cloud_are_ended_and_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another cluster's machine stays."""
     moto, boto3 = pytest.importorskip("moto"), pytest.importorskip("boto3")

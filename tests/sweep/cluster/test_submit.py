@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -237,6 +238,26 @@ def test_jobs_and_machines(cluster: Cluster) -> None:
     assert "tiny-20261123-041500   running" in printed
     assert "bob@lab  /shared/results\n" in printed
     assert printed.endswith("\n3 machines are there\n")
+
+
+@pytest.mark.parametrize(("given", "seen"), [({}, "unset"), ({"CUDA_VISIBLE_DEVICES": "1"}, "1")])
+def test_a_driver_with_memory_sees_the_head_s_gpus_and_leaves_workers_their_priority(
+    tmp_path: Path, given: dict[str, str], seen: str
+) -> None:
+    """Ray's raylet and job supervisor are replaced by shells with their environments."""
+    (python := tmp_path / "python").write_text(
+        '#!/bin/sh\necho "$*" "$RAY_JOB_CONFIG_JSON_ENV_VAR" "${CUDA_VISIBLE_DEVICES-unset}"\n'
+    )
+    python.chmod(0o700)
+    path = {"PATH": "/usr/bin:/bin"}
+    words = ["sh", "-c", "sleep 60; true", f"--python_worker_command={python} x"]
+    with subprocess.Popen(words, env=path | given, start_new_session=True) as raylet:
+        job = {"RAY_JOB_CONFIG_JSON_ENV_VAR": '{"RAY_worker_niceness": "0", "x": "0"}', "CUDA_VISIBLE_DEVICES": ""}
+        start = ["sh", "-c", f"sh {ROOT}/sweep/cluster/start.sh run tiny.yaml; true"]
+        env = path | job | {"RAY_RAYLET_PID": str(raylet.pid)}
+        printed = subprocess.run(start, env=env, capture_output=True, text=True, check=True).stdout
+        os.killpg(raylet.pid, signal.SIGKILL)
+    assert printed == f'-m lr_sweep.sweep run tiny.yaml {{"RAY_worker_niceness": "15", "x": "0"}} {seen}\n'
 
 
 class Away(ClusterJobs):
