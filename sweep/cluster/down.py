@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from lr_sweep.common.files import Fields
@@ -18,7 +19,6 @@ from lr_sweep.trainables.worker.ray_internals import end_cloud_machines
 SCRIPT = Path(__file__).with_name("end.sh")
 ENDED = "left:\n"
 """What the script prints before it lists what is left."""
-MOST_AT_ONCE = 16
 
 
 def end_cluster(cluster_file: Path) -> list[str]:
@@ -36,14 +36,16 @@ def end_cluster(cluster_file: Path) -> list[str]:
 
 def end_machines(cluster: Fields, addresses: Sequence[str]) -> list[str]:
     """End Ray on machines of one's own, at once; return what is left or unknown, as lines."""
-    with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
-        return [line for lines in threads.map(partial(_end, cluster), addresses) for line in lines]
+    with ThreadPoolExecutor() as threads:
+        left = threads.map(partial(_end, cluster), addresses)
+        return list(chain.from_iterable(left))
 
 
 def _end(cluster: Fields, address: str) -> list[str]:
     words = [*ssh(cluster, "ConnectTimeout=10"), login(cluster, address), "sh -s"]
-    done = subprocess.run(words, input=SCRIPT.read_text(), stdout=subprocess.PIPE, text=True, check=False)
-    _, ended, left = done.stdout.partition(ENDED)
+    with SCRIPT.open() as script:
+        done = subprocess.run(words, stdin=script, stdout=subprocess.PIPE, check=False)
+    _, ended, left = done.stdout.decode(errors="replace").partition(ENDED)
     if not ended:
         return [f"{address}: not known what is left: ssh failed (code {done.returncode}); its reason is above"]
     return [f"{address}: process {line} is left" for line in left.splitlines()]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.sweep.cluster import down
 from lr_sweep.tests.support.small_cluster import FILES
 from lr_sweep.tests.support.tiny_study import refused, said
 
@@ -22,10 +21,10 @@ def test_without_a_terminal_it_asks_for_yes() -> None:
 def test_what_is_left_or_unknown_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"10": "ended by ray stop\nleft:\n", "11": "left:\n12 raylet --x\n", "12": ""}
 
-    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(words, 255, stdout=answers[words[-2].rpartition(".")[2]])
+    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(words, 255, stdout=answers[words[-2].rpartition(".")[2]].encode())
 
-    monkeypatch.setattr(down.subprocess, "run", run)
+    monkeypatch.setattr("lr_sweep.sweep.cluster.down.subprocess.run", run)
     code, printed = said("cluster", "down", LOCAL, "--yes")
     assert (code, printed.splitlines()) == (
         1,

