@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -186,7 +187,7 @@ def test_a_second_driver_waits_for_memory_and_a_killed_one_is_named(
         0,
         f"{second} waits for memory on the head: it ends, without training, when its turn comes\n",
     )
-    assert f"{second}  pending" in say("jobs")[1]
+    assert re.search(f"{second} +pending", say("jobs")[1])
     (driver,) = [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -196,7 +197,8 @@ def test_a_second_driver_waits_for_memory_and_a_killed_one_is_named(
     code, printed = say("logs", first)
     assert code == 1
     assert "its driver was killed by SIGKILL, as the system does when memory is short. Submit the study" in printed
-    wait_until(lambda: f"{second}  stopped" in say("jobs")[1], "the second job's end", PATIENCE_S)
+    is_stopped = re.compile(f"{second} +stopped")
+    wait_until(lambda: bool(is_stopped.search(say("jobs")[1])), "the second job's end", PATIENCE_S)
     assert not (tmp_path / "second" / "curves").exists()
 
 
