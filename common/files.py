@@ -30,6 +30,8 @@ _HELD: dict[Path, os.stat_result] = {}
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
 _YAML_VERSION = re.compile(r"^(\ufeff?%YAML +)1\.[01](?=\s)", re.MULTILINE)
 """By the rules of 1.1 `1:30` is 90, `010` is 8, `on` is true, and 1e-3 a text."""
+MOST_YAML = 1_000_000
+"""Characters of YAML, and values with its aliases written out."""
 _CHECKSUM = "checksum"
 _MARK = b"# sha256 of the lines below: "
 """Begins a text that has a checksum of itself."""
@@ -313,9 +315,35 @@ def as_version_1_2(text: str) -> str:
     return _YAML_VERSION.sub(r"\g<1>1.2", text)
 
 
-def load_yaml(source: str | Path) -> Any:
-    """Read a text, or a file, as plain values; raises YAMLError, OSError."""
+def load_yaml(source: str | Path, kind: str = "safe") -> Any:
+    """Read a text, or a file, as plain values; raises YAMLError, OSError.
+
+    `kind`: `rt` reads what has any tag, and makes nothing of the tags.
+    """
     from ruamel.yaml import YAML  # late: most commands read none
 
-    text = source if isinstance(source, str) else source.read_text(encoding="utf-8", errors="replace")
-    return YAML(typ="safe").load(as_version_1_2(text))
+    text = source if isinstance(source, str) else read_plain(source, MOST_YAML).decode(errors="replace")
+    if len(text) > MOST_YAML:
+        raise OSError(errno.EFBIG, f"YAML of more than {MOST_YAML:,} characters takes minutes: write it as JSON")
+    yaml = YAML(typ=kind, pure=True)
+    if (root := yaml.compose(as_version_1_2(text))) is None:
+        return None
+    _num_values(root, {})
+    return yaml.constructor.construct_document(root)
+
+
+def _num_values(node: Any, known: dict[int, int]) -> int:
+    """Return how many values a node has where each alias is written out; raises YAMLError for too many.
+
+    `known`: the numbers of nodes by their ids; one that has begun is there with the most, so that none holds itself.
+    """
+    from ruamel.yaml.error import YAMLError
+
+    if id(node) not in known:
+        known[id(node)] = MOST_YAML
+        parts = node.value if isinstance(node.value, list) else ()
+        below = (each for part in parts for each in (part if isinstance(part, tuple) else [part]))
+        known[id(node)] = 1 + sum(_num_values(each, known) for each in below)
+    if known[id(node)] >= MOST_YAML:
+        raise YAMLError(f"its aliases (*name) make more than {MOST_YAML:,} values: write them out")
+    return known[id(node)]

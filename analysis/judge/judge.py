@@ -149,7 +149,7 @@ def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
     rows = [f"{each.reader}, {len(each.lines)} rows".removeprefix(", ") for each in tables]
     files = [f"{each.name}: {said}, sha256 {each.sha256[:16]}" for each, said in zip(tables, rows, strict=True)]
-    return files + [f"{x.name}: no line end after the last row; was the file cut?" for x in tables if x.unfinished]
+    return files + [said for each in tables for said in each.remarks]
 
 
 def _lacking(has: set[str], metric: Metric) -> Iterator[str]:

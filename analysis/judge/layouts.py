@@ -15,10 +15,11 @@ from itertools import chain, compress, product
 
 from lr_sweep.analysis.judge import names
 from lr_sweep.analysis.judge.fields import Column, as_number, columns_in, is_nothing, is_number
+from lr_sweep.analysis.judge.limits import check_size
 from lr_sweep.analysis.judge.names import JOIN, SPLITS, has_word, is_named, is_rate, plain
 from lr_sweep.analysis.judge.readers.labels import MOST_LABEL, SETTING, labels_of, repeat_in, settings_by_place
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.table_file import TableFile, check_size
+from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.common.errors import UserError
 
 _RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)

@@ -21,10 +21,9 @@ from ruamel.yaml.error import YAMLError
 from lr_sweep.analysis.judge.names import JOIN, ROLES, SPLITS
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
-from lr_sweep.common.files import load_yaml, read_plain, write_bytes
+from lr_sweep.common.files import load_yaml, write_bytes
 
 KEPT = (".yaml", ".yml")  # endings of the name of a file that keeps a reading
-MOST_BYTES = 1_000_000
 MOST_CHOICES = 3  # readings that are offered; the best one is the first
 MOST_TRIED = 12  # choices of a question that are tried
 MOST_QUESTIONS = 4  # in a row that are answered to see whether an answer leads to a report
@@ -162,7 +161,7 @@ def saved_reading(path: Path) -> Reading:
     """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
     wanted = f"want a mapping with {', '.join(vars(Reading()))}, as --save writes it"
     try:
-        content = json.dumps(load_yaml(read_plain(path, MOST_BYTES).decode()), default=str)
+        content = json.dumps(load_yaml(path), default=str)
         found = TypeAdapter(Reading).validate_json(content, strict=True, extra="forbid")
     except ValidationError as error:
         wrong = [f"{'.'.join(map(str, each['loc']))}: got {each['input']!r}: {each['msg']}" for each in error.errors()]

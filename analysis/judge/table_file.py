@@ -11,13 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from lr_sweep.analysis.judge.limits import check_size
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import ReadFields
 from lr_sweep.common.network import without_secrets
 
-MOST_BYTES = 100_000_000
-MOST_ROWS = 1_000_000
-MOST_FIELDS = 20_000_000  # equal rows of Parquet take next to no space in a file
 MOST_NAME = 200  # characters, in reports and figures
 MOST_MISTAKES = 5  # that are listed; the rest are counted
 
@@ -43,7 +41,7 @@ class TableFile:
     sha256: str = ""  # of the file, or of what was read where it is no single file
     reader: str = ""  # what it is, where it is no file of CSV or Parquet
     said: dict[str, str] = field(default_factory=dict)  # by meaning, how its columns were found, if not by name
-    unfinished: bool = False  # whether the last line has no end: the file may have been cut there
+    remarks: tuple[str, ...] = ()  # what was left out, or may be damaged, a sentence each
 
     @property
     def name(self) -> str:
@@ -52,6 +50,7 @@ class TableFile:
 
     def beside(self, values: ReadFields) -> TableFile:
         """Return the table with columns that have one value each, in place of those with their names."""
+        check_size(self.path, len(self.lines), len(values))
         columns = {str(name): [as_field(value)] * len(self.lines) for name, value in values.items()}
         return replace(self, columns=columns | self.columns | columns)
 
@@ -83,9 +82,11 @@ def raise_mistakes(mistakes: list[str]) -> None:
 def joined(tables: Sequence[TableFile]) -> TableFile:
     """Make one table of several, with the columns of all: a field that a file has no column of is empty."""
     first, *others = tables
+    names = dict.fromkeys(name for table in tables for name in table.columns)
+    check_size(first.path, sum(len(table.lines) for table in tables), len(names))
     columns = {
         name: [text for table in tables for text in table.columns.get(name) or [""] * len(table.lines)]
-        for name in dict.fromkeys(name for table in tables for name in table.columns)
+        for name in names
     }
     path = first.path.with_name(f"{first.path.name} and {len(others)} more") if others else first.path
     return replace(first, path=path, columns=columns, lines=[line for table in tables for line in table.lines])
@@ -116,13 +117,6 @@ def damage_named(path: object, opened: object = "", advice: str = "is it damaged
         why = reason(error, partial(without_secrets, str(opened)))
         why = why.replace(str(opened), str(path)) if opened else why
         raise UserError(f"{path} cannot be read ({why}): {advice}") from error
-
-
-def check_size(path: Path, num_rows: int, num_columns: int) -> None:
-    """Raise UserError for a table that would fill the memory."""
-    if num_rows > MOST_ROWS or num_rows * num_columns > MOST_FIELDS:
-        most = f"want at most {MOST_ROWS:,} rows and {MOST_FIELDS:,} fields: leave out evaluations"
-        raise UserError(f"{path} has {num_rows:,} rows of {num_columns} columns, {most}")
 
 
 def as_field(value: object) -> str:

@@ -97,7 +97,9 @@ def judge(
         opt.print_json(judged_json(found.study, written) | {"decided": decided})
         return code
     read_as, *remarks = found.study.about_table
-    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
+    warnings = [
+        line for line in remarks if line.isupper() or line.startswith(("NO ", "NOT READ")) or line == SHARED_SEEDS
+    ]
     opt.say("\n".join([read_as, *warnings]))
     opt.say(f"\n{written.text}\n")
     opt.say("\n".join(f"- {line}" for line in remarks if line not in warnings))

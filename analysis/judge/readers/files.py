@@ -9,19 +9,19 @@ import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-import pandas as pd
 import pyarrow.parquet as pq
 
 from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.limits import BATCH, MOST_BYTES, MOST_UNPACKED, check_size, read_bounded, unpacked
 from lr_sweep.analysis.judge.names import is_metric, is_rate
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
-from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_rows, read_database, wandb_rows
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, check_size, damage_named, table_of_rows
-from lr_sweep.common.errors import UserError, file_like
-from lr_sweep.common.files import open_plain, read_plain
+from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_table, read_database, wandb_table
+from lr_sweep.analysis.judge.table_file import TableFile, as_field, damage_named, table_of_rows
+from lr_sweep.common.errors import UserError, file_like, translated
+from lr_sweep.common.files import Fields, open_plain
 
 SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"  # at the beginning
 
@@ -37,7 +37,7 @@ def read_file(path: Path) -> TableFile:
         is_journal = head.startswith(b"{") and b'"op_code"' in head  # of Optuna
         if is_journal or head.startswith(SQLITE):
             return read_database(path, is_journal=is_journal)
-        content = read_plain(path, MOST_BYTES)
+        content = read_bounded(path)
     return replace(table_of_content(path, content, path.name), sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -51,16 +51,13 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         if content.startswith(ZIP):
             return _read_archive(path, content)
         if content.startswith(PARQUET):
-            table = pq.ParquetFile(io.BytesIO(content))
-            check_names(path, table.schema_arrow.names)
-            check_size(path, table.metadata.num_rows, len(table.schema_arrow.names))
-            return table_of_rows(path, table.read().to_pylist(), "")
+            return _read_parquet(path, content)
         if content.startswith(WANDB):
-            return table_of_rows(path, wandb_rows(path.stem, content), "a run of W&B")
+            return wandb_table(path, content)
         if EVENTS in name:
-            return table_of_rows(path, event_rows([content]), "events of TensorBoard")
+            return event_table([path], [content])
         text = _decoded(path, content)
-        if kind in (".log", ".out", ".err", ".txt") and (found := log_rows(text)):
+        if kind in (".log", ".out", ".err", ".txt") and (found := log_rows(path, text)):
             return table_of_rows(path, [*found.values()], "a log", [*found])
         if kind in (".yaml", ".yml"):
             text = json.dumps(yaml_content(text))
@@ -68,11 +65,20 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         return read(path, text)
 
 
-def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
-    """Read a file that may have no end, or only one after more than memory holds; raises UserError."""
-    if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
-        raise UserError(f"{path} has more than {MOST_BYTES:,} bytes: write it again, with fewer columns")
-    return content
+def _read_parquet(path: Path, content: bytes) -> TableFile:
+    """Read rows, a few at a time: a text that is equal in all stands once in the file."""
+    file = pq.ParquetFile(io.BytesIO(content))
+    check_names(path, file.schema_arrow.names)
+    groups = map(file.metadata.row_group, range(file.num_row_groups))
+    num_fields = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    check_size(path, file.metadata.num_rows, -(-num_fields // max(1, file.metadata.num_rows)))
+    rows, num_bytes = list[Fields](), 0
+    for batch in file.iter_batches(BATCH):
+        num_bytes += batch.nbytes
+        if num_bytes > MOST_UNPACKED:
+            raise UserError(f"{path} has more than {MOST_UNPACKED:,} bytes unpacked: leave out columns of text")
+        rows += batch.to_pylist()
+    return table_of_rows(path, rows, "")
 
 
 def _read_archive(path: Path, content: bytes) -> TableFile:
@@ -80,15 +86,37 @@ def _read_archive(path: Path, content: bytes) -> TableFile:
     archive = zipfile.ZipFile(io.BytesIO(content))
     names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
     if any(each.filename == "[Content_Types].xml" for each in names):
-        sheets = pd.read_excel(io.BytesIO(content), sheet_name=None, header=None, dtype=object, keep_default_na=False)
-        first = next((sheet for sheet in sheets.values() if len(sheet)), pd.DataFrame())
-        others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
-        texts = enumerate(([as_field(cell) for cell in row] for row in first.to_numpy().tolist()), 1)
-        rows, within = _table_in_sheet({number: row for number, row in texts if any(row)})
-        return table_of_fields(path, rows, f"a spreadsheet{others}{within}")
+        if sum(each.file_size for each in names) > MOST_BYTES:
+            raise UserError(f"{path} has more than {MOST_BYTES:,} bytes unpacked: write it as a CSV file")
+        return _read_spreadsheet(path, content)
     if len(names) != 1:
         raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
     return table_of_content(path, unpacked(path, archive.open(names[0])), names[0].filename)
+
+
+def _read_spreadsheet(path: Path, content: bytes) -> TableFile:
+    """Read the first sheet that has rows."""
+    with translated((ImportError,), lambda _: UserError(f"{path} is a spreadsheet: write it as a CSV file")):
+        from openpyxl import load_workbook
+
+    sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
+    rows = next(filter(None, (_rows_of_sheet(path, sheet) for sheet in sheets)), {})
+    others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
+    rows, within = _table_in_sheet(rows)
+    return table_of_fields(path, rows, f"a spreadsheet{others}{within}")
+
+
+def _rows_of_sheet(path: Path, sheet: Any) -> dict[int, list[str]]:
+    """Return the rows that are not empty, of one length, by their numbers."""
+    sheet.reset_dimensions()  # a file may say any
+    rows, width = dict[int, list[str]](), 0
+    for number, cells in enumerate(sheet.iter_rows(), 1):
+        check_size(path, number, 1)
+        texts = ["nan" if cell.data_type == "e" else as_field(cell.value) for cell in cells]
+        if any(texts):
+            rows[number], width = texts, max(width, len(texts))
+            check_size(path, len(rows), width)
+    return {number: texts + [""] * (width - len(texts)) for number, texts in rows.items()}
 
 
 def _table_in_sheet(rows: dict[int, list[str]]) -> tuple[dict[int, list[str]], str]:

@@ -18,14 +18,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.limits import with_settings
 from lr_sweep.analysis.judge.names import has_word, is_metric, is_named, is_rate, is_result, split_of
 from lr_sweep.analysis.judge.readers.labels import labels_of, repeat_in
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, table_of_rows
 from lr_sweep.common.errors import reason
-from lr_sweep.common.files import Fields, as_version_1_2
+from lr_sweep.common.files import Fields, load_yaml
 
 STEP, SEED, VALUE = "step", "seed", "value"
 CLOSE = 1e-3  # relative difference between a mean as it is written, perhaps rounded, and that of its values
@@ -54,12 +53,13 @@ def _read_lines(path: Path, text: str) -> TableFile:
     raise_mistakes(mistakes)
     head = next((number for number, row in enumerate(rows) if any(map(is_metric, row))), 0)  # lines of settings
     settings = {name: value for row in rows[:head] for name, value in row.items()}
-    return table_of_rows(path, [settings | row for row in rows[head:]], "JSON lines", numbers[head:])
+    rows = with_settings(path, settings, rows[head:])
+    return table_of_rows(path, rows, "JSON lines", numbers[head:])
 
 
 def yaml_content(text: str) -> Any:
     """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises as ruamel does."""
-    return json.loads(json.dumps(YAML().load(as_version_1_2(text)), default=str))
+    return json.loads(json.dumps(load_yaml(text, "rt"), default=str))
 
 
 def _numbered(number: int, content: Any, parent: str = "") -> list[Fields]:
@@ -183,7 +183,7 @@ def _with_beside(content: Mapping[str, Any], rows_of: Mapping[str, list[Fields]]
     known = {name for row in found for name in row}
     summaries = [name for name in beside if has_word(name, "summary") and (repeats or name.rpartition(".")[0] in known)]
     beside = {name: each for name, each in beside.items() if name not in summaries}
-    return [beside | row for row in found] or [beside]
+    return with_settings("an object of its JSON", beside, found) or [beside]
 
 
 def _seeds(content: Mapping[str, Any]) -> list[Any]:

@@ -16,14 +16,22 @@ from pathlib import Path
 
 import pandas as pd
 
+from lr_sweep.analysis.judge.limits import check_folder, files_below, read_bounded, unpacked
 from lr_sweep.analysis.judge.names import is_metric, is_named, is_rate, is_setting, listed, plain, split_of, words
-from lr_sweep.analysis.judge.readers.files import read_file, table_of_content, unpacked
+from lr_sweep.analysis.judge.readers.files import read_file, table_of_content
 from lr_sweep.analysis.judge.readers.labels import flat_settings, labels_of
 from lr_sweep.analysis.judge.readers.nested import yaml_content
-from lr_sweep.analysis.judge.readers.tools import EVENTS, event_rows, read_mlflow_folder, read_mlflow_server
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, as_field, damage_named, joined, table_of_rows
+from lr_sweep.analysis.judge.readers.tools import EVENTS, event_table, read_mlflow_folder, read_mlflow_server
+from lr_sweep.analysis.judge.table_file import (
+    TableFile,
+    as_field,
+    damage_named,
+    joined,
+    raise_mistakes,
+    table_of_rows,
+)
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields, read_plain
+from lr_sweep.common.files import Fields
 from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
@@ -36,9 +44,9 @@ RESULTS = words(f"result.json progress.csv trial.json {STATE} metrics.csv result
 KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .parquet .xlsx .log .out .txt"))
 """Names and endings of files of results: a run has those of the first kind with a metric."""
 WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log", "debug-core.log"}
+CHECKED = (WANDB_RUN, EVENTS)  # kinds with a checksum for each record
 WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"  # in a folder beside the file of a run of W&B
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
-MOST_FILES = 100_000
 Source = str | Path | pd.DataFrame
 FRAME = Path("DataFrame")
 
@@ -92,16 +100,14 @@ def _read(source: str) -> TableFile:
 
 def _read_folder(folder: Path) -> TableFile:
     """Read every run below a folder; raises UserError."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    if len(files) > MOST_FILES:
-        raise UserError(f"{folder} has more than {MOST_FILES:,} files: name the folder of one sweep")
+    files, links = files_below(folder)
     if stores := [path.parent for path in files if path.name == "meta.yaml" and (path.parent / "metrics").is_dir()]:
         return read_mlflow_folder(folder, stores)
-    unread: list[Path] = []
+    check_folder(folder, (path for path in files if _kind(path) in KINDS))
+    unread = dict.fromkeys(links, " (a link)")
     parts = _with_steps(list(_with_paths(list(_parts(folder, _runs(folder, files), unread)))))
     if not any(map(_values, parts)):
-        for path in (path for path in unread if path.suffix == WANDB_RUN):
-            read_file(path)  # says what is wrong with it
+        raise_mistakes([f"{path} is not read{why}: name files that can be" for path, why in unread.items() if why])
         tools = "none of Ray Tune, Hydra, Lightning, TensorBoard, W&B or MLflow, nor tables or logs"
         raise UserError(f"{folder} cannot be read (it is a folder, and {tools}): name a table, such as a CSV file")
     if any(ENDED in part.columns and len(set(part.columns[ENDED])) == 1 for part in parts):  # the others did end
@@ -109,10 +115,12 @@ def _read_folder(folder: Path) -> TableFile:
     kinds = Counter(_kind(part.path) for part in parts)
     reader = ", ".join(f"{number} {kind if kind in RESULTS else f'*{kind}'}" for kind, number in kinds.items())
     others = sorted({part.reader for part in parts if part.reader})
-    unread = sorted((path for path in unread if _kind(path) in kinds), key=lambda path: -path.stat().st_size)
-    others += [path.relative_to(folder).as_posix() for path in unread]
+    left_out = [path for path in unread if _kind(path) in kinds and not unread[path]]
+    others += [path.relative_to(folder).as_posix() for path in sorted(left_out, key=lambda path: -path.stat().st_size)]
     reader += f", without {listed(others, 3)}" if others else ""
-    return replace(joined(parts), path=folder, sha256="", reader=reader, unfinished=False)
+    remarks = [f"NOT READ: {path.relative_to(folder)}{why}" for path, why in unread.items() if why]
+    remarks += [said for part in parts for said in part.remarks]
+    return replace(joined(parts), path=folder, sha256="", reader=reader, remarks=tuple(remarks))
 
 
 def _folder_of(path: Path, top: Path | None = None) -> Path:
@@ -139,11 +147,13 @@ def _runs(folder: Path, files: Sequence[Path]) -> dict[Path, list[Path]]:
     return dict(sorted(runs.items()))
 
 
-def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]) -> Iterator[tuple[str, TableFile]]:
+def _parts(
+    folder: Path, runs: Mapping[Path, Sequence[Path]], unread: dict[Path, str]
+) -> Iterator[tuple[str, TableFile]]:
     """Yield the path and the table of each run in a folder: of its best results, with its settings and those above.
 
     The `reader` of a table names what it leaves out. `unread`: takes the files that cannot be read, perhaps as they are
-    no tables.
+    no tables, with the damage of those that have checksums.
     """
     above = {each for home in runs for each in home.parents}
     settings: dict[Path, Fields] = {}
@@ -160,7 +170,7 @@ def _parts(folder: Path, runs: Mapping[Path, Sequence[Path]], unread: list[Path]
         if len(tables) > 1 and (of_run or ("" not in splits and len(splits) == len(tables))):
             both = " and ".join(table.path.name for table in tables[:2])
             raise UserError(f"{home} has several {tables[0].path.suffix} files, {both}: leave one")
-        if (home / RAY_ERROR).exists() or (own and not tables and home not in above):
+        if home / RAY_ERROR in files or (own and not tables and home not in above):
             of_run = of_run | {ENDED: "ERROR"}  # its own, and not of runs below
             tables = tables or [table_of_rows(home, [of_run], "")]
         for table in tables:
@@ -177,7 +187,7 @@ def _has_settings(path: Path) -> bool:
 def _settings(path: Path) -> Fields:
     """Return the settings in a file; W&B writes each as a mapping with its `value`."""
     with damage_named(path):
-        text = read_plain(path, MOST_BYTES).decode()
+        text = read_bounded(path).decode()
         found = json.loads(text) if path.suffix == ".json" else yaml_content(text)
     found = found if isinstance(found, dict) else {}
     objects = {name: value for name, value in found.items() if isinstance(value, dict)}
@@ -185,7 +195,7 @@ def _settings(path: Path) -> Fields:
     return {name: value for name, value in flat_settings(found).items() if not isinstance(value, list)}
 
 
-def _results(files: Sequence[Path], unread: list[Path]) -> list[TableFile]:
+def _results(files: Sequence[Path], unread: dict[Path, str]) -> list[TableFile]:
     """Return the tables of the first kind of files with any metric, or runs that ended without a value.
 
     A later kind with more files, each with evaluations by step, is taken before a summary of several runs, but not
@@ -224,38 +234,42 @@ def _kind(path: Path) -> str:
     return EVENTS if EVENTS in path.name else path.name if path.name in RESULTS else path.suffix or path.name
 
 
-def _tables(files: Sequence[Path], kind: str, unread: list[Path]) -> Iterator[TableFile]:
-    """Yield the tables in files of one kind; those without a name for results may be something else."""
-    if kind == EVENTS and files:
-        with damage_named(files[0]):
-            if rows := event_rows([read_plain(path, MOST_BYTES) for path in files]):
-                yield table_of_rows(files[0], rows, "")
-            else:
-                unread += files
-        return
-    last = {_folder_of(path): path for path in sorted(files, key=lambda path: path.stat().st_size)}  # the whole history
-    for path in sorted(last.values()) if kind == STATE else files:
+def _tables(files: Sequence[Path], kind: str, unread: dict[Path, str]) -> Iterator[TableFile]:
+    """Yield the tables in files of one kind; those without a name for results may be something else.
+
+    The files of TensorBoard are those of one run: a damaged one leaves out the run.
+    """
+    if kind == STATE:  # the largest has the whole history
+        last = {_folder_of(path): path for path in sorted(files, key=lambda path: path.stat().st_size)}
+        files = sorted(last.values())
+    for paths in [files] if kind == EVENTS and files else [[path] for path in files]:
         try:
-            table = _wandb_run(path) if kind == WANDB_RUN else read_file(path)
+            table = _read_run(paths, kind)
             yield replace(table, reader=table.reader.partition("without ")[2])
-        except UserError:
-            if kind in RESULTS and path.stat().st_size:
+        except UserError as error:
+            if kind in RESULTS and paths[0].stat().st_size:
                 raise
-            unread.append(path)
+            why = f" ({error.__cause__})" if kind in CHECKED and error.__cause__ else ""
+            unread |= dict.fromkeys(paths, why)
+
+
+def _read_run(paths: Sequence[Path], kind: str) -> TableFile:
+    if kind == EVENTS:
+        with damage_named(paths[0]):
+            return event_table(paths, [read_bounded(path) for path in paths])
+    return _wandb_run(paths[0]) if kind == WANDB_RUN else read_file(paths[0])
 
 
 def _wandb_run(path: Path) -> TableFile:
-    """Read a run of W&B with the last values that its summary alone has; of a damaged file that and the settings."""
+    """Read a run of W&B with the last values that its summary alone has."""
     beside = path.parent if path.name == WANDB_LAST else path.parent / "files"
     settings, last = beside / WANDB_SETTINGS, beside / WANDB_LAST
     with damage_named(last):
-        found = dict(json.loads(read_plain(last, MOST_BYTES))) if last.exists() else {}
-    table = table_of_rows(path, [{"run_id": beside.parent.name}], f"without the history of {beside.parent.name}")
-    try:
-        table = table if path == last else read_file(path)
-    except UserError:
-        if not found:
-            raise
+        found = dict(json.loads(read_bounded(last))) if last.exists() else {}
+    name = beside.parent.name
+    table = (
+        table_of_rows(path, [{"run_id": name}], f"without the history of {name}") if path == last else read_file(path)
+    )
     if settings.exists() and not any(map(is_setting, table.columns)):
         table = table.beside(_settings(settings))
     above = [""] * (len(table.lines) - 1)

@@ -12,9 +12,10 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.limits import MOST_TEXT, check_size
 from lr_sweep.analysis.judge.names import SPLITS, is_metric, is_named, is_rate, split_of
 from lr_sweep.analysis.judge.readers.labels import SETTING, repeat_in
-from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, check_size, raise_mistakes
+from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, raise_mistakes
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
@@ -51,10 +52,11 @@ def read_delimited(path: Path, text: str) -> TableFile:
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
     tables = [*_MARKDOWN.finditer(text)] if "|" in text else []
     body, mark, reader = _table_of_markdown(text, tables) if tables else _table_in(text)
-    csv.field_size_limit(10_000_000)  # exports hold whole notebooks in their tags
+    csv.field_size_limit(MOST_TEXT)
     fields = csv.reader(io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " ")
     rows = {}
     for row in fields:
+        check_size(path, len(rows), len(row))
         if any(map(str.strip, row)):
             rows[fields.line_num] = row[:-1] if mark == " " and not row[-1] else row
     found = table_of_fields(path, rows, reader)
@@ -63,7 +65,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
     if is_cut and _CUT.fullmatch(last):
         raise UserError(f"{found.lines[-1]}: the file ends within a number, {last!r}: write the whole file")
     columns = _with_points(found.columns) if mark != "," and "," in body else found.columns
-    return replace(found, columns=columns, unfinished=is_cut)
+    cut = f"{found.name}: no line end after the last row; was the file cut?"
+    return replace(found, columns=columns, remarks=(cut,) * is_cut)
 
 
 def _with_points(columns: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -99,7 +102,6 @@ def table_of_fields(path: Path, rows: Mapping[int, list[str]], reader: str) -> T
     raise_mistakes(wrong)
     if not whole:
         raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
-    check_size(path, len(whole) + 1, 1)
     columns = dict(zip(names, map(list, zip(*whole.values(), strict=True)), strict=True))
     dropped = f"without {counted(len(begun), 'row')} cut before the whole one" if begun else ""
     reader = ", ".join(filter(None, [dropped, reader]))
@@ -174,7 +176,7 @@ def _size(table: re.Match[str]) -> tuple[bool, bool, int, int]:
     return any(map(is_rate, names)), have_seeds and not is_summary, table[0].count("\n"), len(table[0])
 
 
-def log_rows(text: str) -> dict[int, Fields]:
+def log_rows(path: Path, text: str) -> dict[int, Fields]:
     """Return the evaluations in a log, as `step:100 val_loss:3.2` or `{'eval_loss': 3.2}`, by the number of their line.
 
     Empty: it is no log. An evaluation without a step has the last one above it. The settings are those of a line of
@@ -198,6 +200,7 @@ def log_rows(text: str) -> dict[int, Fields]:
             steps = ({name: value for name, value in each if is_named(name, "step")} for each in pairs)
             step = next(filter(None, steps), step)
             rows[number] = {**settings, **step, **found}
+            check_size(path, len(rows), len(rows[number]))
             above = []
     stepped = {number: row for number, row in rows.items() if any(is_named(name, "step") for name in row)}
     return stepped or rows or ({1: settings} if any(map(is_rate, settings)) else {})

@@ -12,25 +12,35 @@ import json
 import logging
 import shutil
 import sqlite3
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from lr_sweep.analysis.judge.limits import (
+    BoundedDatabase,
+    check_folder,
+    files_below,
+    read_bounded,
+    with_settings,
+)
 from lr_sweep.analysis.judge.readers.labels import flat_settings
 from lr_sweep.analysis.judge.readers.nested import yaml_content
-from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, damage_named, table_of_rows
+from lr_sweep.analysis.judge.table_file import TableFile, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields, ReadFields, read_plain
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.network import quiet_mlflow
 
+TABLES = "write its runs as a CSV file, as of a database with views, or with very many rows"
 OPTUNA, MLFLOW = "trials of Optuna", "runs of MLflow, the last value of each metric"
 MOST_RUNS = 50_000  # that a server of MLflow gives at once
 RUNS = """
@@ -45,7 +55,9 @@ CELLS = """
 STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}  # in the folders of MLflow
 EVENTS = "events.out.tfevents"  # part of the name of TensorBoard's files
 WANDB = b":W&B"  # how W&B's files begin
+CUT = "{}: it ends within a record, which is left out"
 BLOCK, HEADER = 32_768, 7  # bytes of a block of LevelDB's log, and of what stands before each part of a record
+FIRST, MIDDLE = 2, 3  # kinds of parts of a record that another part follows
 
 
 def read_database(path: Path, *, is_journal: bool) -> TableFile:
@@ -53,15 +65,16 @@ def read_database(path: Path, *, is_journal: bool) -> TableFile:
 
     A copy is read, as libraries may write to what they open.
     """
-    with TemporaryDirectory(prefix="lr-sweep-") as folder, damage_named(path, copy := Path(folder) / "copy"):
+    with TemporaryDirectory(prefix="lr-sweep-") as folder, damage_named(path, copy := Path(folder) / "copy", TABLES):
         before = _states(path)
+        check_folder(path, before)
         for file in before:
             shutil.copyfile(file, copy.with_name(file.name.replace(path.resolve().name, copy.name, 1)))
         if _states(path) != before:
             raise UserError(f"{path} changed while it was copied: read it once no program writes to it")
         if is_journal:
             return _grouped(path, list(_trials(copy, is_journal=True)), "variant", OPTUNA)
-        with closing(sqlite3.connect(copy)) as database:
+        with closing(sqlite3.connect(copy, factory=BoundedDatabase)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if {"studies", "trials"} <= names:
                 return _grouped(path, list(_trials(copy, is_journal=False)), "variant", OPTUNA)
@@ -85,7 +98,11 @@ def _trials(copy: Path, *, is_journal: bool) -> Iterator[Fields]:
 
     optuna.logging.set_verbosity(logging.WARNING)
     backend = optuna.storages.journal.JournalFileBackend
-    storage: Any = optuna.storages.JournalStorage(backend(str(copy))) if is_journal else f"sqlite:///{copy}"
+    if is_journal:
+        storage: Any = optuna.storages.JournalStorage(backend(str(copy)))
+    else:
+        bounded = {"connect_args": {"factory": BoundedDatabase}}
+        storage = optuna.storages.RDBStorage(f"sqlite:///{copy}", bounded)
     for name in optuna.get_all_study_names(storage):
         study = optuna.load_study(study_name=name, storage=storage)
         if len(study.directions) > 1:
@@ -143,7 +160,7 @@ def read_mlflow_folder(folder: Path, runs: Iterable[Path]) -> TableFile:
     rows = []
     with damage_named(folder):
         for run in runs:
-            status = yaml_content(read_plain(run / "meta.yaml", MOST_BYTES).decode()).get("status")
+            status = yaml_content(read_bounded(run / "meta.yaml").decode()).get("status")
             lines = {name: text.split("\n")[:-1] for name, text in _texts(run / "metrics").items()}
             last = {name: float(values[-1].split()[1]) for name, values in lines.items() if values}
             rows.append(_row(run.name, STATES.get(status, status), run.parent.name, _texts(run / "params"), last))
@@ -152,8 +169,8 @@ def read_mlflow_folder(folder: Path, runs: Iterable[Path]) -> TableFile:
 
 def _texts(folder: Path) -> dict[str, str]:
     """Return the content of each file below a folder by its path."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): read_plain(path, MOST_BYTES).decode() for path in files}
+    files = [] if folder.is_symlink() else files_below(folder)[0]
+    return {path.relative_to(folder).as_posix(): read_bounded(path).decode() for path in files}
 
 
 def _row(run: str, status: object, task: str, params: ReadFields, metrics: ReadFields) -> Fields:
@@ -162,13 +179,14 @@ def _row(run: str, status: object, task: str, params: ReadFields, metrics: ReadF
     return {"run_id": run, "status": status, "task": task, **settings, **measured}
 
 
-def event_rows(contents: Sequence[bytes]) -> list[Fields]:
-    """Return a row a step of the files of one run, with its hyperparameters."""
+def event_table(paths: Sequence[Path], contents: Sequence[bytes]) -> TableFile:
+    """Return a row a step of the files of one run, with its hyperparameters; raises ValueError for a damaged file."""
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
     rows, settings = dict[int, Fields](), Fields()
-    for event in map(Event.FromString, chain.from_iterable(map(_events, contents))):
+    logs = list(map(_events, contents))
+    for event in map(Event.FromString, chain.from_iterable(log.records for log in logs)):
         for value in event.summary.value:
             plugin = value.metadata.plugin_data
             if plugin.plugin_name == "hparams":
@@ -177,16 +195,37 @@ def event_rows(contents: Sequence[bytes]) -> list[Fields]:
                 settings |= {f"hparams.{name}": getattr(found[name], kinds[name] or "", "") for name in kinds}
             elif (number := _scalar(value)) is not None:
                 rows.setdefault(event.step, {"step": event.step})[value.tag] = number
-    return [settings | row for row in rows.values()]
+    cut = [path.name for path, log in zip(paths, logs, strict=True) if log.is_cut]
+    found = table_of_rows(paths[0], with_settings(paths[0], settings, [*rows.values()]), "events of TensorBoard")
+    return replace(found, remarks=tuple(map(CUT.format, cut)))
 
 
-def _events(content: bytes) -> Iterator[bytes]:
-    """Yield the records of a file; one that is cut at its end, as of a run that was killed, is left out."""
-    at = 0
-    while at + 12 <= len(content):
-        start, at = at + 12, at + 16 + int.from_bytes(content[at : at + 8], "little")
+class _Log(NamedTuple):
+    """The whole records of a file."""
+
+    records: Sequence[bytes]
+    is_cut: bool
+    """Whether the file ends within a record."""
+
+
+def _events(content: bytes) -> _Log:
+    """Read the records of TensorFlow: a length, its checksum, the content, its checksum."""
+    from tensorboardX.record_writer import masked_crc32c
+
+    records, at = list[bytes](), 0
+    while (start := at + 12) <= len(content):
+        length = content[at : at + 8]
+        _check(masked_crc32c(length), content[at + 8 : start], at)
+        at = (end := start + int.from_bytes(length, "little")) + 4
         if at <= len(content):
-            yield content[start : at - 4]
+            _check(masked_crc32c(content[start:end]), content[end:at], start)
+            records.append(content[start:end])
+    return _Log(records, at != len(content))
+
+
+def _check(checksum: int, written: bytes, at: int) -> None:
+    if checksum != int.from_bytes(written, "little"):
+        raise ValueError(f"the checksum of the record at byte {at:,} is wrong")
 
 
 def _scalar(value: Any) -> float | None:
@@ -197,16 +236,18 @@ def _scalar(value: Any) -> float | None:
     return float(str(np.float32(numbers[0]))) if len(numbers) == 1 else None
 
 
-def wandb_rows(run: str, content: bytes) -> list[Fields]:
-    """Return the history of a run with its settings."""
-    settings, rows, status = Fields(), list[Fields](), "running"
-    for record in map(_message, _records(content)):
+def wandb_table(path: Path, content: bytes) -> TableFile:
+    """Return the history of a run with its settings; raises ValueError for a damaged file."""
+    settings, rows, status, log = Fields(), list[Fields](), "running", _records(content)
+    for record in map(_message, log.records):
         for config in [*record[5], *(config for started in record[17] for config in _message(started)[4])]:
             settings |= flat_settings(dict(_items(config)))
         rows += [{n: v for n, v in _items(row) if n[:1] != "_" or n == "_step"} for row in record[2]]
         for ended in record[18]:
             status = "failed" if any(_message(ended)[1]) else "finished"
-    return [{"run_id": run, "state": status, **settings, **row} for row in rows or [{}]]
+    above = {"run_id": path.stem, "state": status, **settings}
+    found = table_of_rows(path, with_settings(path, above, rows or [{}]), "a run of W&B")
+    return replace(found, remarks=(CUT.format(path.name),) * log.is_cut)
 
 
 def _items(content: bytes) -> Iterator[tuple[str, object]]:
@@ -216,20 +257,23 @@ def _items(content: bytes) -> Iterator[tuple[str, object]]:
             yield ".".join(part.decode() for part in (*item[1], *item[2])), json.loads(item[16][-1])
 
 
-def _records(content: bytes) -> Iterator[bytes]:
-    """Yield the records of a log, without their checksums; a last one that is cut is left out."""
-    at, whole = HEADER, b""
+def _records(content: bytes) -> _Log:
+    """Read the records of a log of LevelDB; each part of a record has a checksum of its kind and content."""
+    records, at, parts = list[bytes](), HEADER, bytearray()
     while at + HEADER <= len(content):
         if (left := BLOCK - at % BLOCK) < HEADER:  # filled with zeros
             at += left
             continue
-        length, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
-        whole += content[at + HEADER : at + HEADER + length]
-        at += HEADER + length
-        if kind not in (2, 3):  # another part follows these
-            if at <= len(content) and whole:
-                yield whole
-            whole = b""
+        start, length, kind = at + HEADER, int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        end = start + length
+        if end <= len(content) or HEADER + length > left:  # a part ends with its block
+            _check(zlib.crc32(content[at + 6 : end]), content[at : at + 4], at)
+        parts += content[start:end]
+        if kind not in (FIRST, MIDDLE) and end <= len(content):
+            records.append(bytes(parts))
+            parts.clear()
+        at = end
+    return _Log(records, bool(parts) or at != len(content))
 
 
 def _message(content: bytes) -> dict[int, list[Any]]:

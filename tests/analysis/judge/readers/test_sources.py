@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from lr_sweep.analysis.judge.readers.files import table_of_content
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
@@ -53,6 +54,7 @@ def test_an_event_file_that_was_cut_has_its_first_records(tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes()[:-20])
     found = judge([tmp_path], Reading())
     assert found.summary.runs["best_step"].tolist() == [3, 3, 2]
+    assert any(f"{path.name}: it ends within a record" in line for line in found.about_table)
 
 
 def test_folders_of_lightning_s_logger(tmp_path: Path) -> None:
@@ -155,22 +157,49 @@ def test_other_files_in_folders_of_wandb_are_no_runs(tmp_path: Path) -> None:
     assert judge([wandb], Reading()).summary.cells.equals(alone.summary.cells)
 
 
-def test_what_a_damaged_file_had_is_taken_from_the_summary_or_named(tmp_path: Path) -> None:
-    for rate, value in ((0.1, 0.5), (0.01, 0.75)):
-        (files := tmp_path / f"run-{rate}" / "files").mkdir(parents=True)
-        (files.parent / "run-1.wandb").write_bytes(b":W&B\xe1\xbe\0" + b"\0\0\0\0\2\0\1\xff\xff")
-        (files / "config.yaml").write_text(f"optimizer: {{value: {{method: adam, lr: {rate}}}}}\n")
-        (files / "wandb-summary.json").write_text(json.dumps({"val_acc": value, "_step": 3}))
+def test_a_damaged_file_is_named_and_left_out(tmp_path: Path) -> None:
+    shutil.copytree(READINGS / "wandb", tmp_path, dirs_exist_ok=True)
+    paths = sorted(tmp_path.rglob("*.wandb"))
+    for path in paths[1:]:
+        flip(path, 820)
     (found,) = read_sources([tmp_path])
-    assert found.columns["val_acc"] == ["0.75", "0.5"]
-    assert found.columns["config.optimizer.lr"] == ["0.01", "0.1"]
-    assert "without the history of run-0.01, the history of run-0.1" in found.reader
-    (files / "wandb-summary.json").unlink()
-    (found,) = read_sources([tmp_path])
-    assert "run-0.01/run-1.wandb" in found.reader
-    (tmp_path / "run-0.1/files/wandb-summary.json").unlink()
-    with pytest.raises(UserError, match="run-1.wandb cannot be read"):
+    assert set(found.columns["run_id"]) == {paths[0].stem}
+    left_out = paths[1].relative_to(tmp_path)
+    assert f"NOT READ: {left_out} (the checksum of the record at byte 817 is wrong)" in found.remarks
+    flip(paths[0], 820)
+    with pytest.raises(UserError, match=f"{paths[0].name} is not read .the checksum of the record at byte"):
         read_sources([tmp_path])
+
+
+def flip(path: Path, place: int, bit: int = 1) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= bit
+    path.write_bytes(content)
+
+
+def written_events(folder: Path) -> Path:
+    with pytest.importorskip("tensorboardX").SummaryWriter(str(folder)) as writer:
+        for step in (1, 2, 3):
+            writer.add_scalar("val/acc", step / 4, step)
+    (path,) = folder.iterdir()
+    return path
+
+
+@pytest.mark.parametrize("kind", ["TensorBoard", "W&B"])
+def test_a_flipped_byte_changes_no_value(tmp_path: Path, kind: str) -> None:
+    """Of every byte of the file one bit, and every length of a file that was cut."""
+    path = written_events(tmp_path) if kind == "TensorBoard" else next((READINGS / "wandb").rglob("*.wandb"))
+    content = path.read_bytes()
+    whole = table_of_content(path, content, path.name)
+    for place in range(len(content)):
+        flipped = content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+        with suppress(UserError):
+            table = table_of_content(path, flipped, path.name)
+            assert table.columns == whole.columns or table.remarks, place
+        with suppress(UserError):
+            table = table_of_content(path, content[:place], path.name)
+            assert {*table.columns.get("val/acc", ())} <= {*whole.columns["val/acc"]}
+            assert table.columns != whole.columns
 
 
 def test_a_row_that_was_cut_and_tables_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -292,7 +321,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "settings that are cut": (".", METRICS | {"hparams.yaml": "x: ["}, "hparams.yaml cannot be read"),
     "a deep trial": (".", {"params.json": "{}", "result.json": f'{{"a": {DEEP}'}, "result.json cannot be read"),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "broken.db cannot be read"),
-    "a summary of W&B": (".", {"wandb-summary.json": "[1]"}, "none of Ray Tune, Hydra"),
+    "a summary of W&B": (".", {"wandb-summary.json": "[1]"}, "wandb-summary.json is not read"),
     "LaTeX": ("t.tex", {"t.tex": "\\begin{table}\n1 & 2"}, "t.tex is HTML or LaTeX"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
 }
@@ -318,14 +347,14 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, source: str, files: dict[s
 def test_damaged_hyperparameters_of_tensorboard_are_named(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import RecordWriter
 
     event = Event()
     value = event.summary.value.add(tag="_hparams_/session_start_info")
     value.metadata.plugin_data.plugin_name, value.metadata.plugin_data.content = "hparams", b"\xff\xff"
     content = event.SerializeToString()
-    framed = struct.pack("<Q", len(content)) + b"\0" * 4 + content + b"\0" * 4
-    (tmp_path / "events.out.tfevents.1").write_bytes(framed)
-    with pytest.raises(UserError, match="events.out.tfevents.1 cannot be read"):
+    RecordWriter(str(tmp_path / "events.out.tfevents.1")).write(content)
+    with pytest.raises(UserError, match="events.out.tfevents.1 is not read"):
         judge([tmp_path], Reading())
 
 
