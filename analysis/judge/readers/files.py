@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lr_sweep.analysis.judge.fields import is_number
@@ -74,7 +75,8 @@ def _read_parquet(path: Path, content: bytes) -> TableFile:
     check_size(path, file.metadata.num_rows, -(-num_fields // max(1, file.metadata.num_rows)))
     rows, num_bytes = list[Fields](), 0
     for batch in file.iter_batches(BATCH):
-        num_bytes += batch.nbytes
+        plain = [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in batch.columns]
+        num_bytes += sum(part.nbytes for part in plain)
         if num_bytes > MOST_UNPACKED:
             raise UserError(f"{path} has more than {MOST_UNPACKED:,} bytes unpacked: leave out columns of text")
         rows += batch.to_pylist()
