@@ -249,12 +249,11 @@ def read_plain(path: Path, most_bytes: int) -> bytes:
         return file.read()
 
 
-def end_of(path: Path, most_bytes: int | None) -> bytes:
-    """Read the end of a file, of so many bytes at most; None: all of it."""
-    with path.open("rb") as file:
-        if most_bytes is not None:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-        return file.read()
+def end_of(path: Path, most_bytes: int) -> bytes:
+    """Read the end of a file, of so many bytes at most; raises as `open_plain`."""
+    with open_plain(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+        return file.read(most_bytes)
 
 
 def open_plain(path: Path) -> BufferedReader:

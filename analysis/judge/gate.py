@@ -13,6 +13,7 @@ import numpy as np
 
 from lr_sweep.analysis.judge.sides import Guard, Side
 from lr_sweep.analysis.judge.stream import append_turn, lock_of, read_turns, turn_of
+from lr_sweep.analysis.judge.table_file import printable
 from lr_sweep.analysis.statistics.comparisons import sequential
 from lr_sweep.analysis.statistics.comparisons.decide import SECOND, UNDECIDED, Pairs, Settings
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
@@ -125,7 +126,7 @@ class Comparison:
     def streamed(self, log: Path, name: str) -> Gate:
         """Decide a candidate of a stream, and write its log; raises UserError."""
         with lock_of(log):
-            turn = turn_of(read_turns(log), name, self.candidate)
+            turn = turn_of(read_turns(log), printable(name), self.candidate)
             found = replace(self, level=turn.level).gate()
             if found.decision in ("accept", "reject"):
                 evidence = float(self.concluded(self.values).evidence)

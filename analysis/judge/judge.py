@@ -111,7 +111,7 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Rea
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     counts = per_step(table, runs.rows, reading.by) if reading.by else None
-    return replace(runs, remarks=about, per_step=counts), filled
+    return replace(runs, remarks=list(map(printable, about)), per_step=counts), filled
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:

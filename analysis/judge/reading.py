@@ -153,19 +153,26 @@ def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> N
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False  # a line for each meaning
     yaml.dump(reading.said(), text)
-    with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
+    with translated(
+        (OSError, ValueError), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")
+    ):
         write_bytes(path, text.getvalue().encode())
+
+
+def validated(kind: type[T], content: str | bytes) -> T:
+    """Read JSON as a dataclass with the types of its fields; raises ValueError with what is wrong with them."""
+    try:
+        return TypeAdapter(kind).validate_json(content, strict=True, extra="forbid")
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, x['loc']))}: got {x['input']!r:.100}: {x['msg']}" for x in error.errors()]
+        raise ValueError("; ".join(wrong)) from error
 
 
 def saved_reading(path: Path) -> Reading:
     """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
     wanted = f"want a mapping with {', '.join(vars(Reading()))}, as --save writes it"
     try:
-        content = json.dumps(load_yaml(path), default=str)
-        found = TypeAdapter(Reading).validate_json(content, strict=True, extra="forbid")
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, each['loc']))}: got {each['input']!r}: {each['msg']}" for each in error.errors()]
-        raise UserError(f"--columns {path}: {'; '.join(wrong)}: {wanted}") from error
+        found = validated(Reading, json.dumps(load_yaml(path), default=str))
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     raise_mistakes([f"--columns {path}: {unknown('meaning', x, MEANINGS)}" for x in found.columns if x not in MEANINGS])

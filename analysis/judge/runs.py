@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,12 @@ from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
 from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD, beside, decisive, splits_in
-from lr_sweep.analysis.judge.table_file import raise_mistakes
+from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, raise_mistakes
 from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.record.study import StudyInfo
+from lr_sweep.analysis.statistics.comparisons.correction import pairs_of
 from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
@@ -25,6 +26,7 @@ RATE = [*CELL, "learning_rate"]  # the columns that name a learning rate of a ce
 RUN = [*RATE, "seed"]  # the columns that name a run
 LEAST_STEPS = 3  # from which on a learning rate that changes with the step is seen
 MOST_VALUES = 2000  # learning rates, and variants, in a table: results, which differ in each row, have more
+MOST_PAIRS = 20_000  # of variants: their tests take seconds, and their file has megabytes
 REPEATED = "remove one, give each run a seed of its own, or name what differs: --columns variant=..., run=..."
 LEAST_EQUAL = 4  # different values of one run that are no chance if another run has them all
 
@@ -55,6 +57,10 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
         if (number := rows[name].nunique()) > MOST_VALUES:
             most = f"want at most {MOST_VALUES}: is its column that of a result?"
             raise UserError(f"{name} has {number:,} values, {most}")
+    sizes = rows[CELL].drop_duplicates().groupby(GROUP).size()
+    if (number := int(sum(map(pairs_of, sizes)))) > MOST_PAIRS:
+        most = f"want at most {MOST_PAIRS:,}, as of 200 variants of a task: keep the rows of fewer with --where"
+        raise UserError(f"the variants make {number:,} pairs to compare, {most}")
     rows = _with_seeds(_without_repeats(_with_restarts(rows, remarks), remarks), remarks)
     _check_runs(rows)
     rows = _merged(rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))))
@@ -66,11 +72,24 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
     rows = _with_single_tests(_until_diverged(rows, remarks), remarks)
     wanted, ended = _wanted_and_ended(rows)
     points = rows.dropna(subset=[decisive(rows)]).sort_values(["run_id", "step"], ignore_index=True)
+    remarks += _late_remarks(points)
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
     return Runs(info=info, wanted=wanted, ended=ended, curves=curves, rows=rows)
+
+
+def _late_remarks(points: pd.DataFrame) -> Iterator[str]:
+    """Name the runs that begin later than most of their task, by more than their usual number of steps between rows."""
+    by_run = points.groupby("run_id")
+    first, gap = by_run["step"].min(), by_run["step"].diff().groupby(points["run_id"]).median()
+    usual = first.groupby(by_run["task"].first()).transform("median")
+    late = first[first - usual > gap]
+    if len(late):
+        steps = f"the first is of step {late.iloc[0]}, that of most runs of {usual[late.index[0]]:g}"
+        runs = f"{counted(len(late), 'run')} ({', '.join(late.index[:MOST_MISTAKES])})"
+        yield f"NO FIRST ROWS of {runs}: {steps}. Were rows lost before a resume?"
 
 
 def without_own_seeds(rows: pd.DataFrame, columns: Columns, remarks: list[str]) -> pd.DataFrame:

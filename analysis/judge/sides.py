@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Interval
 
 from lr_sweep.analysis.judge.judge import runs_read
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.names import SPLITS, is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
-from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.reading import Reading, validated
 from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
@@ -25,10 +26,14 @@ from lr_sweep.analysis.statistics.comparisons.sequential import FEWEST_SEEDS, NU
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain, write_json
+from lr_sweep.common.limits import Positive
 from lr_sweep.common.text import counted, rate_text
 
 MOST_BYTES = 10_000_000
-_GUARD = re.compile(r"(?P<name>\w+)(?:(?P<sign><=|>=)(?P<factor>\d*\.?\d+)x)?")
+MOST_VALUE = 1e30
+Value = Annotated[float, Interval(ge=-MOST_VALUE, le=MOST_VALUE)]
+"""A value of a run: squares of its variance are floats, too."""
+_GUARD = re.compile(r"(?P<name>\w+)(?:(?P<sign><=|>=)(?P<factor>\d{0,9}\.?\d{1,9})x)?")
 
 
 class Guard(NamedTuple):
@@ -49,6 +54,12 @@ class Guard(NamedTuple):
         return cls(found["name"], {"<=": False, ">=": True}.get(found["sign"]), float(found["factor"] or 1))
 
 
+def check_pairs(seeds: Sequence[int], values: Sequence[float]) -> None:
+    """Raise ValueError if seeds and values are not as many."""
+    if len(seeds) != len(values):
+        raise ValueError(f"it has {len(seeds)} seeds and {len(values)} values, want as many")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """Fresh runs of the baseline or of the candidate: their seeds chose no learning rate."""
@@ -56,16 +67,20 @@ class Side:
     metric: Metric
     seeds: Sequence[int]
     """Seeds that ended with a value, rising."""
-    values: Sequence[float]
-    learning_rate: float | None = None
+    values: Sequence[Value]
+    learning_rate: Positive | None = None
     num_failed: int = 0
     """Runs that diverged or ended without a value."""
     next_seed: int = 0
     condition: str = ""
     """Why another learning rate may be better; empty: nothing shows it."""
-    rates_to_add: Sequence[float] = ()
+    rates_to_add: Sequence[Positive] = ()
     guards: Mapping[str, Side] = field(default_factory=dict)
     """These runs by the metrics of the guards."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if seeds and values are not as many."""
+        check_pairs(self.seeds, self.values)
 
     @property
     def better(self) -> Floats:
@@ -94,14 +109,12 @@ class Side:
 def stored_side(path: Path) -> Side:
     """Read a stored baseline; raises UserError."""
     try:
-        return _loaded(json.loads(read_plain(path, MOST_BYTES)))
-    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        side = validated(Side, read_plain(path, MOST_BYTES))
+        if len(side.values) < FEWEST_SEEDS:
+            raise ValueError(f"it has {len(side.values)} values, want at least {FEWEST_SEEDS}")
+        return side
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: no baseline ({reason(error)}): `gate NEW.json TABLE --accept` writes one") from error
-
-
-def _loaded(content: Mapping[str, Any]) -> Side:
-    guards = {name: _loaded(each) for name, each in content["guards"].items()}
-    return Side(**{**content, "metric": Metric(**content["metric"]), "guards": guards})
 
 
 def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Side:
@@ -127,11 +140,24 @@ def _read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]
     if not any(map(is_rate, names)):
         reading = replace(reading, columns={"learning_rate": "", **reading.columns})
     runs, reading = runs_read(tables, reading)
-    several = {f"{name}s": runs.wanted[name].unique().tolist() for name in ("task", "variant")}
-    found = [f"{name} ({listed(there)})" for name, there in several.items() if len(there) > 1]
-    if found := found or ["tuned settings"] * ("nuisance" in reading.columns):
-        raise UserError(f"{tables[0].path} has several {found[0]}: keep the rows of one, as by --where COLUMN=VALUE")
+    for role in ("task", "variant"):
+        if len(names := runs.wanted[role].unique().tolist()) > 1:
+            advice = _advice(role, names[0], reading, len(names) == len(runs.wanted))
+            raise UserError(f"{tables[0].path} has several {role}s ({listed(names)}): {advice}")
+    if "nuisance" in reading.columns:
+        raise UserError(
+            f"{tables[0].path} has several tuned settings: keep the rows of one, as by --where COLUMN=VALUE"
+        )
     return runs, reading
+
+
+def _advice(role: str, name: str, reading: Reading, are_single: bool) -> str:
+    """Say how to keep the runs of one variant; `are_single`: each has one run, so they may be repeats."""
+    column = reading.columns.get(role, "COLUMN")
+    if role == "variant" and are_single:
+        columns = shlex.quote(f"variant=,run={column}")
+        return f"if they are repeats of one recipe, give --columns {columns}; if not, name the runs of one alone"
+    return f"keep the rows of one, as by --where {shlex.quote(f'{column}={name}')}"
 
 
 def _side(runs: Runs, reading: Reading, rate: float | None = None) -> Side:
@@ -150,6 +176,8 @@ def _side(runs: Runs, reading: Reading, rate: float | None = None) -> Side:
     found = runs.summary().runs.sort_values("seed")
     ended = found[~found["seed"].isin(tuning) & found["learning_rate"].isin(rates) & found["status"].ne("missing")]
     has_value = ended["test_accuracy"].notna()
+    if (ended["test_accuracy"].abs() > MOST_VALUE).any():
+        raise UserError(f"{metric.test} has values beyond {MOST_VALUE:g}: write them in another unit")
     return Side(
         metric=metric,
         seeds=ended["seed"][has_value].astype(int).tolist(),

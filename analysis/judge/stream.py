@@ -6,31 +6,40 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal
 
+from annotated_types import Interval
 from filelock import FileLock
 
-from lr_sweep.analysis.judge.sides import Side
+from lr_sweep.analysis.judge.reading import validated
+from lr_sweep.analysis.judge.sides import Side, Value, check_pairs
 from lr_sweep.analysis.statistics.comparisons.sequential import CANDIDATE, NUM_SEEDS, next_level
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain
+from lr_sweep.common.limits import Count
 
 MOST_BYTES = 100_000_000
+Probability = Annotated[float, Interval(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
 class Turn:
     """A candidate of the stream, and the answer that it last got: a line of the log."""
 
-    number: int
+    number: Count
     """Number of the candidate, from 1."""
-    level: float
+    level: Probability
     """One-sided error rate of its test, fixed when it first came."""
     candidate: str
     seeds: Sequence[int]
-    values: Sequence[float]
-    decision: str = "run"
-    evidence: float = CANDIDATE + 0.01
+    values: Sequence[Value]
+    decision: Literal["run", "accept", "reject"] = "run"
+    evidence: Probability = CANDIDATE + 0.01
     """p value; that of an open candidate counts against the next ones, whatever becomes of it."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if seeds and values are not as many."""
+        check_pairs(self.seeds, self.values)
 
 
 def lock_of(log: Path) -> FileLock:
@@ -42,8 +51,8 @@ def read_turns(log: Path) -> Sequence[Turn]:
     """Read the last turn of each candidate; raises UserError."""
     try:
         lines = read_plain(log, MOST_BYTES).decode().splitlines() if log.exists() else []
-        return list({turn.number: turn for turn in (Turn(**json.loads(line)) for line in lines)}.values())
-    except (OSError, ValueError, TypeError) as error:
+        return list({turn.number: turn for turn in (validated(Turn, line) for line in lines)}.values())
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"--stream {log}: no log of the gate ({reason(error)}): name another file") from error
 
 

@@ -28,7 +28,8 @@ class Line(NamedTuple):
     what: str = ""  # that the number counts: `row ` where the file has no lines
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.what}{self.number}"
+        path = str(self.path).encode(errors="backslashreplace").decode()  # a file's name may be no text
+        return f"{path}:{self.what}{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ from lr_sweep.sweep.cli.judge_command import answered, reading_of
 
 CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
 """Exit codes by decision; an error has 2."""
+MOST = 1e30
+"""Largest gain that may be looked for; its square is a float, too."""
 
 
 @command("gate baseline.json candidate.csv --stream log.jsonl")
@@ -31,10 +33,13 @@ def gate(
     ] = None,
     min_gain: Annotated[
         float,
-        opt.number("Least gain to look for, in percentage points, or as the metric is.", least=0, metavar="SIZE"),
+        opt.number(
+            "Least gain to look for, in percentage points, or as the metric is.", least=0, most=MOST, metavar="SIZE"
+        ),
     ] = 0.0,
     min_sd: Annotated[
-        float, opt.number("Least gain in standard deviations of a run, if no --min-gain.", least=0.1, metavar="SD")
+        float,
+        opt.number("Least gain in standard deviations of a run, if no --min-gain.", least=0.1, most=MOST, metavar="SD"),
     ] = 1.5,
     max_seeds: Annotated[int, opt.number("Seeds of a candidate that is accepted.", least=8, most=200)] = 30,
     drift: Annotated[

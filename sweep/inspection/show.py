@@ -13,7 +13,7 @@ from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import end_of
+from lr_sweep.common.files import end_of, read_plain
 from lr_sweep.common.text import aligned, failure_line, gigabytes, without_escapes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, storage_problems
@@ -21,6 +21,8 @@ from lr_sweep.sweep.results.run_state import RecordedRun, Row
 
 SHORTEST_PREFIX = 4
 MAX_CANDIDATES = 10
+MOST_LOG = 100_000_000
+"""Bytes of a log that is printed."""
 MAX_EVALUATIONS = 20
 """Most evaluations of a curve that are shown, with the first, the best and the last."""
 ROW = (
@@ -71,9 +73,13 @@ def log_text(results: Results, given: str, most_bytes: int | None = None) -> str
     Raises UserError, also where there is none, or RecordError.
     """
     run = find_run(results, given)
+    path = results.log(run.run_id)
+    if path.is_symlink() or path.parent.is_symlink():
+        raise UserError(f"{path} is a link, or in one: links in results are not followed, as they may lead anywhere")
     try:
-        text = end_of(results.log(run.run_id), most_bytes).decode(errors="replace")
-        return without_escapes(re.sub("\r\n?", "\n", text)).rstrip("\n")
+        content = read_plain(path, MOST_LOG) if most_bytes is None else end_of(path, most_bytes)
+        text = re.sub("\r\n?", "\n", content.decode(errors="replace"))
+        return without_escapes(text).rstrip("\n")
     except FileNotFoundError:
         where = f" here: it is on the machine of the sweep that trained it, not in {results.uri}" if results.uri else ""
         raise UserError(
@@ -152,7 +158,8 @@ def _files(run_id: str, results: Results) -> list[Fact]:
     facts = [(name, str(path) if path.exists() else "none") for name, path in paths.items()]
     if results.uri is not None:
         return [*facts, ("checkpoints", f"{results.uri}/checkpoints/{run_id}")]
-    saved = sorted(results.checkpoints(run_id).glob("*"), reverse=True)
+    folder = results.checkpoints(run_id)
+    saved = [] if folder.is_symlink() else sorted(folder.glob("*"), reverse=True)
     return facts + ([("checkpoint", f"{path}  {_size(path)}") for path in saved] or [("checkpoint", "none")])
 
 

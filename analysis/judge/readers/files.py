@@ -14,9 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.limits import BATCH, MOST_BYTES, MOST_UNPACKED, check_size, read_bounded, unpacked
-from lr_sweep.analysis.judge.names import is_metric, is_rate
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
 from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
 from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_table, read_database, wandb_table
@@ -104,8 +102,7 @@ def _read_spreadsheet(path: Path, content: bytes) -> TableFile:
     sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
     rows = next(filter(None, (_rows_of_sheet(path, sheet) for sheet in sheets)), {})
     others = f", the first of {len(sheets)} sheets" if len(sheets) > 1 else ""
-    rows, within = _table_in_sheet(rows)
-    return table_of_fields(path, rows, f"a spreadsheet{others}{within}")
+    return table_of_fields(path, rows, f"a spreadsheet{others}")
 
 
 def _rows_of_sheet(path: Path, sheet: Any) -> dict[int, list[str]]:
@@ -119,22 +116,6 @@ def _rows_of_sheet(path: Path, sheet: Any) -> dict[int, list[str]]:
             rows[number], width = texts, max(width, len(texts))
             check_size(path, len(rows), width)
     return {number: texts + [""] * (width - len(texts)) for number, texts in rows.items()}
-
-
-def _table_in_sheet(rows: dict[int, list[str]]) -> tuple[dict[int, list[str]], str]:
-    """Return the rows from the first names of a metric or rate on, up to an empty column, and what that left out.
-
-    Names are those of the first row, or below an empty one.
-    """
-    names = [at for at, row in rows.items() if at - 1 not in rows and not any(map(is_number, row))]
-    start = next((at for at in names if any(is_rate(cell) or is_metric(cell) for cell in rows[at])), 0)
-    found = {at: row for at, row in rows.items() if at >= start}
-    filled = [any(cells) for cells in zip(*found.values(), strict=True)]
-    first = [*filled, True].index(True)
-    end = [*filled, False].index(False, first)
-    above = f", from row {start}" if len(found) < len(rows) else ""
-    right = ", without what is beside an empty column" if any(filled[end:]) else ""
-    return {at: row[first:end] for at, row in found.items()}, above + right
 
 
 def _decoded(path: Path, content: bytes) -> str:

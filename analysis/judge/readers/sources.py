@@ -24,7 +24,6 @@ from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.readers.tools import EVENTS, event_table, read_mlflow_folder, read_mlflow_server
 from lr_sweep.analysis.judge.table_file import (
     TableFile,
-    as_field,
     damage_named,
     joined,
     raise_mistakes,
@@ -45,7 +44,6 @@ KINDS = (*RESULTS, EVENTS, *words(".db .wandb .csv .tsv .jsonl .ndjson .json .pa
 """Names and endings of files of results: a run has those of the first kind with a metric."""
 WANDB_RUN, WANDB_LOGS = ".wandb", {"debug.log", "debug-internal.log", "debug-core.log"}
 CHECKED = (WANDB_RUN, EVENTS)  # kinds with a checksum for each record
-WANDB_SETTINGS, WANDB_LAST = "config.yaml", "wandb-summary.json"  # in a folder beside the file of a run of W&B
 RAY_ERROR, ENDED, STEP = "error.txt", "state", "step"
 Source = str | Path | pd.DataFrame
 FRAME = Path("DataFrame")
@@ -229,8 +227,6 @@ def _as_one_run(tables: list[TableFile]) -> list[TableFile]:
 
 
 def _kind(path: Path) -> str:
-    if path.name == WANDB_LAST:
-        return WANDB_RUN
     return EVENTS if EVENTS in path.name else path.name if path.name in RESULTS else path.suffix or path.name
 
 
@@ -257,24 +253,7 @@ def _read_run(paths: Sequence[Path], kind: str) -> TableFile:
     if kind == EVENTS:
         with damage_named(paths[0]):
             return event_table(paths, [read_bounded(path) for path in paths])
-    return _wandb_run(paths[0]) if kind == WANDB_RUN else read_file(paths[0])
-
-
-def _wandb_run(path: Path) -> TableFile:
-    """Read a run of W&B with the last values that its summary alone has."""
-    beside = path.parent if path.name == WANDB_LAST else path.parent / "files"
-    settings, last = beside / WANDB_SETTINGS, beside / WANDB_LAST
-    with damage_named(last):
-        found = dict(json.loads(read_bounded(last))) if last.exists() else {}
-    name = beside.parent.name
-    table = (
-        table_of_rows(path, [{"run_id": name}], f"without the history of {name}") if path == last else read_file(path)
-    )
-    if settings.exists() and not any(map(is_setting, table.columns)):
-        table = table.beside(_settings(settings))
-    above = [""] * (len(table.lines) - 1)
-    values = {n: [*above, as_field(v)] for n, v in found.items() if n[:1] != "_" and isinstance(v, int | float)}
-    return replace(table, columns=values | table.columns)
+    return read_file(paths[0])
 
 
 def _values(table: TableFile) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -209,3 +210,17 @@ def test_a_question_names_a_file_that_answers_it(tmp_path: Path, capsys: pytest.
     (tmp_path / "t.csv").write_text(f"seed,val_acc,val_f1\n{rows}")
     assert main(["gate", f"{tmp_path}/b.json", f"{tmp_path}/t.csv", "--accept"]) == 2
     assert f"lr-sweep judge {tmp_path}/t.csv --save=reading.yaml --columns" in capsys.readouterr().err
+
+
+def test_logs_without_a_variant_are_read_by_the_command_that_the_error_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    for seed in range(8):
+        (tmp_path / "logs" / f"seed{seed}.log").write_text(f"step:1 val_acc:0.5\nstep:2 val_acc:0.6{seed}\n")
+    words = ["gate", f"{tmp_path}/b.json", f"{tmp_path}/logs", "--accept"]
+    assert main(words) == 2
+    advice = re.search(r"give (--columns) (\S+);", capsys.readouterr().err)
+    assert advice
+    assert main([*words, *advice.groups()]) == 0
+    assert "8 fresh seeds" in capsys.readouterr().out

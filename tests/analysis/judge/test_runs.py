@@ -309,3 +309,20 @@ def test_what_is_read(tmp_path: Path, table: Table) -> None:
     assert {name: study.summary.runs[name].tolist() for name in table.runs} == table.runs
     assert table.best in (None, chosen(study))
     assert any(table.remark in line for line in study.about_table)
+
+
+def test_curves_that_begin_late_are_named(tmp_path: Path) -> None:
+    """Run b lost its rows before step 40; c has half as many evaluations, and its first is its second step of ten."""
+    steps = {"a": range(10, 101, 10), "b": range(40, 101, 10), "c": range(20, 101, 20), "d": range(10, 101, 10)}
+    steps["e"] = steps["a"]
+    rows = [f"{run},0.{run_number},{step},0.5" for run_number, run in enumerate(steps, 1) for step in steps[run]]
+    remarks = study_of(tmp_path, rows_of("run_id,lr,step,val_acc", rows)).about_table
+    (line,) = [line for line in remarks if line.startswith("NO FIRST ROWS")]
+    assert "1 run (" in line
+    assert "table.csv:12): the first is of step 40, that of most runs of 10. Were rows lost before a resume?" in line
+
+
+def test_very_many_variants_are_refused(tmp_path: Path) -> None:
+    rows = [f"v{number},0.1,0,0.5" for number in range(201)]
+    with pytest.raises(UserError, match=r"the variants make 20,100 pairs to compare, want at most 20,000"):
+        study_of(tmp_path, rows_of("variant,lr,seed,val_acc", rows))

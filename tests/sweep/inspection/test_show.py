@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,21 @@ def test_the_log_of_a_run(results: Results) -> None:
     results.log(RUN).parent.mkdir(parents=True)
     results.log(RUN).write_text("2026-01-01 12:00:00  started\n")
     assert said("show", RUN[:4], "--log", "--results", results.root) == (0, "2026-01-01 12:00:00  started\n")
+
+
+def test_a_log_that_has_no_end_or_lies_elsewhere_is_not_read(results: Results, tmp_path: Path) -> None:
+    log = results.log(RUN)
+    log.parent.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret\n")
+    for make, message in (
+        (lambda: os.mkfifo(log), "no plain file"),
+        (lambda: log.symlink_to("/dev/zero"), "is a link"),
+        (lambda: log.symlink_to(tmp_path / "secret"), "is a link"),
+        (lambda: (log.touch(), os.truncate(log, 10_000_000_000)), "more than 100,000,000 bytes"),
+    ):
+        make()
+        assert message in refused("show", RUN, "--log", "--results", results.root)
+        log.unlink()
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
+from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.judge.readers.files import table_of_content
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.readers.sources import read_sources
@@ -228,12 +228,38 @@ def test_a_failure_is_one_run_s_and_a_summary_beside_logs_is_named(tmp_path: Pat
     assert found.reader == "2 *.log, without summary.json"
 
 
-def test_a_sheet_s_table_begins_at_names_of_metrics_and_ends_at_an_empty_column(tmp_path: Path) -> None:
-    rows = [["set", "classes"], ["a", 124], [], ["net", "lr", "val_acc", None, "pivot"], ["m", 0.1, 0.5, None, 7]]
-    pd.DataFrame(rows).to_excel(path := tmp_path / "sheet.xlsx", header=False, index=False)
-    (found,) = read_sources([path])
-    assert found.columns == {"net": ["m"], "lr": ["0.1"], "val_acc": ["0.5"]}
-    assert found.reader == "a spreadsheet, from row 4, without what is beside an empty column"
+def test_a_link_in_a_folder_is_not_followed_but_named(tmp_path: Path) -> None:
+    """Links to a table, to the metrics of a run of MLflow, and to a folder of logs."""
+    outside = tmp_path / "outside"
+    (outside / "logs").mkdir(parents=True)
+    for path in (outside / "a.csv", outside / "logs" / "b.csv", outside / "val_acc"):
+        path.write_text("lr,val_acc\n0.1,0.875\n")
+    (runs := tmp_path / "runs").mkdir()
+    (runs / "own.csv").write_text("lr,val_acc\n0.2,0.5\n")
+    (runs / "planted.csv").symlink_to(outside / "a.csv")
+    (runs / "folder").symlink_to(outside / "logs")
+    (found,) = read_sources([runs])
+    assert found.columns["val_acc"] == ["0.5"]
+    assert [line for line in found.remarks if "planted.csv" in line] == ["NOT READ: planted.csv (a link)"]
+    (runs / "own.csv").unlink()
+    with pytest.raises(UserError, match="planted.csv is not read .a link.: name files"):
+        read_sources([runs])
+    (store := tmp_path / "mlruns" / "0" / "run").mkdir(parents=True)
+    (store / "meta.yaml").write_text("status: 3\n")
+    (store / "params").mkdir()
+    (store / "metrics").symlink_to(outside)
+    (found,) = read_sources([tmp_path / "mlruns"])
+    assert set(found.columns) == {"run_id", "status"}
+
+
+@pytest.mark.parametrize("name", ["a\udcff.csv", "folder\udcff"])
+def test_a_name_that_is_no_text_is_shown_as_far_as_it_is(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir() if "." not in name else None
+    path = folder / "t.csv" if "." not in name else folder
+    path.write_text("variant,lr,seed,val_acc\n" + "".join(f"a,{rate},0,0.5\n" for rate in RATES))
+    report = write_judged(judge([path], Reading()), tmp_path / "out")
+    assert "udcff.csv:2" in (report.folder / "runs.csv").read_text() or "." not in name
 
 
 def test_settings_in_yaml_of_any_name_and_tables_of_names_that_other_runs_lack(tmp_path: Path) -> None:
@@ -321,7 +347,7 @@ DAMAGED: dict[str, tuple[str, dict[str, str], str]] = {
     "settings that are cut": (".", METRICS | {"hparams.yaml": "x: ["}, "hparams.yaml cannot be read"),
     "a deep trial": (".", {"params.json": "{}", "result.json": f'{{"a": {DEEP}'}, "result.json cannot be read"),
     "no database": ("broken.db", {"broken.db": "SQLite format 3\0" + "\1" * 200}, "broken.db cannot be read"),
-    "a summary of W&B": (".", {"wandb-summary.json": "[1]"}, "wandb-summary.json is not read"),
+    "a summary of W&B": (".", {"wandb-summary.json": "[1]"}, "no column of learning rates"),
     "LaTeX": ("t.tex", {"t.tex": "\\begin{table}\n1 & 2"}, "t.tex is HTML or LaTeX"),
     "no folder of a tool": (".", {"notes.txt": "mine"}, "none of Ray Tune, Hydra"),
 }
