@@ -141,9 +141,9 @@ def _read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]
         reading = replace(reading, columns={"learning_rate": "", **reading.columns})
     runs, reading = runs_read(tables, reading)
     for role in ("task", "variant"):
-        if len(names := runs.wanted[role].unique().tolist()) > 1:
-            advice = _advice(role, names[0], reading, len(names) == len(runs.wanted))
-            raise UserError(f"{tables[0].path} has several {role}s ({listed(names)}): {advice}")
+        if len(several := runs.wanted[role].unique().tolist()) > 1:
+            advice = _advice(role, several[0], reading, len(several) == len(runs.wanted))
+            raise UserError(f"{tables[0].path} has several {role}s ({listed(several)}): {advice}")
     if "nuisance" in reading.columns:
         raise UserError(
             f"{tables[0].path} has several tuned settings: keep the rows of one, as by --where COLUMN=VALUE"

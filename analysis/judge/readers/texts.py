@@ -54,7 +54,7 @@ def read_delimited(path: Path, text: str) -> TableFile:
     body, mark, reader = _table_of_markdown(text, tables) if tables else _table_in(text)
     csv.field_size_limit(MOST_TEXT)
     fields = csv.reader(io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " ")
-    rows = {}
+    rows = dict[int, list[str]]()
     for row in fields:
         check_size(path, len(rows), len(row))
         if any(map(str.strip, row)):
