@@ -19,15 +19,14 @@ F = TypeVar("F", bound=Callable[..., int | None])
 
 PANELS = {
     "A study": ("run", "plan", "report", "status", "init", "stop"),
-    "Results": ("ls", "show", "ui", "verify", "export", "figure", "merge", "gc"),
+    "Results": ("ls", "show", "ui", "verify", "export", "figure", "gc"),
     "Tables": ("judge", "gate"),
     "Clusters and data": ("data", "submit", "cluster"),
 }
 """Commands as `--help` lists them, the most used ones first."""
-UNLISTED = ("merge",)
-"""Commands that `--help` leaves out, as few users need them; docs/commands.md has them."""
 INSTEAD = {
     "job": "gone: use `cluster jobs`, `cluster logs` or `cluster stop`",
+    "merge": "gone: copy the files with `rsync -a --ignore-existing`, then `verify` (docs/guarantees.md)",
     "mlflow": "gone: use `export --mlflow`",
     "pretrain": "gone: use `data STUDY --pretrain`",
     "laws": "a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)",
@@ -68,7 +67,7 @@ class Program(Group):
         """List each panel's commands with all of their help; typer draws panels in its own markup alone."""
         for panel, names in PANELS.items():
             with formatter.section(panel):
-                formatter.write_dl([(name, self.commands[name].help) for name in names if name not in UNLISTED])
+                formatter.write_dl([(name, self.commands[name].help) for name in names])
 
 
 class Command(TyperCommand):

@@ -155,11 +155,11 @@ def fetch(
     folder: Annotated[str, opt.argument("FOLDER", "The results directory, on the cluster's disk.")],
     target: Annotated[Path, opt.argument("HERE", "The folder here that becomes its copy.", opt.local_path)],
 ) -> None:
-    """Copy a results directory from the head by ssh, without checkpoints; `merge` takes the copy."""
+    """Copy a results directory from the head by ssh, without checkpoints, for the commands that read results."""
     from lr_sweep.sweep.cluster.ssh import fetch
 
     fetch(file, folder, target)
-    _say(f"{target} is a copy of {folder}; `{program_command('merge', str(target))}` takes it into ./results")
+    _say(f"{target} is a copy of {folder}; `{program_command('ls', '--results', str(target))}` lists what it has")
 
 
 @command("cluster down cluster.yaml", cluster)

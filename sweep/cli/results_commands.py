@@ -182,17 +182,6 @@ def deviations(
         opt.say(line)
 
 
-@command("merge from-the-cluster --results results")
-def merge(
-    other: Annotated[str, opt.argument("DIR", "Another results directory, or s3://BUCKET/PREFIX.", opt.location)],
-    results: opt.Results = "results",
-) -> None:
-    """Merge another results directory into this one, by run id; if anything contradicts, nothing is changed."""
-    from lr_sweep.sweep.inspection.merge import merge_results
-
-    opt.say(merge_results(other, opt.open_directory(results, "merge")))
-
-
 @command("gc --only leftovers --only checkpoints")
 def gc(
     yes: Annotated[bool, opt.flag("Remove all that is listed without asking.")] = False,

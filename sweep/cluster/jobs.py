@@ -294,7 +294,7 @@ def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
             continue
         mine = job.study == study and job.owner == owner_here()
         follow = f"Follow it with `cluster logs {job.name}`, or stop it first to send another version of the study."
-        share = "Give this study one of its own with --results (`merge` joins them later), or submit it afterwards."
+        share = "Give this study one of its own with --results (`rsync` joins them later), or submit it afterwards."
         raise UserError(
             f"{job.name} of {job.owner or 'another user'} writes to {results}, and a results directory has one writer "
             f"at a time; nothing was sent. {follow if mine else share}"

@@ -126,7 +126,7 @@ def leftovers(results: Results) -> Iterator[Path]:
 def _scratch_folders(results: Results) -> list[Path]:
     weights = [path.parent for path in results.pretrained.glob("*/model.safetensors")]
     ended = [path for folder in weights if (path := pretraining_checkpoints(folder)).is_dir()]
-    unfinished = [*results.pretrained.glob("*.partial-*"), *ended, *results.root.glob(".merge-*")]
+    unfinished = [*results.pretrained.glob("*.partial-*"), *ended]
     reports = [folder for study in results.study_folders() for folder in abandoned(study)]
     return [*sorted(unfinished), *reports, results.tune]
 

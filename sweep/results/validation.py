@@ -1,4 +1,4 @@
-"""What must hold in the record of a run or a study: the one definition, for `verify`, `gc` and `merge`.
+"""What must hold in the record of a run or a study: the one definition, for `verify` and `gc`.
 
 Rows of the record come in as plain values; phrases come out, each about one problem. None of them: it is sound.
 """
@@ -25,7 +25,7 @@ from lr_sweep.analysis.record.read import (
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, RecordedRun, Row
+from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
 
 MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
 """Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
@@ -33,8 +33,6 @@ MAX_CONTENT = 1_000_000
 _AGAIN = "run the study again to write it"
 SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
 """Columns of a row that its `content` has, too."""
-NUMBERS = [column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms", "elapsed_s")]
-"""What two trainings of one run must agree in at every step."""
 
 
 def row_problems(run_id: str, rows: Sequence[Row]) -> list[str]:
@@ -112,7 +110,7 @@ def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -
     if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
         return [f"got evaluations of run {', '.join(others)}, want those of the file's name alone"]
     every = _evaluate_every(row) or points[0]["step"]
-    return _step_problems(points, every) or list(_length_problems(points, row, every))
+    return _step_problems(points, every) or [*_length_problems(points, row, every), *_best_problems(points, row)]
 
 
 def _evaluate_every(row: Row | None) -> int | None:
@@ -142,6 +140,17 @@ def _length_problems(points: Sequence[Row], row: Row | None, every: int) -> Iter
     if last < wanted or (row["status"] == "diverged" and last > wanted):
         end = f"{row['status']} at step {row['num_steps']}"
         yield f"its last evaluation is at step {last}, want {wanted}: its row says {end}"
+
+
+def _best_problems(points: Sequence[Row], row: Row | None) -> Iterator[str]:
+    """Compare the values of a row's best evaluation: they differ if row and curve were copied from two records."""
+    best = next((point for point in points if row and point["step"] == row["best_step"]), None)
+    if row is None or best is None:
+        return
+    for of_row, of_curve in (("validation_at_best", "validation_accuracy"), ("test_at_best", "test_accuracy")):
+        if repr(row[of_row]) != repr(best[of_curve]):
+            step = row["best_step"]
+            yield f"its {of_curve} at step {step} is {best[of_curve]}, {row[of_row]} in its row"
 
 
 def checkpoint_problem(name: str, sha256: str) -> str | None:
@@ -199,58 +208,3 @@ def study_problems(results: Results, name: str) -> list[str]:
     if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
         problems.append(f"{results.wanted(name)}: wants {', '.join(twice)} more than once: {_AGAIN}")
     return problems
-
-
-def last_step(run: RecordedRun) -> int:
-    """Return the step of the last evaluation; 0: there is none."""
-    return run.curve[-1]["step"] if run.curve else 0
-
-
-def _trained_to(run: RecordedRun) -> int:
-    """Return the steps that certainly went well: to the last evaluation, or to the end of a complete run."""
-    return max(last_step(run), run.row["num_steps"] if run.row and run.row["status"] == "complete" else 0)
-
-
-def _diverged_at(run: RecordedRun) -> int | None:
-    return run.row["diverged_at_step"] if run.row else None
-
-
-def contradiction(ours: RecordedRun, theirs: RecordedRun) -> str | None:
-    """Compare two records of one run: content, every number at shared steps bit for bit, and divergence.
-
-    Times, devices, versions, attempts and names are not compared: they may differ between equal runs. Returns the first
-    difference that cannot be, with both values; None: the records agree.
-    """
-    if ours.row and theirs.row and ours.row["content"] != theirs.row["content"]:
-        return _differ("content", ours.row["content"], theirs.row["content"])
-    shared_to = min(last_step(ours), last_step(theirs))
-    here, there = ({p["step"]: p for p in run.curve if p["step"] <= shared_to} for run in (ours, theirs))
-    for step in sorted(here.keys() | there.keys()):
-        if step not in here or step not in there:
-            evaluated = [("no " if step not in points else "an ") + "evaluation" for points in (here, there)]
-            return _differ(f"step {step}", *evaluated)
-        for name in NUMBERS:
-            if repr(here[step][name]) != repr(there[step][name]):  # equal only for equal bits, of 0.0 and -0.0 too
-                return _differ(f"{name} at step {step}", here[step][name], there[step][name])
-    for one, other in ((ours, theirs), (theirs, ours)):
-        step = _diverged_at(one)  # elsewhere, the run can neither pass this step nor diverge at another
-        if step is not None and (_trained_to(other) >= step or _diverged_at(other) not in (None, step)):
-            ends = [_diverged_at(run) or f"trained to step {_trained_to(run)}" for run in (ours, theirs)]
-            return _differ("diverged_at_step", *ends)
-    return None
-
-
-def _differ(where: str, here: object, there: object) -> str:
-    return f"{where}: {here} here, {there} there"
-
-
-def is_further(theirs: RecordedRun, ours: RecordedRun) -> bool:
-    """Return whether another record of a run, which has ended and agrees with this one, came further."""
-    return _reach(theirs) > _reach(ours)
-
-
-def _reach(run: RecordedRun) -> tuple[int, bool, int]:
-    """Order records of a run: by how far it came, then results and unfinished runs before failures."""
-    if run.row is None:
-        return last_step(run), True, 0
-    return _diverged_at(run) or _trained_to(run), run.row["status"] not in CUT_SHORT, run.row["num_steps"]

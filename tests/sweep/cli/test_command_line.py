@@ -17,7 +17,7 @@ from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of, environment, refused, said
 
 NAMES = [
-    *("run", "plan", "report", "status", "init", "stop", "ls", "show", "ui", "verify", "export", "figure", "merge"),
+    *("run", "plan", "report", "status", "init", "stop", "ls", "show", "ui", "verify", "export", "figure"),
     *("gc", "judge", "gate", "data", "submit", "cluster"),
 ]
 COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]
@@ -30,9 +30,7 @@ def test_help_lists_the_commands_in_panels() -> None:
     code, printed = said("--help")
     lines = printed.partition("\n\nA study:\n")[2].splitlines()
     assert code == 0
-    assert [line.split()[0] for line in lines if line[:3].strip()[:1].islower()] == [
-        name for name in NAMES if name != "merge"
-    ]
+    assert [line.split()[0] for line in lines if line[:3].strip()[:1].islower()] == NAMES
     assert ["A study", *(line[:-1] for line in lines if line[:1].isupper())] == PANELS
 
 

@@ -72,7 +72,6 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("export", "--mlflow", STUDY_NAME, "--results", PATH),
-    ("merge", PATH, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),
     ("ui", "--results", PATH.filter(lambda path: path != "record"), "--host", ADDRESS, "--port", NUMBER),
     ("ui", "--cluster", PATH, "--port", NUMBER),
@@ -181,7 +180,6 @@ def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, p
         said(*command, "--results", "odd")
     (folder / "out.csv").unlink(missing_ok=True)
     said("export", "out.csv", "--csv", "--results", "odd")
-    said("merge", "odd", "--results", "joined")
 
 
 OTHERS = ("lr_sweep", "mlflow", "numpy", "pandas", "pyarrow", "ray", "sitecustomize", "torch", "usercustomize", "yaml")

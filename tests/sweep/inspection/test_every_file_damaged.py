@@ -1,4 +1,4 @@
-"""Every kind of file of a results directory, damaged in every way: `verify` and `merge` notice it."""
+"""Every kind of file of a results directory, damaged in every way: `verify` notices it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
-from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, sealed, sealed_text
-from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.records import files, four_runs, new_results, run_id_of, write
+from lr_sweep.tests.support.records import four_runs, run_id_of, write
 from lr_sweep.tests.support.tiny_study import refused, said
 
 RUN = run_id_of(0)
@@ -38,7 +36,6 @@ READ = [
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet"),
 ]
 """Files whose content has a checksum."""
-NOT_MERGED = (CHECKPOINT,)
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
 
 
@@ -103,7 +100,7 @@ def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
         for harm in (*CONTENT, *PLACE)
     ],
 )
-def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, harm: str) -> None:
+def test_verify_names_it(results: Results, pattern: str, harm: str) -> None:
     path = found_in(results, pattern)
     damage(path, harm)
     about = [line for line in verify_lines(results)[:-1] if str(path) in line or f"{path.parent}: " in line]
@@ -112,15 +109,6 @@ def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, ha
         assert about[0].startswith(f"problem: {path}: its sha256 begins with ")
         assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
     assert about[0].startswith("problem: ")
-    into = new_results(results.root.parent / "into")
-    if pattern in NOT_MERGED:
-        merge_results(str(results.root), into)
-        return
-    before = files(into.root)
-    with pytest.raises(UserError) as caught:
-        merge_results(str(results.root), into)
-    assert str(path) in str(caught.value) or str(path.parent) in str(caught.value)
-    assert files(into.root) == before
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -87,13 +87,12 @@ def test_leftovers(made: Made) -> None:
         *("runs/.ab.parquet.77.partial", ".format.json.77.partial", "studies/small/.wanted.parquet.77.partial"),
         *(f"checkpoints/{run_id}/{name}" for name in ("partial-77", ".tmpAb", "damaged-step-000000090-cd.safetensors")),
         *("pretrained/gpt2.partial-77/model.safetensors", "tune/sweep/trial/params.json"),
-        ".merge-77/runs/0123456789abcdef.parquet",
     )
     for name in left:
         made.write(name)
     made.write("pretrained/gpt2/model.safetensors")
     said, _ = made.gc(only=[LEFTOVERS])
-    assert said[-1] == "removed 9 files, 0.0 MB"
+    assert said[-1] == "removed 8 files, 0.0 MB"
     assert made.files() == before | {"pretrained/gpt2/model.safetensors"}
     assert not made.results.tune.exists()
     assert not (made.results.pretrained / "gpt2.partial-77").exists()

@@ -51,7 +51,6 @@ def test_commands_that_train_nothing_read_them(results: Results, tmp_path: Path)
     assert succeeds("verify", *at) == "12 runs, 24 evaluations, 0 checkpoints, 0 weights: no problems\n"
     succeeds("export", tmp_path / "curves.csv", "--csv", *at)
     assert (pd.read_csv(tmp_path / "curves.csv")["variant"] == "lora").sum() == 12
-    assert "12 runs added" in succeeds("merge", results.root, "--results", tmp_path / "merged")
     succeeds("gc", "--yes", *at)
     assert "`lora: trained`, `lora_rank: 4`" in refused("figure", "attention", run_id, *at)
 

@@ -10,7 +10,6 @@ import pytest
 
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umask
 from lr_sweep.tests.support.records import four_runs, run_id_of
@@ -26,7 +25,7 @@ def modes(folder: Path) -> dict[str, str]:
 
 def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> None:
     """Checkpoints and weights, too, which safetensors leaves to their owner alone."""
-    results, carried = Results(tmp_path / "results"), Results(tmp_path / "carried")
+    results = Results(tmp_path / "results")
     recipe = PretrainRecipe(num_steps=1, batch_size=2, num_tokens=8, learning_rate=1e-3)
     with umask(0o027):
         train(write_study(tmp_path, variants=("frozen-pretrained",), rates=(1e-3,)), results)
@@ -34,17 +33,12 @@ def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> 
         with results.writing("tiny"):
             write_report(results.root, "tiny")
             write_json(results.progress("tiny"), {})
-        merge_results(str(results.root), carried)
     found = modes(results.root)
     kinds = {Path(name).parts[0] for name in found}
     assert kinds >= {"format.json", "runs", "curves", "checkpoints", "pretrained", "studies", "logs", "writer.lock"}
     assert any(name.startswith("studies/tiny/report/") for name in found)
-    for root in (results.root, carried.root):
-        wrong = {
-            name: mode for name, mode in modes(root).items() if mode != ("0o750" if (root / name).is_dir() else "0o640")
-        }
-        assert wrong == {}
-    assert modes(carried.root).keys() >= {name for name in found if name.startswith(("pretrained/", "runs/"))}
+    expected = {name: "0o750" if (results.root / name).is_dir() else "0o640" for name in found}
+    assert found == expected
 
 
 @pytest.fixture(scope="module")
@@ -131,18 +125,6 @@ def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
     rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.csv"), "--csv"]}
     with as_another_user():
         message = refused(command, *rest.get(command, []), "--results", copy.root)
-    assert str(path) in message
-    assert "Permission denied" in message
-    assert "delete" not in message
-
-
-@pytest.mark.parametrize("what", [what for what in (*FILES, *FOLDERS, *RECORD) if "checkpoint" not in what])
-def test_a_merge_by_another_user_names_what_it_may_not_read(copy: Results, what: str) -> None:
-    path, into = (FILES | FOLDERS | RECORD)[what](copy), copy.root.parent / "writable" / "into"
-    into.parent.mkdir()
-    into.parent.chmod(0o777)
-    with as_another_user():
-        message = refused("merge", copy.root, "--results", into)
     assert str(path) in message
     assert "Permission denied" in message
     assert "delete" not in message

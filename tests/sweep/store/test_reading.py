@@ -10,8 +10,7 @@ from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
 from lr_sweep.common.working_copy import KEPT, refresh
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.jobs import check_paths
-from lr_sweep.sweep.store.results import StoredResults, results_here
-from lr_sweep.tests.support.records import files, four_runs, run_id_of
+from lr_sweep.sweep.store.results import results_here
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
 from lr_sweep.tests.support.synthetic import URI, add_runs, filled
 from lr_sweep.tests.support.tiny_study import curves, in_process, refused, rows, succeeds
@@ -103,24 +102,9 @@ def test_addresses_that_are_refused(machines: Machines, uri: str, wanted: str) -
         refresh(uri)
 
 
-def test_a_store_is_merged_into_a_directory_unless_a_sweep_writes_to_it(machines: Machines, tmp_path: Path) -> None:
-    made, store = four_runs(tmp_path / "made"), ObjectStore(URI)
-    for name, content in files(made.root).items():
-        store.write(name, content)
-    with StoredResults(URI).writing("first"):
-        machines.be("second")
-        printed = refused("merge", URI, "--results", tmp_path / "into")
-        assert f"{URI} is being written to by another process: merge it when that has ended" in printed
-        machines.be("first")
-    assert "3 runs added, " in succeeds("merge", URI, "--results", tmp_path / "into")
-    whole = {name for name in files(made.root) if not name.startswith("checkpoints/")}
-    assert files(tmp_path / "into").keys() == whole - {f"curves/{run_id_of(1)}.parquet"}
-
-
-def test_commands_for_directories_alone_say_so(machines: Machines, tmp_path: Path) -> None:
+def test_a_command_for_directories_alone_says_so(machines: Machines) -> None:
     filled()
-    for command in (["gc"], ["merge", str(tmp_path)]):
-        refused(*command, "--results", URI)
+    refused("gc", "--results", URI)
 
 
 def test_a_store_can_be_submitted_to() -> None:

@@ -42,7 +42,6 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     assert not current_writer(store)
     logs = [path for path in (tmp_path / "machines").rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in path.read_bytes() for path in logs)
-    succeeds("merge", URI, "--results", tmp_path / "merged")
     plan = succeeds("plan", study, "--results", URI)
     assert "2 wanted: 2 complete" in plan
     assert f"results    {URI}" in plan
