@@ -16,7 +16,6 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import check_format
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import tables
-from lr_sweep.analysis.report.badge import badge_svg
 from lr_sweep.analysis.report.blocks import (
     Block,
     Bullets,
@@ -173,8 +172,6 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     conditions = conditions_of(study.findings)
     by_rate, found_best = _write_rates(folder, summary), verdicts(summary, conditions)
     tried = summary.runs["learning_rate"].unique()
-    badge = badge_svg(found_best if metric.chosen_on else found_best.head(0), metric, study.decision, conditions)
-    (folder / "badge.svg").write_text(badge, encoding="utf-8")
     if latex:
         (folder / "table.tex").write_text(latex_text(info, summary, found_best, by_rate), encoding="utf-8")
     status = _status(study)

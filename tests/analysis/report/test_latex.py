@@ -1,21 +1,15 @@
-"""The table for a paper and the badge, of runs whose numbers are worked out by hand; TeX reads it in the slow test."""
+"""The table for a paper, of runs whose numbers are worked out by hand; TeX reads it in the slow test."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.report.badge import badge_svg
 from lr_sweep.analysis.report.latex import escaped
 from lr_sweep.analysis.study_report import Report
 
@@ -42,11 +36,6 @@ def rows_of(report: Report) -> list[str]:
     return text.split("\\midrule\n")[1].split("\\bottomrule")[0].splitlines()
 
 
-def badge_of(report: Report) -> str:
-    root = ElementTree.fromstring((report.folder / "badge.svg").read_text())  # our own
-    return root.attrib["aria-label"].removeprefix("lr-sweep: ")
-
-
 def test_the_best_is_bold_and_what_may_be_as_good_is_underlined(tmp_path: Path) -> None:
     report = report_of(tmp_path, CLEAR)
     assert rows_of(report) == [
@@ -57,41 +46,25 @@ def test_the_best_is_bold_and_what_may_be_as_good_is_underlined(tmp_path: Path) 
     text = (report.folder / "table.tex").read_text()
     for said in ("3 seeds unless marked", "highest mean validation accuracy", "Welch's t tests", r"\label{tab:mine_1}"):
         assert said in text
-    assert badge_of(report) == "new +29.5 to 30.0 points"
 
 
 def test_a_lead_that_holds_as_far_as_the_grid_reaches_is_conditional(tmp_path: Path) -> None:
     report = report_of(tmp_path, EDGE)
     assert rows_of(report)[1] == r"base & 1e-1 & 80.0 $\pm$ 0.6 $\ddagger$ \\"
     assert "ours leads base only as far as the grid reaches: base still" in (report.folder / "table.tex").read_text()
-    assert badge_of(report) == "conditional"
 
 
-def test_several_tasks_are_columns_and_the_badge_counts_them(tmp_path: Path) -> None:
+def test_several_tasks_are_columns(tmp_path: Path) -> None:
     open_: Means = {("u", name): (0.7, 0.9 + add, 0.6) for name, add in (("new-a", 0.0), ("new-b", 0.005))}
     report = report_of(tmp_path, CLEAR | open_)
     assert rows_of(report)[0] == r"new-a & \textbf{90.0 $\pm$ 0.6} & \underline{90.0 $\pm$ 0.6} \\"
     assert rows_of(report)[2].endswith(r"& – \\")
-    assert badge_of(report) == "1 decided, 1 open of 2"
 
 
 def test_of_a_metric_to_minimise_the_lowest_is_bold(tmp_path: Path) -> None:
     turned = {name: (0.9, 0.4, 0.9) if name[1] == "old" else (0.9, 0.6, 0.9) for name in CLEAR}
     report = report_of(tmp_path, turned, lower=True)
     assert rows_of(report)[2] == r"old & 1e-2 & \textbf{40.0 $\pm$ 0.6} \\"
-    assert badge_of(report) == "old −20.0 points"
-
-
-def test_fresh_seeds_decide_the_badge() -> None:
-    pair = {"task": "t", "model": "m", "variant": "a", "other": "b", "low": -0.06, "high": -0.04}
-    rows = pd.DataFrame([pair | {"outcome": "behind", "difference": -0.05}])
-    decision: Any = SimpleNamespace(metric=ACCURACY, table=lambda: rows)
-    none = pd.DataFrame()
-    assert "lr-sweep: b +5.0 points<" in badge_svg(none, ACCURACY, decision, {})
-    assert "lr-sweep: conditional<" in badge_svg(none, ACCURACY, decision, {("t", "m", "a"): "as far as tried"})
-    rows = pd.DataFrame([pair | {"outcome": each, "difference": 0.0} for each in ("open", "equal", "ahead")])
-    assert "lr-sweep: 1 decided, 1 equal, 1 open of 3<" in badge_svg(none, ACCURACY, decision, {})
-    assert "lr-sweep: no learning rate chosen<" in badge_svg(none, ACCURACY, None, {})
 
 
 def test_without_latex_there_is_no_table_and_no_pdf(tmp_path: Path) -> None:
