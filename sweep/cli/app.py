@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., int | None])
 
 
 PANELS = {
-    "A study": ("run", "plan", "report", "status", "init", "stop"),
+    "A study": ("run", "plan", "report", "status", "init"),
     "Results": ("ls", "show", "ui", "verify", "export", "figure", "gc"),
     "Tables": ("judge", "gate"),
     "Clusters and data": ("data", "submit", "cluster"),
@@ -29,6 +29,7 @@ INSTEAD = {
     "merge": "gone: copy the files with `rsync -a --ignore-existing`, then `verify` (docs/guarantees.md)",
     "mlflow": "gone: use `export --mlflow`",
     "pretrain": "gone: use `data STUDY --pretrain`",
+    "stop": "gone: stop the sweep (Ctrl-C), then `run` the other learning rates: with `--only`, or by the study",
     "laws": "a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)",
     "decide": "a key of a study file, and an option of judge: `judge TABLE --decide FRESH` (docs/rates-and-seeds.md)",
     "resume": "not needed: `run STUDY` resumes",

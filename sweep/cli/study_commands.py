@@ -1,4 +1,4 @@
-"""The panel "A study" of `--help`: `run`, `plan`, `report`, `status`, `init` and `stop`; slow imports stay inside."""
+"""The panel "A study" of `--help`: `run`, `plan`, `report`, `status` and `init`; slow imports stay inside."""
 
 from __future__ import annotations
 
@@ -184,11 +184,3 @@ def init(
         print(f"wrote {path}")
     study = folder / "mine.yaml"
     print(f"next:\n  {PROGRAM} plan {study}\n  {PROGRAM} run {study}")
-
-
-@command("stop 0f3a")
-def stop(run: opt.Run, results: opt.Results = "results") -> None:
-    """Stop one run of a running sweep. The others continue; `run --retry-failed` resumes the stopped one."""
-    from lr_sweep.sweep.inspection.show import request_stop
-
-    opt.say(request_stop(opt.open_directory(results, "stop"), run))

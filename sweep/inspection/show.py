@@ -16,7 +16,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import end_of, read_plain
 from lr_sweep.common.text import aligned, failure_line, gigabytes, without_escapes
 from lr_sweep.sweep.results import run_state
-from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import RecordedRun, Row
 
 SHORTEST_PREFIX = 4
@@ -196,19 +196,3 @@ def evenly(number: int, most: int) -> set[int]:
 
 def _bar_length(value: float, metric: Metric) -> int:
     return round(value * BAR_WIDTH) if metric.is_fraction and math.isfinite(value) else 0
-
-
-def request_stop(results: Results, given: str) -> str:
-    """Leave a file that the run's worker finds within seconds; return what happens next.
-
-    Raises:
-        UserError: no such run, it has ended, or nothing is running there.
-    """
-    run = find_run(results, given)
-    if all(run_state.state_of(budget, run.row, run.started).over for budget in run.budgets.values()):
-        raise UserError(f"run {run.run_id} is {run.status}: want one that has not ended; `ls` lists them")
-    if not results.being_written():
-        raise UserError(f"no sweep is running in {results.root}; the next `run` takes a part with --only")
-    with storage_problems(results.root):
-        results.request_stop(run.run_id)
-    return f"run {run.run_id} ends at its next report, within seconds of training; one that waits ends when it starts"

@@ -26,7 +26,7 @@ from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.study_report import chart_and_verdict, write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import version_here
-from lr_sweep.common.text import Say, command
+from lr_sweep.common.text import Say
 from lr_sweep.sweep.inspection.show import find_run, log_text
 from lr_sweep.sweep.live.curves import MOST_CURVES
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
@@ -104,8 +104,7 @@ class _Page:
         except UserError as none:
             log = str(none)
         title = run_title(run.labels) if run.labels else run_id
-        stop = command("stop", run_id, "--results", self.live.results.location) if self.live.holder() else ""
-        return HTMLResponse(self._html("run.html", run=run, title=title, log=log, stop=stop))
+        return HTMLResponse(self._html("run.html", run=run, title=title, log=log))
 
     def file(self, request: Request) -> Response:
         style, script, curves = (WEB.joinpath(name).read_text("utf-8") for name in ("live.css", "live.js", "curves.js"))

@@ -50,8 +50,7 @@ class StudyView:
     """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
     num_training: int = 0
     training: Sequence[Row] = ()
-    """The first ones that train: `run_id`, `title`, `step`, `num_steps`, `latest` (its last validation value) and
-    `stop_asked`."""
+    """The first ones that train: `run_id`, `title`, `step`, `num_steps` and `latest` (its last validation value)."""
     failed: Sequence[tuple[str, str, str]] = ()
     """Ids, titles and reasons."""
     resume: str = ""
@@ -125,13 +124,9 @@ class Live:
             found = self._recorded.get(study)
         return self.curves.since(version, found.wanted, found.info.metric) if found else (version, [])
 
-    def holder(self) -> dict[str, Any]:
-        """Return what the running sweep says of itself; empty: none runs."""
-        return read_state(self.results.holder) if self.results.being_written() else {}
-
     def _read(self) -> View:
         self.results.refresh()
-        holder = self.holder()
+        holder = read_state(self.results.holder) if self.results.being_written() else {}
         rows = rows_stamp(self.results)
         studies = [self._study(name, rows, holder) for name in record.recorded_studies(self.results.root)]
         return View(
@@ -181,7 +176,6 @@ class Live:
     def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> Sequence[Row]:
         curves = self.curves.read(row["run_id"] for row in rows)
         last = {run_id: each.points[-1][1] for run_id, each in curves.items() if each.points}
-        asked = {path.name for path in self.results.stop_requests.glob("*")}
         return [
             {
                 "run_id": row["run_id"],
@@ -189,7 +183,6 @@ class Live:
                 "step": steps[row["run_id"]],
                 "num_steps": row["num_steps"],
                 "latest": metric.score_text(last[row["run_id"]], digits=1) if row["run_id"] in last else "",
-                "stop_asked": row["run_id"] in asked,
             }
             for row in rows
         ]

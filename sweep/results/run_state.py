@@ -37,7 +37,7 @@ class State(StrEnum):
     FAILED = "failed"
     """Ended by errors, retries included; trained again on request only."""
     STOPPED = "stopped"
-    """Ended by `stop` before its budget; trained further on request only."""
+    """Ended on request before its budget, by no rule of its study; trained further on request only."""
     STOPPED_EARLY = "stopped early"
     """Ended by the study's `stop_early` before its budget."""
     STARTED = "started"

@@ -50,7 +50,7 @@ class Cohort:
 
     @property
     def stop_requests(self) -> Path:
-        """Folder of files named by the ids of runs that the user asks to end (`stop`)."""
+        """Folder of files named by the ids of runs that a rule ends."""
         return self.checkpoints.parent / "stop"
 
     @property
@@ -94,7 +94,7 @@ Ending = Literal["complete", "diverged", "stopped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A run has reached its budget, has diverged, or was stopped by `stop` or by a rule."""
+    """A run has reached its budget, has diverged, or was stopped by a rule."""
 
     run_id: str
     step: int

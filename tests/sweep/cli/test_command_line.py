@@ -17,7 +17,7 @@ from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of, environment, refused, said
 
 NAMES = [
-    *("run", "plan", "report", "status", "init", "stop", "ls", "show", "ui", "verify", "export", "figure"),
+    *("run", "plan", "report", "status", "init", "ls", "show", "ui", "verify", "export", "figure"),
     *("gc", "judge", "gate", "data", "submit", "cluster"),
 ]
 COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]

@@ -58,7 +58,6 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
-    ("stop", PATH | NUMBER, "--results", PATH),
     ("show", PATH | NUMBER, "--log", "--results", PATH),
     ("gc", "--only", st.sampled_from(("leftovers", "checkpoints", "unwanted", "x")), "--results", PATH),
     ("cluster", "check", PATH),

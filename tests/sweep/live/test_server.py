@@ -165,15 +165,10 @@ def test_what_trains_is_shown_with_its_curve_and_how_to_stop_it(client: TestClie
         assert "Training now" in page
         assert "210 of 300" in page
         assert "75.0%" in page
-        assert f"stop {run_id} --results {results.root}" in client.get(f"/runs/{run_id}").text
-        results.stop_requests.mkdir()
-        (results.stop_requests / run_id).touch()
-        assert "stopping" in new_page(client)
         assert f"kill {os.getpid()}" in client.get("/").text
-        results.sweep_stop.touch()
+        results.request_stop(results.sweep_stop.name)
         assert "Stopping: running runs save checkpoints first" in new_page(client)
     assert "kill" not in new_page(client)
-    assert "--results" not in client.get(f"/runs/{run_id}").text
 
 
 def new_page(client: TestClient) -> str:
