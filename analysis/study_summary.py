@@ -58,7 +58,7 @@ def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     goals = info.target if isinstance(info.target, dict) else dict.fromkeys(summary.cells["task"], info.target)
     targets = {task: goal / unit for task, goal in goals.items() if goal is not None}
     tuned = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
-    return replace(tuned, paired=info.paired, equal_within=within, targets=targets)
+    return replace(tuned, equal_within=within, targets=targets)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> Study:

@@ -191,7 +191,7 @@ def judge(*tables: str | Path | pd.DataFrame, columns: Mapping[str, str] = Mappi
     Args:
         tables: files, folders, databases, and pandas' frames, in which NaN is nothing.
         columns: the column of a meaning, as `{"learning_rate": "lr"}`; others are guessed.
-        how: `metric`, `higher_is_better`, `select_on_test`, `paired`, `equal_within`, `target`, `by`, as its options.
+        how: `metric`, `higher_is_better`, `select_on_test`, `equal_within`, `target`, `by`, as its options.
     """
     if not tables:
         raise UserError("got no table, want a path or a pandas DataFrame")

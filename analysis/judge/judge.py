@@ -43,8 +43,6 @@ from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder
 from lr_sweep.common.text import counted, rate_text
 
-LEAST_SHARED = 3  # seeds from which on comparing by seed is offered
-SHARED_SEEDS = "the variants share their seeds: --paired compares them by seed, which may decide more"
 FIXES = {  # what to do about findings, by check, where the record's advice names its own commands
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
@@ -100,14 +98,13 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Rea
     rows = without_own_seeds(with_one_rate(rows, remarks), columns, remarks)
     rows = with_tuned(with_settings(rows, columns), metric)
     name = stem_of(tables[0].path)
-    options = {option: getattr(reading, option) for option in ("paired", "equal_within", "target")}
+    options = {option: getattr(reading, option) for option in ("equal_within", "target")}
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     runs = runs_of(whole_steps(rows, remarks), info, remarks)
     if metric.untuned and reading.target is None:
         _refuse_nothing(table, runs, reading)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
     about = [_read_as(of, columns, metric), *_about_tables(tables), *remarks, *_lacking(set(of), metric)]
-    about += [SHARED_SEEDS] * ("seed" in of and not reading.paired and _shares_seeds(runs))
     given = {"learning_rate": ""} | of if metric.untuned else of
     filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
     counts = per_step(table, runs.rows, reading.by) if reading.by else None
@@ -130,11 +127,6 @@ def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
     if "learning_rate" not in reading.columns and len(runs.wanted[CELL].drop_duplicates()) == 1:
         says = "no rate was tuned, and runs differ in nothing but chance"
         raise QuestionError(f"{there}: name one with --columns", [Choice(says, Reading(columns={"learning_rate": ""}))])
-
-
-def _shares_seeds(runs: Runs) -> bool:
-    seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
-    return runs.wanted["variant"].nunique() > 1 and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
 def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:

@@ -41,7 +41,6 @@ class Reading:
     higher_is_better: bool | None = None
     is_fraction: bool | None = None  # whether values are from 0 to 1, written in percent
     select_on_test: bool = False
-    paired: bool = False  # compare variants by seed
     where: Sequence[str] = ()  # the rows that are read, as `COLUMN=VALUE` or `COLUMN!=VALUE`
     equal_within: Annotated[float, Gt(0), Lt(math.inf)] | None = None
     """Points of percent, or the metric's unit, within which variants are equal."""
@@ -90,7 +89,7 @@ def options_text(reading: Reading) -> str:
     pairs = ",".join(map("=".join, reading.columns.items()))
     columns = f"--columns {shlex.quote(pairs)}" if pairs else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
-    flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
+    flags = ["--select-on-test"] * reading.select_on_test
     numbers = {"equal-within": reading.equal_within, "target": reading.target}
     texts = [("metric", reading.metric), ("by", reading.by), *(("where", text) for text in reading.where)]
     options = [f"--{name} {number:g}" for name, number in numbers.items() if number is not None]
@@ -172,7 +171,10 @@ def saved_reading(path: Path) -> Reading:
     """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
     wanted = f"want a mapping with {', '.join(vars(Reading()))}, as --save writes it"
     try:
-        found = validated(Reading, json.dumps(load_yaml(path), default=str))
+        content = load_yaml(path)
+        if isinstance(content, dict):
+            content.pop("paired", None)  # of an earlier version
+        found = validated(Reading, json.dumps(content, default=str))
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     raise_mistakes([f"--columns {path}: {unknown('meaning', x, MEANINGS)}" for x in found.columns if x not in MEANINGS])

@@ -90,7 +90,6 @@ class StudyInfo:
     """None: every run is to train to its budget."""
     decide: Deciding | None = None
     """None: the runs that choose the learning rates also compare the variants."""
-    paired: bool = False
     equal_within: float | None = None
     """In points of percent, or in the metric's unit; None: no variants are called equal."""
     target: float | dict[str, float] | None = None

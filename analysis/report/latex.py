@@ -12,7 +12,7 @@ from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table, file_stem
 from lr_sweep.analysis.report.tables import main_table
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, is_paired
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
 
@@ -65,7 +65,6 @@ def _of_model(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, model
     marks = say(
         "latex_marks",
         metric=metric,
-        paired=is_paired(summary),
         tested=comparisons(summary)["p"].count(),
         rows=rows.to_dict("records"),
     )

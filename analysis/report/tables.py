@@ -18,7 +18,6 @@ from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.checks.significance import two_modes
-from lr_sweep.analysis.statistics.comparisons.pairs import is_paired, seed_correlation
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, rule_text, seeds_of, tuples_in
@@ -235,14 +234,13 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
 
 def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None) -> Table:
     """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
-    metric, paired = summary.metric, is_paired(summary)
+    metric = summary.metric
     facts: dict[str, Any] = {"tested": found["p"].count(), "groups": len(found[GROUP].drop_duplicates())}
     facts |= {
         "condition": "",
         "within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within),
+        "two_modes": ", ".join(map(" ".join, two_modes(summary))),
     }
-    refused = "" if paired or not summary.paired else say("refused", correlation=seed_correlation(summary))
-    facts |= {"paired": paired, "refused": refused, "two_modes": ", ".join(map(" ".join, two_modes(summary)))}
     shown = _leading(found, ("variant", "other"), leaders)
     return laid_out("comparisons", shown, metric=metric, of=len(found), **facts)
 

@@ -38,9 +38,6 @@ def judge(
     lower_is_better: opt.LowerIsBetter = False,
     higher_is_better: opt.HigherIsBetter = False,
     select_on_test: opt.SelectOnTest = False,
-    paired: Annotated[
-        bool, opt.flag("Compare variants by seed, where the data show that a seed moves them alike.")
-    ] = False,
     equal_within: Annotated[
         float | None,
         opt.option("SIZE", "Count smaller differences as equal; SIZE is in percentage points, or as the metric is."),
@@ -72,7 +69,7 @@ def judge(
     import pandas
 
     from lr_sweep.analysis.judge.fresh import decided_text
-    from lr_sweep.analysis.judge.judge import SHARED_SEEDS, check_apart, judged, judged_json, write_judged
+    from lr_sweep.analysis.judge.judge import check_apart, judged, judged_json, write_judged
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
@@ -84,7 +81,7 @@ def judge(
     if target is not None and not math.isfinite(target):
         raise UserError(f"--target: got {target:g}, want a number")
     by = "" if by in (None, "steps") else by
-    reading = reading.but(Reading(paired=paired, equal_within=equal_within, target=target, by=by))
+    reading = reading.but(Reading(equal_within=equal_within, target=target, by=by))
     found = answered(partial(judged, tables), reading, ["judge", *map(shown_uri, tables)])
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)
@@ -97,9 +94,7 @@ def judge(
         opt.print_json(judged_json(found.study, written) | {"decided": decided})
         return code
     read_as, *remarks = found.study.about_table
-    warnings = [
-        line for line in remarks if line.isupper() or line.startswith(("NO ", "NOT READ")) or line == SHARED_SEEDS
-    ]
+    warnings = [line for line in remarks if line.isupper() or line.startswith(("NO ", "NOT READ"))]
     opt.say("\n".join([read_as, *warnings]))
     opt.say(f"\n{written.text}\n")
     opt.say("\n".join(f"- {line}" for line in remarks if line not in warnings))

@@ -32,7 +32,7 @@ MAX_CODE_BYTES = 2_000_000
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
 _RECORDED = (
     *("study", "title", "trainable", "command", "metrics", "data", "protocol", "models", "variants", "cells"),
-    *("search", "learning_rates", "refine", "winners", "stop_early", "decide", "seeds", "selection", "paired"),
+    *("search", "learning_rates", "refine", "winners", "stop_early", "decide", "seeds", "selection"),
     *("equal_within", "target", "code", "metric", "tasks", "resources"),
 )
 

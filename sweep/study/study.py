@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Interval, Len
@@ -51,7 +52,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "paired", "equal_within", "target")
+FACTS = ("refine", "winners", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -129,8 +130,6 @@ class Study(Strict):
     """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
     """Which model of a run counts: the best on validation data, or the last."""
-    paired: bool = False
-    """Whether variants are compared by seed, where seeds move them alike."""
     equal_within: Positive | None = None
     """Differences below it are none, in points or the metric's unit; null: none are."""
     target: Target | dict[str, Target] | None = None
@@ -138,6 +137,8 @@ class Study(Strict):
     resources: Resources = Resources()
     """What each trial holds."""
 
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"paired": False})
+    """Options of earlier versions, with the values that changed nothing."""
     unused_resources: ClassVar[dict[str, tuple[Any, ...]]]
     """Resources that have no effect on such a study, with the values that say nothing else."""
     why_unused: ClassVar[str]

@@ -35,6 +35,10 @@ STRICT = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=Fals
 MISTAKE = "mistake"
 MAX_MISTAKES = 100
 """More are not looked for: a program may have written 100,000, and each is compared with the valid names."""
+REMOVED: Mapping[object, str] = {
+    "paired": "gone: variants are compared by Welch's t test; remove this line",
+}
+"""Keys of earlier versions, with what to do."""
 Loc = tuple[str | int, ...]
 """Keys and indices that lead to a value, as pydantic's errors have them."""
 T = TypeVar("T")
@@ -268,7 +272,8 @@ def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
     kind, message = detail["type"], detail["msg"]
     match kind:
         case "extra_forbidden" | "unexpected_keyword_argument":
-            return unknown("key", detail["loc"][-1], keys)
+            key = detail["loc"][-1]
+            return REMOVED.get(key) or unknown("key", key, keys)
         case "missing":
             key = str(detail["loc"][-1])
             return f"missing; write `{key}: {_EXAMPLES[key]}`" if key in _EXAMPLES else "missing"

@@ -26,13 +26,13 @@ FIELDS = {
 
 
 def searched_and_stopped(folder: Path) -> Path:
-    """Of four learning rates one was stopped at step 100, by halving."""
+    """Of four learning rates one was stopped at step 100; with facts of an earlier version."""
     made = SyntheticRecord(folder)
     for rate, accuracy in {1e-4: 0.5, 1e-3: 0.6, 1e-2: 0.5}.items():
         made.add(rate, 0, [(300, accuracy, accuracy)])
     made.want(1e-1, 0)
     made.end(made.wanted[-1], [(100, 0.2, 0.2)], "stopped", 100, stopped_at_step=100)
-    results = made.write(search=SEARCH, winners=2, stop_early={"rule": "halving"})
+    results = made.write(search=SEARCH, winners=2, stop_early={"rule": "halving", "eta": 3}, paired=True)
     labels = {"task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-1}
     write(
         Paths(results).rungs("small"), [labels | {"step": 100, "value": 0.2, "num_compared": 4, "kept": False}], RUNGS

@@ -227,12 +227,12 @@ class CellValues(NamedTuple):
     """Rates x seeds; NaN: none."""
 
     @classmethod
-    def of(cls, rates: Floats, seeds: Ints, values: Floats, columns: Sequence[int] = ()) -> CellValues:
-        """Arrange the values of a cell's runs; `columns`: seeds of all columns, none: those of the cell."""
+    def of(cls, rates: Floats, seeds: Ints, values: Floats) -> CellValues:
+        """Arrange the values of a cell's runs, a column for each seed of the cell."""
         rows, i = np.unique(rates, return_inverse=True)
-        ordered = np.array(columns) if len(columns) else np.unique(seeds)
+        ordered, j = np.unique(seeds, return_inverse=True)
         found = np.full((len(rows), len(ordered)), math.nan)
-        found[i, np.searchsorted(ordered, seeds)] = values
+        found[i, j] = values
         return cls(rows, found)
 
     def window(self, rate: float, num_seeds: int) -> Floats:
@@ -280,14 +280,9 @@ def padded(arrays: Sequence[Floats]) -> Floats:
 
 @lru_cache(maxsize=2)
 def cell_values(summary: StudySummary) -> list[CellValues]:
-    """Return the test values of each cell, in the order of `StudySummary.cells`.
-
-    Of a paired study a column is of one seed in all cells.
-    """
-    seeds = sorted(summary.runs["seed"].unique()) if summary.paired else ()
+    """Return the test values of each cell, in the order of `StudySummary.cells`."""
     runs = arrays_by_cell(summary.runs, *RUN)
-    each = (runs[cell] for cell in tuples_in(summary.cells[CELL]))
-    return [CellValues.of(rates, of_runs, tests, seeds) for rates, of_runs, tests in each]
+    return [CellValues.of(*runs[cell]) for cell in tuples_in(summary.cells[CELL])]
 
 
 def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:

@@ -23,7 +23,6 @@ from lr_sweep.analysis.statistics.comparisons.noise import (
     Noise,
     Sampled,
     at_chosen,
-    cell_noise,
     num_known,
     padded,
     undefined_is_nan,
@@ -36,8 +35,6 @@ LEVEL = 1 - CONFIDENCE
 """How often a study of equal variants may name any pair distinguishable."""
 OPEN_SEMS = 3.0
 """A rate could as well have been chosen if it is behind by fewer standard errors of the difference of two rates."""
-LEAST_CORRELATION = 0.25
-"""Correlation of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
 POWER = 0.8
 """Probability with which the further seeds make a difference certain, if it is as large as it seems."""
 MOST_FURTHER = 30
@@ -90,7 +87,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         further_seeds=math.nan,
     )
     least = frame[["num_seeds", "num_other_seeds"]].min(axis=1)
-    frame["note"] = list(map(_note, least, tests.difference, tests.sem, tests.apart))
+    frame["note"] = list(map(_note, least, tests.difference, tests.sem))
     open_ = ~(np.isnan(tests.sem) | frame["distinguishable"] | frame["equal"]).to_numpy(bool)
     if open_.any():
         pairs = np.stack([first, second], axis=-1)[open_]
@@ -108,8 +105,6 @@ class Tests(NamedTuple):
     sem: Floats
     """Standard error of the difference; NaN: neither variant has any spread."""
     dof: Floats
-    apart: Bools
-    """Whether seeds without a partner prevent a comparison by seed that was asked for."""
     luck: Floats
     """Size of the difference of the two variants' luck in the choice of the rate."""
     lead: Floats
@@ -124,18 +119,20 @@ class Tests(NamedTuple):
 
 def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> Tests:
     """Test all pairs: by Welch's t test, or by Fisher's exact test where neither variant has any spread."""
-    difference, sem, dof, apart = differences(summary, found, first, second)
+    difference = found.means[first] - found.means[second]
+    sem, dof = welch(found.noise, found.counts, first, second)
     luck = choice_luck(_behind(summary), found.noise, found.counts)
     lead = without_luck(summary.metric.sign * difference, luck, first, second)
     sizes = np.maximum(found.noise.size[first], found.noise.size[second])
     several = np.minimum(found.counts[first], found.counts[second]) > 1
     exact = np.isnan(sem) & several & (np.abs(difference) > NO_SPREAD * sizes)
-    by_rank = 2 / _orders(found.counts[first], found.counts[second], is_paired(summary) & ~apart)
+    # Of all ways to label the runs of two equal variants, one has all runs of the first above those of the second.
+    by_rank = 2 / comb(found.counts[first] + found.counts[second], found.counts[first])
     with undefined_is_nan():
         p, without = (np.where(exact, by_rank, 2 * stdtr(dof, -each / sem)) for each in (np.abs(difference), lead))
         deviation = np.sqrt((found.noise.variance[first] + found.noise.variance[second]) / 2)
         effect = np.where(exact, math.nan, (found.means[first] - found.means[second]) / deviation)
-    return Tests(difference, sem, dof, apart, np.abs(luck[first] - luck[second]), lead, p, without, effect)
+    return Tests(difference, sem, dof, np.abs(luck[first] - luck[second]), lead, p, without, effect)
 
 
 def _are_equal(tests: Tests, within: float | None) -> Bools:
@@ -189,63 +186,7 @@ def without_luck(difference: Floats, luck: Floats, first: Ints, second: Ints) ->
     return np.maximum(np.abs(difference) - np.fmax(more, 0.0), 0.0)
 
 
-@lru_cache(maxsize=2)
-def seed_correlation(summary: StudySummary) -> float:
-    """Return the correlation of the variants' values by seed, over all pairs, at the chosen rates and beside them.
-
-    NaN: no two variants share seeds.
-    """
-    windows = at_chosen(summary).windows
-    groups = list(tuples_in(summary.cells[GROUP]))
-    ones, others = (windows[index] for index in pairs_within(groups))
-    both = ~np.isnan(ones + others)
-    counts = both.sum(-1, keepdims=True)
-    with undefined_is_nan():
-        away = [np.where(both, x - np.where(both, x, 0.0).sum(-1, keepdims=True) / counts, 0.0) for x in (ones, others)]
-        found = (away[0] * away[1]).sum(-1) / np.sqrt((away[0] ** 2).sum(-1) * (away[1] ** 2).sum(-1))
-    known = found[np.isfinite(found)]
-    return float(known.mean()) if len(known) else math.nan
-
-
-def is_paired(summary: StudySummary) -> bool:
-    """Return whether runs are compared by seed: if that was asked for, and seeds are seen to move variants alike."""
-    return summary.paired and seed_correlation(summary) >= LEAST_CORRELATION
-
-
-def differences(
-    summary: StudySummary, found: Sampled, first: Ints, second: Ints
-) -> tuple[Floats, Floats, Floats, Bools]:
-    """Return differences of means, their standard errors and degrees of freedom, and which are not by seed as asked."""
-    difference, apart = found.means[first] - found.means[second], np.zeros(len(first), bool)
-    sem, dof = welch(found.noise, found.counts, first, second)
-    if is_paired(summary):
-        apart = (np.isnan(found.values[first]) != np.isnan(found.values[second])).any(-1)
-        with undefined_is_nan():
-            difference, sem, dof = np.where(apart, (difference, sem, dof), _by_seed(found, first, second))
-    return difference, sem, dof, apart
-
-
-def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats, Floats]:
-    """Return the mean differences of runs that share a seed, their standard errors and degrees of freedom."""
-    differences = found.windows[first] - found.windows[second]
-    sizes = np.maximum(found.noise.size[first], found.noise.size[second])
-    noise = cell_noise(differences, sizes)
-    counts = num_known(differences[:, 0])
-    sem = np.sqrt(noise.variance / counts)
-    known = sem > NO_SPREAD * sizes
-    means = np.nansum(differences[:, 0], -1) / counts
-    return means, np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
-
-
-def _orders(first: Floats, second: Floats, by_seed: Bools) -> Floats:
-    """Return in how many ways the runs of two equal variants may be labelled, each as likely (Fisher 1935).
-
-    In one of these ways all runs of the first are above all of the second. By seed, the two labels of a seed change.
-    """
-    return np.where(by_seed, 2.0**first, comb(first + second, first))
-
-
-def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
+def _note(num_seeds: float, difference: float, sem: float) -> str:
     if num_seeds == 0:
         return "a variant without a value"
     if num_seeds == 1:
@@ -254,7 +195,7 @@ def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
         return f"no spread between seeds: no interval, {'p by ranks' if difference else 'no p'}"
     few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
     noisy = "noise larger than the difference" if abs(difference) < sem else ""
-    return "; ".join(filter(None, [few, noisy, "not by seed: some have no partner" if apart else ""]))
+    return "; ".join(filter(None, [few, noisy]))
 
 
 def superiority(values: Floats, first: Ints, second: Ints) -> Floats:

@@ -17,8 +17,8 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, at_chosen, undefined_is_nan
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons, differences
+from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, at_chosen, undefined_is_nan, welch
+from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
 from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Floats, Ints, best_learning_rates, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import (
     GROUP,
@@ -71,14 +71,14 @@ def compare_steps(
     ended = summary.runs["status"].isin(["complete", "diverged"]) & summary.runs["task"].isin(summary.targets)
     if not summary.metric.chosen_on or not ended.any() or not curves["run_id"].duplicated().any():
         return None
-    steps = _summary(_with_crossings(summary, summary.runs[ended], curves, per_step), summary.paired)
+    steps = _summary(_with_crossings(summary, summary.runs[ended], curves, per_step))
     means = _means_at_steps(steps, curves, summary.targets, summary.metric.sign)
     cells, pairs = _compared(steps)
     cells.insert(4, "target", cells["task"].map(summary.targets))
     cells = cells.join(means[means["certain"]].groupby(CELL)["step"].min().rename("certain_step"), on=CELL)
     shared = _at_shared_rate(steps)
     if len(shared) and steps.runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
-        there, pairs_there = _compared(_summary(shared, summary.paired, steps.cells))
+        there, pairs_there = _compared(_summary(shared, steps.cells))
         cells = cells.join(there.set_index(CELL).add_prefix("shared_"), on=CELL)
         pairs = pairs.join(pairs_there.set_index(PAIR).add_prefix("shared_"), on=PAIR)
     return StepsCompared(cells, pairs, means)
@@ -101,13 +101,13 @@ def _with_crossings(
     return runs.assign(validation_accuracy=value + CHOSEN_LAST * short, test_accuracy=value)
 
 
-def _summary(runs: pd.DataFrame, paired: bool, order: pd.DataFrame | None = None) -> StudySummary:
+def _summary(runs: pd.DataFrame, order: pd.DataFrame | None = None) -> StudySummary:
     """Summarise runs; the cells are ordered as in a frame, by default in each task and model the fastest first."""
     rates = per_learning_rate(runs)
     cells = per_cell(runs, rates, best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS))
     fastest = cells.assign(group=cells.groupby(GROUP, sort=False).ngroup()).sort_values(["group", "validation_mean"])
     cells = (fastest if order is None else order)[CELL].merge(cells, on=CELL)
-    return StudySummary(runs=runs, learning_rates=rates, cells=cells, metric=LOG_STEPS, paired=paired)
+    return StudySummary(runs=runs, learning_rates=rates, cells=cells, metric=LOG_STEPS)
 
 
 def _at_shared_rate(steps: StudySummary) -> pd.DataFrame:
@@ -190,7 +190,7 @@ def _compared(steps: StudySummary) -> tuple[pd.DataFrame, pd.DataFrame]:
     low, high = np.minimum(at.means - half, limits), np.where(cells["short"], math.inf, at.means + half)
     cells = cells.assign(steps=np.exp(np.minimum(at.means, limits)), low=np.exp(low), high=np.exp(high))
     pairs = first, second = pairs_within(list(tuples_in(cells[GROUP])))
-    _, sem, dof, _ = differences(steps, at, first, second)
+    sem, dof = welch(at.noise, at.counts, first, second)
     tested, sizes = comparisons(steps), speedups(at.means, limits, squares, sem, dof, pairs)
     unknown = np.isfinite(limits)[np.where(at.means[first] < at.means[second], first, second)]
     known = {name: tested[name].mask(unknown, value) for name, value in NOT_KNOWN.items()}

@@ -48,8 +48,6 @@ class StudySummary:
     """What is added to the grid; None: nothing."""
     winners: int | None = None
     """How many learning rates of a cell get all seeds; None: all."""
-    paired: bool = False
-    """Whether variants are to be compared by seed, as their runs share what a seed decides."""
     equal_within: float | None = None
     """Two variants are equal if their means certainly differ by less (fraction); None: none are called equal."""
     targets: Mapping[str, float] = field(default_factory=dict)

@@ -75,12 +75,6 @@ def test_a_lead_over_a_variant_that_still_improves_at_the_largest_rate_is_condit
     assert "beats" not in report.text
 
 
-def test_one_variant_in_two_tables_has_none_to_be_paired_with(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"lr": [0.1] * 3 + [0.01] * 3, "seed": [0, 1, 2] * 2, "val_acc": [0.1, 0.2, 0.3] * 2})
-    study = judge([drawn(tmp_path / f"{name}.csv", frame) for name in "ab"], Reading())
-    assert not [line for line in study.about_table if "--paired" in line]
-
-
 @pytest.mark.parametrize(
     ("b", "said"),
     [

@@ -198,6 +198,8 @@ def test_a_reading_is_kept_and_read_again(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(table("width,lr,seed,value", "8,{rate},{seed},{value}"))
     found = judged([tmp_path / "table.csv"], Reading(higher_is_better=False))
     save_reading(tmp_path / "judge.yaml", found.reading)
+    with (tmp_path / "judge.yaml").open("a") as file:
+        file.write("paired: true\n")  # of an earlier version
     again = judged([tmp_path / "table.csv"], saved_reading(tmp_path / "judge.yaml"))
     assert again.reading == found.reading
     assert again.study.summary.cells.equals(found.study.summary.cells)

@@ -123,16 +123,6 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_variants_are_compared_by_seed(table: Path, tmp_path: Path) -> None:
-    """By seed the difference is half a point each time: no spread, and so no interval."""
-    texts = []
-    for paired in (True, False):
-        texts.append(write_judged(judge([table], Reading(paired=paired)), tmp_path / f"out-{paired}").text)
-    by_seed, plain = texts
-    assert "a leads b by 0.5 points. There is no interval" in by_seed
-    assert "95% interval" in plain
-
-
 DECAYS = [(1e-4, 0, 0.8), (1e-4, 0.1, 0.84), (1e-3, 0, 0.9), (1e-3, 0.1, 0.86), (1e-2, 0, 0.7), (1e-2, 0.1, 0.88)]
 RUNS = [{"lr": rate, "weight_decay": decay, "val_acc": value} for rate, decay, value in DECAYS]
 

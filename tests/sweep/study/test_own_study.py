@@ -117,7 +117,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         f"11: resources.runs_per_trial: {single}",
         "12: axes: is for models of this program; name each combination in `variants`, with its options",
         "13: modles: unknown key 'modles'; did you mean 'models'? valid: axes, cells, code, data, decide, "
-        "equal_within, learning_rates, metric, models, num_steps, paired, protocol, refine, resources, search, "
+        "equal_within, learning_rates, metric, models, num_steps, protocol, refine, resources, search, "
         "seeds, selection, stop_early, study, target, tasks, title, trainable, variants, winners",
     ]
 

@@ -70,7 +70,7 @@ def test_a_file_that_is_not_there_names_the_closest_one(tmp_path: Path) -> None:
     [
         ("title: An example\n", ""),  # it is called by its name
         ("digits: {num_steps: 2000}", "digits:\nnum_steps: 2000"),  # for all tasks that have none of their own
-        ("seeds: 3", "seeds: [1, 0, 2]"),
+        ("seeds: 3", "seeds: [1, 0, 2]\npaired: false"),  # of an earlier version
         ("evaluate_every: 1000", "evaluate_every: 1000, gradient_clip_norm: null, dropout: 0"),
         ("[frozen-random, frozen-pretrained]", "{norms: {initialisation: statistics, trained: [output, layer_norms]}}"),
         (GRID, f"search: {{low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"),

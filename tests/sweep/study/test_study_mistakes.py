@@ -112,6 +112,7 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, old: str, new: str,
     ("line", "wanted"),
     [
         ("refine: 0", "refine: got 0, want"),
+        ("paired: true", "paired: gone: variants are compared by Welch's t test; remove this line"),
         ("stop_early: {rule: best}", "stop_early.rule: got \"best\", want 'halving' or 'median'"),
         ("decide: {}", "decide.min_difference: missing"),
         (f"{DECIDE}, pairs: some}}", "decide.pairs: got \"some\", want 'all'"),

@@ -10,14 +10,11 @@ import pandas as pd
 import pytest
 from scipy.stats import nct, t
 
-from lr_sweep.analysis.report.tables import comparison_table
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.pairs import (
     choice_luck,
     comparisons,
     further_seeds,
-    is_paired,
-    seed_correlation,
     superiority,
     without_luck,
 )
@@ -164,41 +161,6 @@ def test_a_pair_is_equal_where_both_one_sided_tests_say_so(tmp_path: Path) -> No
     assert [bool(row["equal"]) for row in found.values()] == [False, True]
     assert found[0.01]["further_seeds"] > 1
     assert math.isnan(found[0.05]["further_seeds"])  # nothing is left to decide
-
-
-def test_runs_are_compared_by_seed_where_seeds_move_them_alike(tmp_path: Path) -> None:
-    """Each seed moves both variants: the differences are 0.01, 0.02 and 0.03, of mean 0.02 and deviation 0.01."""
-    values = {("mnist", "a"): [0.51, 0.62, 0.73], ("mnist", "b"): [0.50, 0.60, 0.70]}
-    summary = compared(tmp_path, values)
-    (row,) = comparisons(replace(summary, paired=True)).to_dict("records")
-    # 4.3027 (two degrees of freedom) x 0.01 / sqrt(3)
-    assert [row["difference"], row["low"], row["high"]] == pytest.approx([0.02, 0.02 - 0.024841, 0.044841], abs=1e-6)
-    assert comparisons(summary)["high"].iloc[0] > 0.2
-
-
-def test_a_comparison_by_seed_is_refused_where_seeds_do_not_move_variants_alike(tmp_path: Path) -> None:
-    values = {("mnist", "a"): [0.50, 0.51, 0.52], ("mnist", "b"): [0.61, 0.59, 0.61]}  # no correlation
-    summary = replace(compared(tmp_path, values), paired=True)
-    assert seed_correlation(summary) == pytest.approx(0.0, abs=1e-9)
-    assert not is_paired(summary)
-    table = comparison_table(comparisons(summary), summary)
-    assert len(table.rows) == 1
-    assert "A comparison by seed was requested but not made" in table.caption
-    assert "the one pair of the study" in table.caption
-
-
-def test_pairs_of_which_a_seed_lacks_a_run_are_not_compared_by_seed(tmp_path: Path) -> None:
-    """The seeds that both have would say that `b` is better by 0.02; the means, 0.62 and 0.585, that `a` is."""
-    values = {("mnist", "a"): [0.51, 0.62, 0.73], ("mnist", "b"): [0.52, 0.65, None], ("mnist", "c"): [0.4, 0.5, 0.6]}
-    summary = replace(compared(tmp_path, values), paired=True)
-    assert is_paired(summary)
-    found = comparisons(summary).set_index(["variant", "other"])
-    row, plain = found.loc[("a", "b")], comparisons(replace(summary, paired=False)).iloc[0]
-    ends = ["difference", "low", "high"]
-    assert row[ends].tolist() == pytest.approx(plain[ends].tolist())
-    assert row["difference"] == pytest.approx(0.62 - 0.585)
-    assert row["note"].endswith("not by seed: some have no partner")
-    assert found.loc[("a", "c"), "note"] == ""
 
 
 def test_superiority_by_hand() -> None:
