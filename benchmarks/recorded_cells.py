@@ -116,7 +116,7 @@ class Replay:
         if not best:
             return set()
         means = {index: float(curves.running[int(index), at]) for index in best}
-        return {int(index) for index in kept_rates(self.rule.rule, self.rule.eta, best, means)}
+        return {int(index) for index in kept_rates(best, means)}
 
     def observation(self, index: int) -> Observation:
         """Return what a search observes at a rate that was trained."""

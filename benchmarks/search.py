@@ -32,13 +32,11 @@ from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search
 from lr_sweep.sweep.study.settings import StopEarly
 
 WAYS = ("grid subset", "random", "quasi-random", "tpe", "gp", "refine")
-RULES: dict[str, StopEarly | None] = {"-": None, "halving": StopEarly(), "median": StopEarly(rule="median")}
+RULES: dict[str, StopEarly | None] = {"-": None, "median": StopEarly()}
 AT_ONCE = 2
 """Rates of a round of `tpe` and `gp`."""
 LEAST_GRID = 3
 """Rates of the coarse grid that `refine` begins with."""
-SHOWN = ("-", "halving")
-"""Rules in the figure: drawn as full and as hollow marks."""
 STYLES = tuple(zip(("gray", "orange", "green", "brown", "blue", "red"), "sPXD^o", strict=True))
 """Colour and marker of each way."""
 LEAST = 0.02
@@ -175,7 +173,7 @@ def draw(tables: Mapping[str, pd.DataFrame], stem: Path) -> None:
 
 def _panel(panel: Axes, name: str, table: pd.DataFrame) -> None:
     styles = dict(zip(table["way"].unique(), STYLES, strict=False))
-    for (way, rule), rows in table[table["rule"].isin(SHOWN)].groupby(["way", "rule"], sort=False):
+    for (way, rule), rows in table.groupby(["way", "rule"], sort=False):
         colour, marker = styles[way]
         plain = rule == "-"
         panel.plot(

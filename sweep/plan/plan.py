@@ -146,7 +146,7 @@ def _grid_lines(plan: Plan) -> list[str]:
         lines += _decide_lines(plan, study.decide)
     if study.stop_early is not None:
         most = "what follows counts every run in full, which is the most that it can be"
-        lines.append(f"stops      {study.stop_early.text()}; {most}")
+        lines.append(f"stops      {study.stop_early.rule}; {most}")
     return lines
 
 

@@ -103,7 +103,7 @@ class EarlyStopping(Sink):
             new = [rate for rate in best if ((*cell, rate), step) not in before]
             if not new:
                 continue
-            kept = kept_rates(self._rule.rule, self._rule.eta, best, means)
+            kept = kept_rates(best, means)
             for rate in new:
                 value = first.metric.sign * best[rate] if math.isfinite(best[rate]) else None
                 labels = cell._asdict() | {"learning_rate": rate, "step": step, "value": value}

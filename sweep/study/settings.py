@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,35 +15,25 @@ from lr_sweep.common.errors import unknown
 from lr_sweep.common.limits import Count, NotNegative
 from lr_sweep.sweep.study.validation import Mistakes, Strict, or_list, shown, some_distinct
 
+FIRST_RUNG = 9
+"""By default, a budget has this many times the steps before the first rung."""
+
 
 class StopEarly(Strict):
     """Stops the runs of learning rates that are behind the others of their cell; off unless a study asks for it."""
 
-    rule: Literal["halving", "median"] = "halving"
-    """`halving`: asynchronous successive halving; `median`: median stopping."""
-    eta: Annotated[int, Interval(ge=2, le=10)] = 3
-    """`halving` keeps one learning rate in `eta` at a rung; the next rung has `eta` times as many steps."""
+    rule: Literal["median"] = "median"
+    """Median stopping is the only rule."""
     first: Count | None = None
-    """Steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
+    """Steps before the first rung, rounded up to an evaluation; null: a ninth of the budget."""
 
-    def rungs(self, num_steps: int, every: int) -> Sequence[int]:
-        """Return the steps of the rungs below a budget, rising; `every`: steps between evaluations."""
-        first = self.first or num_steps / self.eta**2
-        if self.rule == "median":
-            return range(_at_evaluation(first, every), num_steps, every)
-        found: list[int] = []
-        while (step := _at_evaluation(first, every)) < num_steps:
-            found += [step] if step not in found else []
-            first *= self.eta
-        return found
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"eta": 3})
+    """Options of earlier versions, with the values that changed nothing."""
 
-    def text(self) -> str:
-        """Return `halving, keeps 1 in 3` or `median`."""
-        return f"halving, keeps 1 in {self.eta}" if self.rule == "halving" else "median"
-
-
-def _at_evaluation(step: float, every: int) -> int:
-    return every * max(1, math.ceil(step / every))
+    def rungs(self, num_steps: int, every: int) -> range:
+        """Return the steps of the rungs below a budget; `every`: steps between evaluations."""
+        first = self.first or num_steps / FIRST_RUNG
+        return range(every * math.ceil(first / every), num_steps, every)
 
 
 def _two(pair: tuple[str, ...]) -> tuple[str, ...]:

@@ -80,18 +80,18 @@ def test_regret_and_wrong_orders_by_hand() -> None:
 
 
 def test_early_stopping_by_hand() -> None:
-    """Of 3 rates one is kept at the first of 9 evaluations: the fast starter, though the second ends higher."""
-    best = np.array([[0.1] * 9, [0.2] + [0.9] * 8, [0.3] + [0.4] * 8])
+    """Of 4 rates two are kept at the first of 9 evaluations: the fast starters, though the second ends higher."""
+    best = np.array([[0.1] * 9, [0.2] + [0.9] * 8, [0.3] + [0.5] * 8, [0.4] * 9])
     steps = np.arange(1, 10) * 10
-    cost = np.tile(2.0 * steps, (3, 1))
+    cost = np.tile(2.0 * steps, (4, 1))
     curves = Curves(steps=steps, best=best, running=best, run_steps=cost, seconds=cost / 10)
-    cell = RecordedCell(("a", "b", "c"), np.array([1e-3, 1e-2, 1e-1]), best[:, -1], best[:, -1], curves)
+    cell = RecordedCell(("a", "b", "c"), np.logspace(-4, -1, 4), best[:, -1], best[:, -1], curves)
     stopping, whole = Replay(cell, StopEarly()), Replay(cell, None)
     for each in (stopping, whole):
-        each.train([0, 1, 2])
-    assert (stopping.answer, stopping.stopped, stopping.run_steps, stopping.seconds) == (2, {0: 10, 1: 10}, 220, 22)
-    assert (whole.answer, whole.run_steps, whole.seconds) == (1, *cell.whole_cost) == (1, 540, 54)
-    assert stopping.observation(1) == Observation(1e-2, "stopped", None)
+        each.train([0, 1, 2, 3])
+    assert (stopping.answer, stopping.stopped, stopping.run_steps, stopping.seconds) == (2, {0: 10, 1: 10}, 400, 40)
+    assert (whole.answer, whole.run_steps, whole.seconds) == (1, *cell.whole_cost) == (1, 720, 72)
+    assert stopping.observation(1) == Observation(1e-3, "stopped", None)
 
 
 def test_the_best_of_the_first_seed() -> None:
@@ -122,21 +122,21 @@ def test_one_winner_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_rule_stops_runs_of_the_first_seed_by_hand() -> None:
-    """Of 3 rates one is kept at the first of 9 evaluations of 10 steps: 90 + 2 x 10 steps, then 90 for the other."""
-    best = np.array([[0.1] * 9, [0.2] * 9, [0.3] * 9])
+    """Of 4 rates two are kept at the first of 9 evaluations of 10 steps: 2 x 90 + 2 x 10 steps, then 90 a winner."""
+    best = np.array([[0.1] * 9, [0.2] * 9, [0.3] * 9, [0.4] * 9])
     steps = np.arange(1, 10) * 10
     of_two, of_one = (
         Curves(steps=steps, best=best, running=best, run_steps=cost, seconds=cost)
-        for cost in (np.tile(2.0 * steps, (3, 1)), np.tile(1.0 * steps, (3, 1)))
+        for cost in (np.tile(2.0 * steps, (4, 1)), np.tile(1.0 * steps, (4, 1)))
     )
-    rates = np.array([1e-3, 1e-2, 1e-1])
+    rates = np.logspace(-4, -1, 4)
     cell, first = (
         RecordedCell(("a", "b", "c"), rates, best[:, -1], best[:, -1], curves) for curves in (of_two, of_one)
     )
     answer = winners.replayed(cell, first, seeds=2, number=2, rule=StopEarly())
-    assert (answer.index, answer.run_steps, answer.of) == (2, 90 + 20 + 90, 540)
+    assert (answer.index, answer.run_steps, answer.of) == (3, 200 + 2 * 90, 720)
     row = next(rows(Grid("g", [cell], {0: [first], 1: [first]}), StopEarly()))
-    assert row[1:4] == (200 / 540, 0.0, 0.0)
+    assert row[1:4] == (290 / 720, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("grid", ["optimizers-digits", "bits-small"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from statistics import median
-from typing import Literal
 
 NUM_BEYOND = 2
 """Learning rates to add beyond an end: with one, the new best could be at the edge again."""
@@ -63,24 +62,15 @@ def _next(rates: list[float]) -> float:
     return three_digits(nearest if by_decades else target)
 
 
-def kept_rates(
-    rule: Literal["halving", "median"], eta: int, best: Mapping[float, float], running_means: Mapping[float, float]
-) -> set[float]:
-    """Return the learning rates at a rung that a rule of early stopping lets continue.
+def kept_rates(best: Mapping[float, float], running_means: Mapping[float, float]) -> set[float]:
+    """Return the learning rates at a rung that median stopping lets continue.
 
-    - `halving` keeps the best 1/`eta`, rounded up, and those that equal the last of them: asynchronous successive
-      halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning") in the form that stops.
-    - `median` keeps a rate whose best value is at least the median of the others' running means (Golovin et al. 2017,
-      "Google Vizier", section 3.2.2).
+    It keeps a rate whose best value is at least the median of the others' running means (Golovin et al. 2017, "Google
+    Vizier", section 3.2.2).
 
     Args:
-        rule: which of these.
-        eta: of `halving`.
         best: the best value so far by learning rate; more is better, -inf: not finite.
         running_means: means of all values so far, of the same rates.
     """
-    if rule == "halving":
-        least = sorted(best.values(), reverse=True)[math.ceil(len(best) / eta) - 1]
-        return {rate for rate, value in best.items() if value >= least}
     others = {rate: [mean for other, mean in running_means.items() if other != rate] for rate in best}
     return {rate for rate in best if len(others[rate]) < LEAST_OTHERS or best[rate] >= median(others[rate])}

@@ -77,9 +77,13 @@ class Lockstep:
 
 
 def stopping_bench(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, rule: str = "{rule: halving}", runs_per_trial: int = 100, **more: Any
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rule: str = "{rule: median}", runs_per_trial: int = 100, **more: Any
 ) -> Bench:
-    """A bench of two cells with 2 seeds; the rungs of halving are at 10 and 30 steps."""
+    """A bench of two cells with 2 seeds; every evaluation from 10 steps on is a rung.
+
+    At 10 steps 1e-5 and 3e-2 are below the median of the others. Of the three that are left each has two others, which
+    are too few to stop it.
+    """
     more = {"num_steps": BUDGET, "rates": RATES, "seeds": 2, "runs_per_trial": runs_per_trial} | more
     return grid_bench(folder, monkeypatch, stop_early=rule, **more)
 
@@ -95,15 +99,14 @@ def by_rate(results: Results, column: str) -> dict[float, set[Any]]:
     return found
 
 
-def test_halving_keeps_a_third_at_each_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 5 rates 2 are kept at 10 steps, 1e-3 and, of two that are equally far, the better; of these 1 at 30."""
+def test_rates_below_the_median_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values but for the same summand: 0.7, 0.8, 0.9, 0.87 and 0.75. 1e-4 is below 0.81, the median of the others."""
     bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
     outcome = bench.run(Lockstep(), report=True)
     assert (outcome.trained, outcome.failed, outcome.stopped) == (20, 0, False)
-    assert by_rate(bench.results, "status") == {rate: {"stopped"} for rate in (1e-5, 1e-4, 2e-3, 3e-2)} | {
-        1e-3: {"complete"}
-    }
-    assert by_rate(bench.results, "stopped_at_step") == {1e-5: {10}, 1e-4: {10}, 3e-2: {10}, 2e-3: {30}, 1e-3: {None}}
+    stopped, complete = dict.fromkeys((1e-5, 1e-4, 3e-2), 10), dict.fromkeys((1e-3, 2e-3))
+    assert by_rate(bench.results, "stopped_at_step") == {rate: {at} for rate, at in (stopped | complete).items()}
+    assert {rate for rate, status in by_rate(bench.results, "status").items() if status == {"complete"}} == {*complete}
     cells = pd.read_csv(outcome.report.folder / "cells.csv")
     assert cells["learning_rate"].tolist() == [1e-3, 1e-3]
     found = [(each.check, each.level) for each in outcome.report.findings if each.check in ("stopped", "missing")]
@@ -112,18 +115,17 @@ def test_halving_keeps_a_third_at_each_rung(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_is_left_of_the_first_seed_gets_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above with one seed at first: the rates that were stopped have no value, so 1e-3 is the one winner of two."""
-    bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2), winners="2")
-    assert bench.run(Lockstep()).trained == 2 * (5 + 1)
+    """As above with one seed at first: the rates that were stopped have no value, so there are two winners of three."""
+    bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2), winners="3")
+    assert bench.run(Lockstep()).trained == 2 * (5 + 2)
     found = [(row["learning_rate"], row["seed"], row["status"]) for row in rows(bench.results.root).values()]
     assert {each for each in found if each[1] == 1 or each[2] == "complete"} == {
-        (1e-3, 0, "complete"),
-        (1e-3, 1, "complete"),
+        (rate, seed, "complete") for rate in (1e-3, 2e-3) for seed in (0, 1)
     }
     assert bench.run(Lockstep()).trained == 0
 
 
-def test_the_median_rule_stops_what_is_below_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_stops_before_the_first_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = stopping_bench(tmp_path, monkeypatch, "{rule: median, first: 15}", rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
     bench.run(Lockstep())
     stopped = by_rate(bench.results, "stopped_at_step")
@@ -158,13 +160,13 @@ def test_killed_at_any_moment_the_same_decisions_hold(
 def test_killed_while_a_rung_is_recorded_a_cell_is_judged_when_it_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record has 1e-5 alone at the rung; the other cell trains first after the kill. Of 5, 3 are kept: two tie."""
+    """The record has 1e-5 alone at the rung; the other cell trains first after the kill. Of 5, 3 are kept."""
     bench = stopping_bench(tmp_path, monkeypatch, seeds=1)
     saved: dict[str, int] = {}
     with pytest.raises(Killed):
         bench.run(Lockstep(saved, 5 + 1 + 1))  # starts, their marker, an evaluation
     bench.run(Lockstep(saved, last_first=True))
-    assert rungs(bench)["num_compared"].tolist() == 2 * ([5] * 5 + [3] * 3)
+    assert rungs(bench)["num_compared"].tolist() == 2 * ([5] * 5 + [3] * 3 * 7)
 
 
 def test_a_decision_that_was_stored_holds_although_its_run_was_not_ended(
@@ -182,13 +184,13 @@ def test_a_decision_that_was_stored_holds_although_its_run_was_not_ended(
 
 
 def test_runs_one_by_one_are_compared_with_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those before are kept: 1e-5 is alone, later ones are among the best by then, 1e-2 since it equals 1e-4."""
+    """The first three have fewer than three others, 1e-2 equals the median of those before it, 3e-2 is below it."""
     bench = stopping_bench(tmp_path, monkeypatch, runs_per_trial=1, seeds=1, variants=("unfrozen-random",))
     bench.run(Lockstep())
     assert by_rate(bench.results, "stopped_at_step") == {
         1e-5: {None}, 1e-4: {None}, 1e-3: {None}, 1e-2: {None}, 3e-2: {10}
     }  # fmt: skip
-    assert rungs(bench)["num_compared"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+    assert rungs(bench)["num_compared"].tolist() == [1] * 8 + [2] * 8 + [3] * 8 + [4] * 8 + [5]
 
 
 def test_another_study_trains_a_stopped_run_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +204,8 @@ def test_another_study_trains_a_stopped_run_to_its_end(tmp_path: Path, monkeypat
     bench.study = load_study(tmp_path / "whole.yaml")
     script = Lockstep(saved)
     outcome = bench.run(script)
-    assert outcome.trained == sum(steps > 0 for steps in script.trained.values()) == 8
-    assert set(script.trained.values()) == {BUDGET - 10, BUDGET - 30}
+    assert outcome.trained == sum(steps > 0 for steps in script.trained.values()) == 4
+    assert set(script.trained.values()) == {BUDGET - 10}
     assert by_rate(bench.results, "status") == {rate: {"complete"} for rate in RATES}
     bench.study = stopping
     outcome = bench.run(Lockstep(), report=True)
@@ -215,7 +217,7 @@ def test_plan_status_and_a_copy_know_it(tmp_path: Path, monkeypatch: pytest.Monk
     bench = stopping_bench(tmp_path, monkeypatch)
     bench.run(Lockstep())
     plan = planned(bench)
-    assert "stops      halving, keeps 1 in 3" in plan_on(plan, {"CPU": 2.0})
+    assert "stops      median;" in plan_on(plan, {"CPU": 2.0})
     assert not plan.reconciled.to_train
     text = in_process("status", tmp_path / "tiny.yaml", "--results", bench.results.root)[1]
     assert "stopped early" in text
@@ -229,12 +231,10 @@ def test_plan_status_and_a_copy_know_it(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("rule", "num_steps", "wanted"),
     [
-        (StopEarly(), 900, (100, 300)),
-        (StopEarly(eta=2), 800, (200, 400)),
-        (StopEarly(first=30), 900, (100, 300)),
-        (StopEarly(first=130), 900, (200, 400)),
-        (StopEarly(first=1, eta=2), 300, (100, 200)),
-        (StopEarly(rule="median", first=150), 500, (200, 300, 400)),
+        (StopEarly(), 900, (100, 200, 300, 400, 500, 600, 700, 800)),
+        (StopEarly(), 1000, (200, 300, 400, 500, 600, 700, 800, 900)),  # a ninth is 111 steps
+        (StopEarly(first=1), 300, (100, 200)),
+        (StopEarly(first=150), 500, (200, 300, 400)),
         (StopEarly(first=1000), 900, ()),
     ],
 )
