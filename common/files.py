@@ -241,9 +241,9 @@ def is_locked(path: Path) -> bool:
         return True
 
 
-def read_plain(path: Path, most_bytes: int) -> bytes:
+def read_plain(path: Path, most_bytes: int, *, through_link: bool = True) -> bytes:
     """Read a whole file; raises OSError as `open_plain`, or if it is too large."""
-    with open_plain(path) as file:
+    with open_plain(path, through_link=through_link) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
             raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
         return file.read()
@@ -256,9 +256,12 @@ def end_of(path: Path, most_bytes: int) -> bytes:
         return file.read(most_bytes)
 
 
-def open_plain(path: Path) -> BufferedReader:
-    """Open a file; raises OSError for what is no plain file: a device may have no end, a pipe no writer."""
-    if not stat.S_ISREG(path.stat().st_mode):
+def open_plain(path: Path, *, through_link: bool = True) -> BufferedReader:
+    """Open a file; raises OSError for what is no plain file: a device may have no end, a pipe no writer.
+
+    Without `through_link` a link is none, either: in a record of other people it may lead to any file.
+    """
+    if not stat.S_ISREG(path.stat(follow_symlinks=through_link).st_mode):
         raise OSError(errno.EINVAL, "it is no plain file", str(path))
     return path.open("rb")
 

@@ -71,7 +71,7 @@ def read_table(path: Path, columns: Columns) -> pa.Table | None:
 
 def _read_bytes(path: Path) -> bytes | None:
     try:
-        return read_plain(path, MAX_BYTES)
+        return read_plain(path, MAX_BYTES, through_link=False)
     except FileNotFoundError:
         return None
     except OSError as error:

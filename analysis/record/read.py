@@ -62,9 +62,11 @@ def check_format(results: Path) -> None:
             f"{path}: got format {found!r}, want {FORMAT}: read it with the version of this program that wrote it, "
             "or run the study into a new results directory"
         )
-    # Else they would seem to be empty.
-    if closed := [text for folder in (paths.runs, paths.curves, paths.studies) if (text := closed_folder(folder))]:
+    folders = (paths.runs, paths.curves, paths.studies)
+    if closed := [text for folder in folders if (text := closed_folder(folder))]:  # else they would seem to be empty
         raise UnreadableError("\n".join(closed))
+    if links := [str(folder) for folder in (*folders, *paths.study_folders()) if folder.is_symlink()]:
+        raise RecordError(f"{', '.join(links)}: a link may lead anywhere: put the folder itself in its place")
 
 
 def recorded_studies(results: Path) -> list[str]:
@@ -204,7 +206,7 @@ def _there(path: Path) -> bool:
 
 def _read_json(path: Path, mend: str = "run the study again to write it") -> Fields:
     try:
-        content = json.loads(read_plain(path, MAX_JSON))
+        content = json.loads(read_plain(path, MAX_JSON, through_link=False))
     except OSError as error:
         raise UnreadableError(unreadable(path, error)) from error
     except (ValueError, RecursionError) as error:

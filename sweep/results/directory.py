@@ -167,7 +167,7 @@ class Results(Paths):
 def read_state(path: Path) -> Fields:
     """Read what a running sweep writes of itself; empty if it is not there."""
     try:
-        found = json.loads(read_plain(path, MAX_JSON))
+        found = json.loads(read_plain(path, MAX_JSON, through_link=False))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -166,7 +166,7 @@ def checkpoint_problem(name: str, sha256: str) -> str | None:
 def check_options(path: Path) -> bytes | None:
     """Read the YAML of a study as it was last run; None: there is none. Raises RecordError if it is damaged."""
     try:
-        text = read_plain(path, MAX_OPTIONS)
+        text = read_plain(path, MAX_OPTIONS, through_link=False)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path.is_symlink():
             return None

@@ -36,7 +36,7 @@ READ = [
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet"),
 ]
 """Files whose content has a checksum."""
-FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
+FOLDERS = ["runs", "curves", "studies", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
 
 
 def _flipped(content: bytes) -> bytes:
@@ -118,6 +118,25 @@ def test_a_folder_that_is_a_link_to_nothing_does_not_count_as_empty(results: Res
     code, printed = said("verify", "--results", results.root)
     assert code == (2 if name in ("runs", "curves", "studies") else 1)
     assert f"cannot read {results.root / name}: " in printed
+
+
+@pytest.mark.parametrize("name", ["runs", "curves", "studies", "studies/first"])
+def test_a_folder_of_the_record_that_is_a_link_is_neither_read_nor_written(
+    results: Results, tmp_path: Path, name: str
+) -> None:
+    (results.root / name).rename(tmp_path / "elsewhere")
+    (results.root / name).symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    for command in (["ls"], ["verify"], ["report", "first"], ["run", "quickstart"]):
+        assert f"{results.root / name}: a link may lead anywhere" in refused(*command, "--results", results.root)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", [f"runs/{RUN}.parquet", "studies/first/study.json", "studies/first/wanted.parquet"])
+def test_a_file_of_the_record_that_is_a_link_is_not_read(results: Results, tmp_path: Path, name: str) -> None:
+    (results.root / name).rename(tmp_path / "elsewhere")
+    (results.root / name).symlink_to(tmp_path / "elsewhere")
+    assert f"cannot read {results.root / name}: it is no plain file" in refused("ls", "--results", results.root)
 
 
 @pytest.mark.parametrize("harm", PLACE)
