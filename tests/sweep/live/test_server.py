@@ -101,7 +101,7 @@ def test_another_host_is_refused_though_the_token_is_right(client: TestClient, h
 
 def test_a_program_sends_the_token_and_a_page_of_another_origin_changes_nothing(made: SyntheticRecord) -> None:
     """404: MLflow has nothing yet."""
-    address, new = "/mlflow/api/2.0/mlflow/runs/create", client_of(app_of(made.results), {})
+    address, new = "/mlflow/api/2.0/mlflow/runs/search", client_of(app_of(made.results), {})
     assert new.post(address, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 404
     assert new.post(address, headers={"authorization": f"Bearer {TOKEN[1:]}"}).status_code == 403
     with_cookie = client_of(app_of(made.results))
