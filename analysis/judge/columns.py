@@ -127,8 +127,6 @@ class Columns:
             self.of[role] = column.name
 
     def _find_rate(self) -> None:
-        if powers := [column.name for column in self.unread if column.name.startswith(("10^", "e^"))]:
-            raise QuestionError(f"{powers[0][3:]} has logarithms: of which base?", one_of("learning_rate", powers))
         named = self._named("learning_rate")
         known = [*named, *(each for each in self.unread if each not in named and each.is_rate)]
         known = [each for each in known if each.has_numbers and not each.has_unit]

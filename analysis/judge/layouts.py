@@ -6,7 +6,6 @@ one metric each become columns; settings in the names of runs become columns.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -50,7 +49,7 @@ def arranged(table: TableFile, reading: Reading) -> TableFile:
             table = _melted(table, cells, label)
         if label == RUN and not reading.columns.get(RATE):
             table = _with_labels(table)
-    return _with_numbers(_with_metric_columns(_with_powers(table), given))
+    return _with_numbers(_with_metric_columns(table, given))
 
 
 def _cells(table: TableFile, given: Collection[str], label: str) -> Cells:
@@ -182,19 +181,6 @@ def _with_numbers(table: TableFile) -> TableFile:
             if not (known or new.counts or new.name in columns) and 2 <= len(new.values) <= len(texts) / 2:
                 found[f"{new.name}_{at}" if new.name in found else new.name] = list(new.texts)
     return replace(table, columns=table.columns | found)
-
-
-def _with_powers(table: TableFile) -> TableFile:
-    """Add the rates of a column of their logarithms, all below 0, in a table without a column of rates."""
-    rates = [column for name, column in columns_in(table).items() if names.has_rate_word(name)]
-    logs = [column for column in rates if max(column.numbers, default=0) < 0]
-    if not logs or any(each.is_rate and each.has_numbers and each not in logs for each in rates):
-        return table
-    powers = {
-        f"{base}^{logs[0].name}": [f"{number ** float(text):.6g}" if text.strip() else "" for text in logs[0].texts]
-        for base, number in (("10", 10.0), ("e", math.e))
-    }
-    return replace(table, columns=table.columns | powers)
 
 
 def _with_metric_columns(table: TableFile, given: Collection[str]) -> TableFile:

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, permutations, product
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -86,7 +86,7 @@ def _rows(content: Any, parent: str = "") -> list[Fields]:
         return [{SEED: number, VALUE: value} for number, value in enumerate(content)]
     if not isinstance(content, Mapping):
         return [{VALUE: content}]
-    if found := _columns(content, parent) or _grid(content):
+    if found := _columns(content, parent):
         return found
     are_labels = len(content) > 1 and not any(map(_is_name, content))
     parts = {name: _rows(value, name) for name, value in content.items() if are_labels or _is_nested(value)}
@@ -106,17 +106,6 @@ def _columns(content: Mapping[str, Any], parent: str) -> list[Fields]:
         return _zipped({name: list(column.values()) for name, column in content.items()})
     are_lists = all(isinstance(each, list) and not _is_nested(each) for each in columns)
     return _zipped(content, parent) if are_lists and (is_table or not parent) else []
-
-
-def _grid(content: Mapping[str, Any]) -> list[Fields]:
-    """Return a row a number of a list of lists whose places two lists beside it name; empty: there is none."""
-    named = [(_meaning(key), value) for key, value in content.items() if _meaning(key) and isinstance(value, list)]
-    grids = {key: value for key, value in content.items() if _is_list_of(value, list)}
-    for (key, rows), ((outer, keys), (inner, places)) in product(grids.items(), permutations(named, 2)):
-        if len(keys) == len(rows) and all(_is_list_of(row, int, float) and len(row) == len(places) for row in rows):
-            cells = zip(product(keys, places), chain(*rows), strict=True)
-            return [{outer: one, inner: other, key: value} for (one, other), value in cells]
-    return []
 
 
 def _meaning(key: str) -> str:

@@ -21,7 +21,7 @@ READINGS = Path(__file__).parent / "readings"
 TRUTHS = json.loads((READINGS / "expected.json").read_text())
 KINDS = [
     *("ray", "hydra_logs", "lightning_logs", "wandb", "trackio", "mlruns", "keras_tuner", "trainer", "equals_logs"),
-    *("in_prose.md", "nested_keys.json", "packed.zip", "agent.tsv", "no_rate.csv", "log10.csv", "unknown_names.csv"),
+    *("in_prose.md", "nested_keys.json", "packed.zip", "agent.tsv", "no_rate.csv", "unknown_names.csv"),
     "sheet.xlsx",
 ]
 """Files of the quick test, one of each reader."""
