@@ -25,7 +25,7 @@ from lr_sweep.common.text import counted, rate_text
 RATE = [*CELL, "learning_rate"]  # the columns that name a learning rate of a cell
 RUN = [*RATE, "seed"]  # the columns that name a run
 LEAST_STEPS = 3  # from which on a learning rate that changes with the step is seen
-MOST_VALUES = 2000  # learning rates, and variants, in a table: results, which differ in each row, have more
+MOST_RATES = 2000  # learning rates in a table: results, which differ in each row, have more
 MOST_PAIRS = 20_000  # of variants: their tests take seconds, and their file has megabytes
 REPEATED = "remove one, give each run a seed of its own, or name what differs: --columns variant=..., run=..."
 LEAST_EQUAL = 4  # different values of one run that are no chance if another run has them all
@@ -53,10 +53,9 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
 
     Raises UserError for rows that contradict each other, each with its line, and where no row with validation has test.
     """
-    for name in ("learning_rate", "variant"):
-        if (number := rows[name].nunique()) > MOST_VALUES:
-            most = f"want at most {MOST_VALUES}: is its column that of a result?"
-            raise UserError(f"{name} has {number:,} values, {most}")
+    if (number := rows["learning_rate"].nunique()) > MOST_RATES:
+        most = f"want at most {MOST_RATES}: is its column that of a result?"
+        raise UserError(f"learning_rate has {number:,} values, {most}")
     sizes = rows[CELL].drop_duplicates().groupby(GROUP).size()
     if (number := int(sum(map(pairs_of, sizes)))) > MOST_PAIRS:
         most = f"want at most {MOST_PAIRS:,}, as of 200 variants of a task: keep the rows of fewer with --where"

@@ -14,6 +14,7 @@ from annotated_types import Interval
 
 from lr_sweep.analysis.judge.judge import runs_read
 from lr_sweep.analysis.judge.layouts import arranged
+from lr_sweep.analysis.judge.limits import read_bounded
 from lr_sweep.analysis.judge.names import SPLITS, is_rate, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading, validated
@@ -25,11 +26,10 @@ from lr_sweep.analysis.statistics.checks.grid import grid_findings
 from lr_sweep.analysis.statistics.comparisons.sequential import FEWEST_SEEDS, NUM_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import read_plain, write_json
+from lr_sweep.common.files import write_json
 from lr_sweep.common.limits import Positive
 from lr_sweep.common.text import counted, rate_text
 
-MOST_BYTES = 10_000_000
 MOST_VALUE = 1e30
 Value = Annotated[float, Interval(ge=-MOST_VALUE, le=MOST_VALUE)]
 """A value of a run: squares of its variance are floats, too."""
@@ -109,7 +109,7 @@ class Side:
 def stored_side(path: Path) -> Side:
     """Read a stored baseline; raises UserError."""
     try:
-        side = validated(Side, read_plain(path, MOST_BYTES))
+        side = validated(Side, read_bounded(path))
         if len(side.values) < FEWEST_SEEDS:
             raise ValueError(f"it has {len(side.values)} values, want at least {FEWEST_SEEDS}")
         return side

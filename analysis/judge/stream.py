@@ -11,14 +11,13 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 from filelock import FileLock
 
+from lr_sweep.analysis.judge.limits import read_bounded
 from lr_sweep.analysis.judge.reading import validated
 from lr_sweep.analysis.judge.sides import Side, Value, check_pairs
 from lr_sweep.analysis.statistics.comparisons.sequential import CANDIDATE, NUM_SEEDS, next_level
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import read_plain
 from lr_sweep.common.limits import Count
 
-MOST_BYTES = 100_000_000
 Probability = Annotated[float, Interval(ge=0, le=1)]
 
 
@@ -50,7 +49,7 @@ def lock_of(log: Path) -> FileLock:
 def read_turns(log: Path) -> Sequence[Turn]:
     """Read the last turn of each candidate; raises UserError."""
     try:
-        lines = read_plain(log, MOST_BYTES).decode().splitlines() if log.exists() else []
+        lines = read_bounded(log).decode().splitlines() if log.exists() else []
         return list({turn.number: turn for turn in (validated(Turn, line) for line in lines)}.values())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"--stream {log}: no log of the gate ({reason(error)}): name another file") from error

@@ -214,19 +214,18 @@ class Mirror:
 
     def _sync(self, recorded: MirroredRun, parent: MlflowRun) -> None:
         run, ended_ms = self._runs.get(recorded.run_id), recorded.ended_ms
-        state = str(ended_ms), recorded.mlflow_status
-        is_late = run is None or (run.tags.get(_ENDED_TAG), run.status) != state
-        labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
+        known = {} if run is None else run.tags
+        is_late = run is None or (known.get(_ENDED_TAG), run.status) != (str(ended_ms), recorded.mlflow_status)
         if run is not None and is_late and run.was_trained_anew(recorded):
             self._client.delete_run(run.mlflow_id)
-            labels |= {name: run.tags[name] for name in run.tags.keys() & {"sweep.studies"}}
             run = None
         if run is None:
+            labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
             run = self._runs[recorded.run_id] = self._create_run(
                 recorded.started_ms, labels, recorded.name(self._naming)
             )
             run.steps = set()
-        studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
+        studies = set(filter(None, known.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"} | self._owner_tags  # commas: for MLflow's LIKE
         if is_late:
             tags |= recorded.tags()

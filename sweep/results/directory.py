@@ -37,6 +37,11 @@ from lr_sweep.common.files import (
 
 STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ESTALE, errno.ELOOP)
 """Failures to write that trying again will not mend."""
+_MENDS: Mapping[int | None, str] = {
+    **dict.fromkeys(FULL, "Free some space"),
+    errno.EFBIG: "Raise the limit of the size of files (`ulimit -f`)",
+    errno.ESTALE: "Move it back, or give its new place with --results",
+}
 LOCK_PATIENCE_S = 1.0
 """`status` takes the lock for a moment to see whether a process holds it; a `run` that starts just then waits."""
 
@@ -189,12 +194,7 @@ def storage_problems(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in STORAGE_ERRORS:
             raise
-        mend = "Free some space" if error.errno in FULL else "Make it writable"
-        mends: dict[int | None, str] = {
-            errno.EFBIG: "Raise the limit of the size of files (`ulimit -f`)",
-            errno.ESTALE: "Move it back, or give its new place with --results",
-        }
-        mend = mends.get(error.errno, mend)
+        mend = _MENDS.get(error.errno, "Make it writable")
         raise UserError(
             f"cannot write to {error.filename or path}: {error.strerror or error}. {mend}; what is recorded is intact, "
             f"and the same command resumes from it."

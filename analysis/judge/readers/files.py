@@ -110,11 +110,10 @@ def _rows_of_sheet(path: Path, sheet: Any) -> dict[int, list[str]]:
     sheet.reset_dimensions()  # a file may say any
     rows, width = dict[int, list[str]](), 0
     for number, cells in enumerate(sheet.iter_rows(), 1):
-        check_size(path, number, 1)
         texts = ["nan" if cell.data_type == "e" else as_field(cell.value) for cell in cells]
         if any(texts):
             rows[number], width = texts, max(width, len(texts))
-            check_size(path, len(rows), width)
+        check_size(path, number, width)
     return {number: texts + [""] * (width - len(texts)) for number, texts in rows.items()}
 
 
