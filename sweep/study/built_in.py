@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 from pydantic import (
-    Field,
     PlainValidator,
     SerializeAsAny,
     ValidationError,
@@ -27,12 +26,9 @@ from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.task import missing_names, options_content
 from lr_sweep.sweep.study.cells import (
-    MAX_CELLS,
     Cells,
     StudyCell,
     changed,
-    check_option,
-    checked_axes,
     own_budget,
     own_protocol,
     variants_of,
@@ -60,6 +56,8 @@ READ_WITH = {
 MATRICES = {"attention", "feedforward", "last_attention"}
 NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
+MAX_CELLS = 5000
+"""Largest number of tasks x models x variants, counted before models are read; checking so many takes seconds."""
 MAX_CHECKS = 20_000
 """Most combinations of a space's values with a study's tasks and variants; each is checked."""
 
@@ -76,8 +74,6 @@ class BuiltInStudy(Study):
     """What is trained and how it starts: known names, or a mapping with your own."""
     models: Annotated[dict[str, StudyModel], Len(1)]
     """Known names, or a mapping with your own; tables show the name."""
-    axes: Annotated[Fields, PlainValidator(checked_axes)] = Field(default={}, exclude=True)
-    """Protocol options, and `num_steps`, with lists of values; default: none. Variants have each combination."""
 
     # --- fields
 
@@ -277,10 +273,10 @@ def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:
         raise ValueError("some variants or cells set it themselves; leave it out there, or here")
     for value in _ends(axis):
         try:
-            check_option(name, value)
-        except ValueError as error:
+            changed(Protocol(), {name: value})
+        except ValidationError as error:
             hint = "; for whole numbers want a list of values" if isinstance(axis, Range) else ""
-            raise ValueError(f"{error}{hint}") from error
+            raise ValueError(error.errors()[0]["msg"] + hint) from error
 
 
 def _ends(axis: Axis) -> Sequence[Any]:

@@ -1,14 +1,13 @@
-"""The cells of a study: its variants, known ones, its own and those of its `axes`; and which cells are there."""
+"""The cells of a study: its variants, known ones and its own; and which cells are there."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.files import Fields, ReadFields
@@ -23,15 +22,12 @@ from lr_sweep.sweep.study.validation import (
     mistake,
     one_of,
     read_record,
-    reworded,
     shown,
     some_distinct,
 )
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol
 
-MAX_CELLS = 5000
-"""Largest number of tasks x models x variants, counted before they are written out; checking so many takes seconds."""
 P = TypeVar("P")
 AXES = ("tasks", "models", "variants")
 """Fields of a study that name what its cells are made of."""
@@ -149,34 +145,14 @@ def own_budget(variant: Any) -> int | None:
 
 
 def variants_of(value: Any, info: ValidationInfo) -> dict[str, Variant]:
-    """Build the variants by name, of a list of known names or of a mapping; each with every value of the axes."""
-    protocol = info.data.get("protocol", Protocol())
+    """Build the variants by name, of a list of known names or of a mapping."""
     if isinstance(value, tuple):
-        variants = {name: VARIANTS[name] for name in _NAMES.validate_python(value)}
-    elif isinstance(value, Mapping) and value:
-        variants = each_entry(value, lambda name, entry: _variant(name, entry, protocol))
-    else:
+        return {name: VARIANTS[name] for name in _NAMES.validate_python(value)}
+    if not isinstance(value, Mapping) or not value:
         raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
-    axes = info.data.get("axes")
-    return _combined(variants, axes) if axes else variants
-
-
-def _combined(variants: Mapping[str, Variant], axes: Mapping[str, Sequence[Any]]) -> dict[str, Variant]:
-    """Return each variant with each combination of the axes' values, under names such as `frozen-random-sgd`."""
-    factors = [len(variants), *map(len, axes.values())]
-    if (number := math.prod(factors)) > MAX_CELLS:
-        raise ValueError(
-            f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
-            f"{MAX_CELLS}; give fewer values, or a `search` with a `space`"
-        )
-    found: dict[str, Variant] = {}
-    for (name, variant), values in product(variants.items(), product(*axes.values())):
-        options = dict(zip(axes, values, strict=True))
-        own = variant.protocol if isinstance(variant, StudyVariant) else {}
-        found[NAME.validate_python(_name(name, options))] = StudyVariant(
-            initialisation=variant.initialisation, trained=variant.trained, protocol={**own, **options}
-        )
-    return found
+    protocol = info.data.get("protocol", Protocol())
+    variants: dict[str, Variant] = each_entry(value, lambda name, entry: _variant(name, entry, protocol))
+    return variants
 
 
 def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
@@ -196,48 +172,13 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
 def _own(given: StudyVariant, protocol: Protocol) -> Variant:
     if not given.protocol:
         return Variant(initialisation=given.initialisation, trained=given.trained)
-    with reworded([*vars(protocol), BUDGET], "protocol"):
-        changed(protocol, own_protocol(given))
-        if BUDGET in given.protocol:
-            check_option(BUDGET, given.protocol[BUDGET])
-    return given
-
-
-def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the axes of a study, values of the protocol's options by their names; raise all mistakes in them."""
-    if not isinstance(axes, Mapping):
-        raise ValueError(f"got {shown(axes)}, want a mapping of the protocol's options to lists of values")
-    options = [*vars(Protocol()), BUDGET]
     with Mistakes() as mistakes:
-        for option, values in axes.items():
-            with mistakes.below(option):
-                if option not in options:
-                    raise ValueError(unknown("option", option, options))
-                if not isinstance(values, tuple):
-                    raise ValueError(f"got {shown(values)}, want a list of values")
-                if all(value is None or isinstance(value, str | int | float) for value in values):
-                    some_distinct(values)
-                for index, value in enumerate(values):
-                    with mistakes.below(option, index):
-                        check_option(option, value)
-    return dict(axes)
-
-
-def check_option(option: str, value: Any) -> None:
-    """Raise ValueError if an option of the protocol, or the step budget, cannot have a value."""
-    if option == BUDGET:
-        STEPS.validate_python(value)
-        return
-    try:
-        changed(Protocol(), {option: value})
-    except ValidationError as error:
-        raise ValueError(error.errors()[0]["msg"]) from error
-
-
-def _name(variant: str, options: ReadFields) -> str:
-    """Return `frozen-random-sgd` or `frozen-random-batch-size-32`."""
-    texts = [value if isinstance(value, str) else f"{option}-{value}" for option, value in options.items()]
-    return "-".join([variant, *(text.lower().replace("_", "-").replace(".", "p") for text in texts)])
+        with mistakes.below("protocol", keys=[*vars(protocol), BUDGET]):
+            changed(protocol, own_protocol(given))
+        if BUDGET in given.protocol:
+            with mistakes.below("protocol", BUDGET):
+                STEPS.validate_python(given.protocol[BUDGET])
+    return given
 
 
 _NAMES = TypeAdapter(

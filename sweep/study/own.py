@@ -217,11 +217,6 @@ class OwnStudy(Study):
     metric: StudyMetric = StudyMetric(name="accuracy", higher_is_better=True, is_fraction=True)
     """What the function reports of each split; default: an accuracy."""
 
-    @field_validator("axes")
-    @classmethod
-    def _refuse_axes(cls, axes: Any) -> None:
-        raise ValueError("is for models of this program; name each combination in `variants`, with its options")
-
     @field_validator("tasks", mode="before")
     @classmethod
     def _name_tasks(cls, tasks: Any, info: Any) -> Any:

@@ -102,8 +102,6 @@ class Study(Strict):
     """One line, shown in tables; default: the study's name."""
     protocol: Any
     """How each run is trained and evaluated."""
-    axes: Any = Field(default=None, exclude=True)
-    """Options that every variant is combined with."""
     variants: Any
     """Ways of training that are compared, by name."""
     cells: Annotated[tuple[Cells, ...], Len(1, 1000)] | None = None

@@ -36,6 +36,8 @@ MISTAKE = "mistake"
 MAX_MISTAKES = 100
 """More are not looked for: a program may have written 100,000, and each is compared with the valid names."""
 REMOVED: Mapping[object, str] = {
+    "axes": "gone: list each combination in `variants`, such as `sgd: {initialisation: random, trained: [output], "
+    "protocol: {optimizer: sgd}}`",
     "paired": "gone: variants are compared by Welch's t test; remove this line",
 }
 """Keys of earlier versions, with what to do."""
