@@ -100,7 +100,6 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "variants": "{sgd: {momentum: .nan}}",
         "metric": "{name: loss}",
         "resources": "{engine: plain, runs_per_trial: 2}",
-        "axes": "{}",
         "modles": "[a]",
     }
     study = write_function(tmp_path, BODY, **changes)
@@ -115,8 +114,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "10: metric.higher_is_better: missing; write `higher_is_better: false`",
         f"11: resources.engine: {single}",
         f"11: resources.runs_per_trial: {single}",
-        "12: axes: is for models of this program; name each combination in `variants`, with its options",
-        "13: modles: unknown key 'modles'; did you mean 'models'? valid: axes, cells, code, data, decide, "
+        "12: modles: unknown key 'modles'; did you mean 'models'? valid: cells, code, data, decide, "
         "equal_within, learning_rates, metric, models, num_steps, protocol, refine, resources, search, "
         "seeds, selection, stop_early, study, target, tasks, title, trainable, variants, winners",
     ]

@@ -23,7 +23,6 @@ TINY: dict[str, Any] = {
 TEN = [0.01 * number for number in range(1, 11)]
 MODEL = TINY["models"]["tiny"]
 VARIANT = {"initialisation": "random", "trained": ["output"]}
-SIX_AXES = ("adam_beta1", "adam_beta2", "dropout", "input_dropout", "weight_decay", "position_std")
 
 
 def refusal(**changes: Any) -> str:
@@ -36,14 +35,6 @@ def refusal(**changes: Any) -> str:
     finally:
         tracemalloc.stop()
     return str(error.value)
-
-
-def test_axes_are_counted_before_they_are_multiplied_out() -> None:
-    assert refusal(axes=dict.fromkeys(SIX_AXES, TEN)) == (
-        "variants: 1 x 10 x 10 x 10 x 10 x 10 x 10 (variants, adam_beta1, adam_beta2, dropout, input_dropout, "
-        "weight_decay, position_std) are 1000000 variants, want at most 5000; give fewer values, or a `search` with "
-        "a `space`"
-    )
 
 
 def test_tasks_models_and_variants_are_counted_before_they_are_read() -> None:

@@ -37,7 +37,7 @@ DECIDE = "decide: {min_difference: 1"
         ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),
         ("frozen-random,", "frozn-random,", "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-ran"),
         # keys
-        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, de"),
+        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: cells, decide"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
         ("seeds: 3\n", "", "1: seeds: missing; write `seeds: 3`"),
         ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),

@@ -266,8 +266,13 @@ def test_a_failed_run_is_trained_again_on_request(second: Ended, folder: Path) -
 
 @pytest.mark.slow
 def test_optimizers_are_trained_by_their_engines_and_reported(tmp_path: Path) -> None:
-    axes = "{optimizer: [sgd, muon], schedule: [cosine]}"
-    study = write_study(tmp_path, variants=("unfrozen-random",), axes=axes, selection="final", rates=(1e-3, 1e-2))
+    parts = "initialisation: random, trained: [input, output, positions, layer_norms, attention, feedforward]"
+    variants = [
+        f"with-{name}: {{{parts}, protocol: {{optimizer: {name}, schedule: cosine}}}}" for name in ("sgd", "muon")
+    ]
+    study = write_study(tmp_path, selection="final", rates=(1e-3, 1e-2))
+    text = study.read_text().replace("[frozen-pretrained, unfrozen-random]", f"{{{', '.join(variants)}}}")
+    study.write_text(text)
     results = tmp_path / "results"
     swept("run", study, "--results", results, "--cpus", "2")
     assert curves(results) == trained_here(study, tmp_path / "elsewhere")
@@ -277,8 +282,8 @@ def test_optimizers_are_trained_by_their_engines_and_reported(tmp_path: Path) ->
     assert engines == {("sgd", "stacked"), ("muon", "plain")}
     assert {content["schedule_steps"] for content in contents.values()} == {20}
     report = (results / "studies" / "tiny" / "report" / "report.md").read_text()
-    assert "unfrozen-random-sgd-cosine" in report
-    assert "unfrozen-random-muon-cosine" in report
+    assert "with-sgd" in report
+    assert "with-muon" in report
     assert "in each run the last step" in report
 
 
