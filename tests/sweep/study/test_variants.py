@@ -92,8 +92,8 @@ def test_what_is_recorded_is_written_out_and_loads_as_the_same_study(tmp_path: P
 def test_a_variant_s_own_options_are_over_the_study_s(tmp_path: Path) -> None:
     study = load(tmp_path, ("[unfrozen-random]", OWN), ("every: 100", "every: 100, batch_size: 32, dropout: 0"))
     shared = Protocol(evaluate_every=100, batch_size=32, dropout=0)
-    own = {"optimizer": "sgd", "momentum": 0.5}
-    assert protocols(study) == {"mine": replace(shared, **own), "frozen-random": shared}
+    own = replace(shared, optimizer="sgd", momentum=0.5)
+    assert protocols(study) == {"mine": own, "frozen-random": shared}
     assert study.variants["frozen-random"] == VARIANTS["frozen-random"]
 
 
