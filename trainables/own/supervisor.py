@@ -25,6 +25,8 @@ from typing import Any, NoReturn
 import psutil  # type: ignore[import-untyped]
 
 PR_SET_CHILD_SUBREAPER = 36
+IS_SUBREAPER = sys.platform == "linux"
+"""Whether orphans of a command become the supervisor's children."""
 ASKING = {signal.Signals[f"SIG{name}"] for name in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "XCPU")}
 """Signals that ask for an end."""
 SAVING_S = 20.0
@@ -49,8 +51,9 @@ def end(process: subprocess.Popen[bytes], saving_s: float = 0.0) -> None:
         if saving_s and process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(saving_s)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # orphans, where they are not the supervisor's children
+    if not IS_SUBREAPER:  # else that of a killed supervisor would end before it has killed the rest
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def signal_of(code: int) -> int:
@@ -74,7 +77,10 @@ def main(lock: str, *command: str) -> None:
     if _is_alone(parent):
         return
     outer = os.getpid()
-    if inner := os.fork():
+    inner = os.fork()
+    if IS_SUBREAPER:  # a fork does not inherit it
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if inner:
         _supervise(inner, parent)
     _supervise(_started(command), outer)
 
@@ -95,8 +101,6 @@ def _is_alone(parent: int) -> bool:
 
 def _supervise(child: int, parent: int) -> NoReturn:
     """Wait for the child's end, or for the parent's and until the child has saved; kill the rest; end as the child."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     saves_until, codes = 0.0, dict[int, int]()
     while child not in codes:
         if not saves_until and signal.sigpending() & ASKING:

@@ -58,6 +58,7 @@ ENDINGS: dict[str, Callable[[subprocess.Popen[bytes]], object]] = {
     "its run is stopped": lambda process: supervisor.end(process, saving_s=60),
     "its run's process dies": run_s_process_dies,
     "Ray kills children of its worker": lambda process: process.kill(),
+    "its run's process ends it after Ray": lambda process: (process.kill(), supervisor.end(process)),
     "its supervisor is killed": lambda process: inner_of(process).kill(),
 }
 
