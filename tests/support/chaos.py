@@ -215,9 +215,17 @@ def victims_of(driver: int) -> dict[str, list[int]]:
     parents = {pid: parent for pid, parent, _ in there}
     for pid, _, command in there:
         if set(found["worker"]) & set(_ancestors(pid, parents)):
-            found["command"] += [pid] if "train.py" in command else []
+            found["command"] += [pid] if "train.py" in command and may_die(command) else []
             found["rank"] += [pid] if "own.function " in command and "supervisor.py" not in command else []
     return found
+
+
+def may_die(command: str) -> bool:
+    """Whether a run is tried again after the death of a process: not of a rank before the first evaluation.
+
+    `torchrun` ends with exit code 1 then, as after a mistake in the script, and such a run is not tried again.
+    """
+    return "torch.distributed.run" in command or any(Path(word, "state.json").exists() for word in command.split())
 
 
 def _ancestors(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
