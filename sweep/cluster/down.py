@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from lr_sweep.common.files import Fields
-from lr_sweep.sweep.cluster.ssh import head_address, login, read_cluster, ssh
+from lr_sweep.sweep.cluster.ssh import head_address, read_cluster, ssh
 from lr_sweep.trainables.worker.ray_internals import end_cloud_machines
 
 SCRIPT = Path(__file__).with_name("end.sh")
@@ -42,7 +42,7 @@ def end_machines(cluster: Fields, addresses: Sequence[str]) -> list[str]:
 
 
 def _end(cluster: Fields, address: str) -> list[str]:
-    words = [*ssh(cluster, "ConnectTimeout=10"), login(cluster, address), "sh -s"]
+    words = [*ssh(cluster, "ConnectTimeout=10"), address, "sh -s"]
     with SCRIPT.open() as script:
         done = subprocess.run(words, stdin=script, stdout=subprocess.PIPE, check=False)
     _, ended, left = done.stdout.decode(errors="replace").partition(ENDED)

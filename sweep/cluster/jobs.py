@@ -106,14 +106,16 @@ class ClusterJobs:
 
     def jobs(self) -> list[Job]:
         """Return the jobs of all studies, oldest first."""
-        with _problems(self.address):
-            found = [_job(details) for details in self._client.list_jobs() if STUDY_KEY in (details.metadata or {})]
-        return sorted(found, key=lambda job: job.started_s)
+        jobs = [_job(details) for details in self._listed() if STUDY_KEY in (details.metadata or {})]
+        return sorted(jobs, key=lambda job: job.started_s)
 
     def drivers(self) -> int:
         """Return how many drivers run or wait: submitted jobs, and programs that joined the cluster by its address."""
+        return sum(details.status in ACTIVE for details in self._listed())
+
+    def _listed(self) -> list[Any]:
         with _problems(self.address):
-            return sum(str(each.status.value) in ACTIVE for each in self._client.list_jobs())
+            return list(self._client.list_jobs())
 
     def newest(self, study: str) -> Job:
         """Return the job of this name, or a study's newest one, one's own first; raises UserError if there is none."""
@@ -167,8 +169,7 @@ class ClusterJobs:
 
     def stopped_by(self, name: str) -> str:
         """Return the USER@HOST that asked a job to stop; empty: not known."""
-        with _problems(self.address):
-            notes = [details.metadata or {} for details in self._client.list_jobs()]
+        notes = [details.metadata or {} for details in self._listed()]
         return next((note[OWNER_KEY] for note in notes if note.get(STOPS_KEY) == name), "")
 
     def follow(self, name: str, write: Say) -> Job:
@@ -273,7 +274,7 @@ def submit_study(
     from lr_sweep.sweep.study.file import study_to_yaml
     from lr_sweep.trainables.own.run import write_code
 
-    _refuse_a_second(server, study.study, results)
+    _refuse_a_second(server, results)
     more = {SECRETS_KEY: sealed(secrets)} if secrets else {}
     with scratch_folder("copy-") as folder:
         size = copy_program(folder)
@@ -288,16 +289,14 @@ def submit_study(
     return server.get(name)
 
 
-def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
+def _refuse_a_second(cluster: ClusterJobs, results: str) -> None:
     for job in cluster.jobs():
         if not job.active or PurePosixPath(job.results) != PurePosixPath(results):
             continue
-        mine = job.study == study and job.owner == owner_here()
-        follow = f"Follow it with `cluster logs {job.name}`, or stop it first to send another version of the study."
-        share = "Give this study one of its own with --results (`rsync` joins them later), or submit it afterwards."
         raise UserError(
             f"{job.name} of {job.owner or 'another user'} writes to {results}, and a results directory has one writer "
-            f"at a time; nothing was sent. {follow if mine else share}"
+            f"at a time; nothing was sent. Submit the study after its end, for which `cluster logs {job.name}` waits, "
+            f"or give the study a directory of its own with --results (`rsync` joins them later)."
         )
 
 
@@ -331,8 +330,6 @@ def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
 
 
 def sent_files(program: Path) -> list[Path]:
-    """Return the files of the program that a cluster gets, sorted."""
-    found = [path for folder in SENT for path in (program / folder).rglob("*")]
-    return sorted(
-        path for path in [program / "__init__.py", *found] if path.is_file() and "__pycache__" not in path.parts
-    )
+    """Return the files of the program that a cluster gets."""
+    paths = [program / "__init__.py", *(path for folder in SENT for path in (program / folder).rglob("*"))]
+    return [path for path in paths if path.is_file() and "__pycache__" not in path.parts]

@@ -15,6 +15,8 @@ from lr_sweep.trainables.worker.ray_internals import prepared
 
 OPTIONS = ("ServerAliveInterval=10", "StrictHostKeyChecking=accept-new", "LogLevel=ERROR")
 """Options of ssh; it would print a line for each request to a port where nothing listens yet."""
+OF_FILE = {"User": "ssh_user", "ProxyCommand": "ssh_proxy_command"}
+"""Options of ssh, and what the `auth` of a cluster file calls them."""
 PARTS = (("--include=/runs/***", "--exclude=*"), ("--exclude=/runs/", "--exclude=/checkpoints/", "--exclude=/tune/"))
 """Rules of rsync, in turn: rows are copied first, so that each has its curve while a sweep writes more."""
 
@@ -45,17 +47,11 @@ def head_address(cluster_file: Path, cluster: Fields) -> str:
 
 
 def ssh(cluster: Fields, *options: str) -> list[str]:
-    """Return the command of ssh with the key of a cluster file and further options; a `login` is to follow."""
+    """Return the command of ssh with user and key of a cluster file and further options; an address is to follow."""
     auth = cluster["auth"]
-    options = (*options, *OPTIONS)
-    options += (f"ProxyCommand={auth['ssh_proxy_command']}",) if auth.get("ssh_proxy_command") else ()
+    given = [f"{option}={auth[name]}" for option, name in OF_FILE.items() if auth.get(name)]
     key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if auth.get("ssh_private_key") else []
-    return ["ssh", *(f"-o{option}" for option in options), *key]
-
-
-def login(cluster: Fields, address: str) -> str:
-    """Return a machine as ssh and rsync name it."""
-    return "@".join(filter(None, (cluster["auth"].get("ssh_user"), address)))
+    return ["ssh", *(f"-o{option}" for option in [*options, *OPTIONS, *given]), *key]
 
 
 def fetch(cluster_file: Path, folder: str, target: Path) -> None:
@@ -63,7 +59,7 @@ def fetch(cluster_file: Path, folder: str, target: Path) -> None:
     Results(target).check()
     make_folder(target)
     cluster = read_cluster(cluster_file)
-    source = f"{login(cluster, head_address(cluster_file, cluster))}:{folder}/"
+    source = f"{head_address(cluster_file, cluster)}:{folder}/"
     for rules in PARTS:
         words = ["rsync", "--archive", "--rsh", shlex.join(ssh(cluster)), *rules, source, f"{target}/"]
         if code := subprocess.run(words, check=False).returncode:

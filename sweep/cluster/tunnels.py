@@ -12,7 +12,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.cluster.mlflow_server import head_token
-from lr_sweep.sweep.cluster.ssh import head_address, login, read_cluster, ssh
+from lr_sweep.sweep.cluster.ssh import head_address, read_cluster, ssh
 from lr_sweep.sweep.live.guard import LOOPBACK, link
 
 DASHBOARD_PORT = 8265
@@ -34,7 +34,7 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
     tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
-    text, head = _text(port, head_token()), login(cluster, head_address(cluster_file, cluster))
+    text, head = _text(port, head_token()), head_address(cluster_file, cluster)
     command = [*ssh(cluster, "ExitOnForwardFailure=yes"), "-N", *tunnels, head]
     print(shlex.join(command), flush=True)
     with subprocess.Popen(command) as process:

@@ -69,7 +69,6 @@ class Command:
         self._file = filled([self._metrics.pop("file")], self._values)[0] if "file" in self._metrics else None
         self._found: list[dict[str, str]] = []
         self._partial: dict[str, str] = {}
-        self._seen: set[str] = set()
         self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         weakref.finalize(self, _end, self._open)  # Python itself would keep the pipe of a process that runs
@@ -138,7 +137,6 @@ class Command:
         """Yield an evaluation each time that every metric has a new value."""
         for row in rows:
             self._partial |= row
-            self._seen |= row.keys()
             if len(self._partial) == len(self._metrics):
                 yield self._partial
                 self._partial = {}
@@ -172,7 +170,8 @@ class Command:
 
     def _missing(self) -> str:
         every, where = self._run.evaluate_every, self._file or "what it printed"
-        if missing := [f"`{name}: {self._metrics[name]}`" for name in self._metrics if name not in self._seen]:
+        missing = [f"`{name}: {pattern}`" for name, pattern in self._metrics.items() if name not in self._partial]
+        if not self._found:
             return f"{where} has nothing for {', '.join(missing)}"
         number = counted(len(self._found), "evaluation")
         return f"{where} has {number}, the last at step {self._step}; want one every {every} steps to {self._num_steps}"

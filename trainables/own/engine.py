@@ -87,11 +87,11 @@ class OwnTraining:
         known = dict(progress)
         own = known.pop("own")
         saved = Progress.from_dict(known)
-        if isinstance(self._function, Command):
-            self.progress = saved if self._function.resumes_at(saved.step) else self.progress
+        if not isinstance(self._function, Command):
+            self._function.load_state(saved.step, tensors, own)
+        elif not self._function.resumes_at(saved.step):
             return
         self.progress = saved
-        self._function.load_state(self.progress.step, tensors, own)
 
     def leave(self) -> None:
         """Let a command save and end: another process may resume it. A function is left where it pauses."""

@@ -153,9 +153,9 @@ ELSEWHERE = {"results": "/shared/other"}
 @pytest.mark.parametrize(
     ("there", "why_not"),
     [
-        (a_job("tiny-7", "RUNNING", owner=owner_here()), "Follow it with `cluster logs tiny-7`"),
+        (a_job("tiny-7", "RUNNING", owner=owner_here()), "for which `cluster logs tiny-7` waits"),
         (a_job("tiny-7", "PENDING", owner="bob@lab"), "tiny-7 of bob@lab writes to /shared/results, and a results"),
-        (a_job("other-1", "RUNNING", results="/shared//results/"), "Give this study one of its own with --results"),
+        (a_job("other-1", "RUNNING", results="/shared//results/"), "a directory of its own with --results"),
         (a_job("tiny-7", "RUNNING", owner="bob@lab", **ELSEWHERE), None),
         (a_job("tiny-7", "RUNNING", owner=owner_here(), **ELSEWHERE), None),
         (a_job("tiny-7", "STOPPED"), None),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.ssh import head_address, login, read_cluster, ssh
+from lr_sweep.sweep.cluster.ssh import head_address, read_cluster, ssh
 from lr_sweep.tests.support.small_cluster import FILES
 from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, sweep_until
 
@@ -56,15 +56,16 @@ def ui(env: dict[str, str], port: int, until: str) -> tuple[int, str]:
 
 def test_the_command_for_machines_of_one_s_own() -> None:
     cluster = read_cluster(LOCAL)
-    assert [*ssh(cluster, "ConnectTimeout=9"), login(cluster, head_address(LOCAL, cluster))] == [
+    assert [*ssh(cluster, "ConnectTimeout=9"), head_address(LOCAL, cluster)] == [
         "ssh",
         "-oConnectTimeout=9",
         "-oServerAliveInterval=10",
         "-oStrictHostKeyChecking=accept-new",
         "-oLogLevel=ERROR",
+        "-oUser=lab",
         "-i",
         str(Path.home() / ".ssh" / "id_ed25519"),
-        "lab@192.0.2.10",
+        "192.0.2.10",
     ]
     through_another = {"auth": {"ssh_user": "lab", "ssh_proxy_command": "ssh -W %h:%p gate"}}
     command = ssh(through_another)
