@@ -120,7 +120,7 @@ def test_ray_stays_in_few_modules() -> None:
     with_ray = {module for module in everything if "ray" in imported(module)}
     training = {"lr_sweep.trainables.worker.ray_internals"}
     training |= {f"lr_sweep.sweep.tune.{name}" for name in ("nodes", "ray_session", "tuner")}
-    clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("jobs", "tunnels")}
+    clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("jobs", "ssh")}
     assert with_ray == NEEDS_RAY | training | clusters
 
 

@@ -176,7 +176,8 @@ def cohort_here(
     every_s: float = 1000.0,
     **more: Any,
 ) -> Cohort:
-    """What a worker would be sent to train runs on this machine's CPU."""
+    """What a worker would be sent to train runs on this machine's CPU; its results directory is there."""
+    results.root.mkdir(parents=True, exist_ok=True)
     here = Placement(resources=Resources(engine=engine))
     options = Options(results=results, data_dir=results.root, placement=here, checkpoint_every_s=every_s)
     return cohort_of(tuple(runs), options, **more)
