@@ -108,7 +108,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
         (["plan", "x", "--json=3"], "Option '--json' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
-        (["cluster", "halt"], "unknown command 'halt'; valid: check, jobs, logs, stop"),
+        (["cluster", "halt"], "unknown command 'halt'; valid: check, fetch, down, jobs, logs, stop"),
         (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations"),
         (["export", "--csv"], "missing: TARGET"),
         (["gc", "--only", "x"], "unknown kind 'x'; valid: checkpoints, leftovers, unwanted"),
