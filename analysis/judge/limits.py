@@ -1,4 +1,4 @@
-"""What `judge` and `gate` read at most: the bytes of a file, the rows of a table, the work of a database."""
+"""Limits of what `judge` and `gate` read: the bytes of a file, the rows of a table, the work of a database."""
 
 from __future__ import annotations
 

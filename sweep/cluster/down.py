@@ -18,7 +18,7 @@ from lr_sweep.trainables.worker.ray_internals import end_cloud_machines
 
 SCRIPT = Path(__file__).with_name("end.sh")
 ENDED = "left:\n"
-"""What the script prints before it lists what is left."""
+"""The line that the script prints before it lists what is left."""
 
 
 def end_cluster(cluster_file: Path) -> list[str]:

@@ -76,7 +76,7 @@ class Job:
     exit_code: int | None
     """The driver's exit code, negative for a signal; None while it runs, or if Ray ended it."""
     message: str = ""
-    """What Ray reports about the status."""
+    """Ray's message about the status."""
     owner: str = ""
     """USER@HOST that submitted it; empty: an earlier version of the program did."""
     started_s: float

@@ -51,11 +51,11 @@ READS = re.compile(
     "|runs/(?:get|search)|metrics/get-history(?:-bulk|-bulk-interval)?|traces/(?:search|metrics)"
     "|(?:logged-models|model-versions|registered-models|datasets)/search|server-info)"
 )
-"""What MLflow's pages and clients read of its database. Nothing else is answered: much of it opens files, or hosts."""
+"""Addresses at which MLflow's pages and clients read its database; what else there is may open files, or ask hosts."""
 WRITES = re.compile(
     rf"{_API}/(?:experiments/(?:create|set-experiment-tag)|runs/(?:create|update|delete|log-batch|set-tag|delete-tag))"
 )
-"""What a mirror writes."""
+"""Addresses at which a mirror writes."""
 POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-ancestors 'self'"
 """What MLflow's pages may load: scripts and styles of many kinds, but nothing from another host."""
 
