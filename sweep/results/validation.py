@@ -1,4 +1,4 @@
-"""What must hold in the record of a run or a study: the one definition, for `verify` and `gc`.
+"""Rules for the record of a run or a study: the one definition, for `verify` and `gc`.
 
 Rows of the record come in as plain values; phrases come out, each about one problem. None of them: it is sound.
 """

@@ -66,7 +66,7 @@ _EXAMPLES = {
     "name": "loss",
     "higher_is_better": "false",
 }
-"""What may stand after a key that a study lacks."""
+"""Lines to write for keys that a study lacks."""
 
 
 def mistake(message: str, *loc: str | int) -> ValidationError:

@@ -1,4 +1,4 @@
-"""What follows when trials fail: for their runs, for the machine, and for the whole sweep.
+"""Consequences of failed trials: for their runs, for the machine, and for the whole sweep.
 
 | what fails | what is tried again, and how often |
 |---|---|

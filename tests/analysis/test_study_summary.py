@@ -26,7 +26,7 @@ FIELDS = {
 
 
 def searched_and_stopped(folder: Path) -> Path:
-    """Of four learning rates one was stopped at step 100; with facts of an earlier version."""
+    """One of four learning rates was stopped at step 100; the facts are of an earlier version."""
     made = SyntheticRecord(folder)
     for rate, accuracy in {1e-4: 0.5, 1e-3: 0.6, 1e-2: 0.5}.items():
         made.add(rate, 0, [(300, accuracy, accuracy)])

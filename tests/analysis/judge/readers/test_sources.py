@@ -187,7 +187,7 @@ def written_events(folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["TensorBoard", "W&B"])
 def test_a_flipped_byte_changes_no_value(tmp_path: Path, kind: str) -> None:
-    """Of every byte of the file one bit, and every length of a file that was cut."""
+    """One bit of every byte is flipped, and the file is cut at every length."""
     path = written_events(tmp_path) if kind == "TensorBoard" else next((READINGS / "wandb").rglob("*.wandb"))
     content = path.read_bytes()
     whole = table_of_content(path, content, path.name)
