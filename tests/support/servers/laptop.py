@@ -91,6 +91,9 @@ class Laptop:
         ):
             try:
                 yield Follower(process, Path(log.name))
+            except BaseException:
+                print(Path(log.name).read_text(), flush=True)  # why what was waited for did not come
+                raise
             finally:
                 process.kill()
 

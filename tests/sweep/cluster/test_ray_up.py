@@ -103,7 +103,7 @@ def test_cluster_down_from_a_laptop_without_rays_state_leaves_nothing(hosts: Hos
         state.unlink()
     printed = laptop.sweep("cluster", "fetch", laptop.cluster_file, SHARED / "down", tmp_path / "copy")
     assert f"{tmp_path / 'copy'} is a copy of /shared/down" in printed
-    laptop.sweep("merge", tmp_path / "copy", "--results", tmp_path / "merged")
+    laptop.sweep("verify", "--results", tmp_path / "copy")
     hosts.cut_off(WORKERS[1])
     code, printed = sweep("cluster", "down", laptop.cluster_file, "--yes", env=laptop.environment)
     assert f"{WORKERS[1]}: not known what is left" in printed
