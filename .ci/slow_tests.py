@@ -22,15 +22,27 @@ def main() -> None:
     """Print the files, a line each."""
     mark, *given = sys.argv[1:]
     base = given[0] if given else base_of_change()
-    changed = {Path(name) for name in git("diff", "--name-only", base, "HEAD").splitlines()} if base else set()
-    marked = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if f"mark.{mark}" in path.read_text()]
+    changed = (
+        {Path(name) for name in git("diff", "--name-only", base, "HEAD").splitlines()}
+        if base
+        else set()
+    )
+    marked = [
+        path
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if f"mark.{mark}" in path.read_text()
+    ]
     tests = [path.relative_to(ROOT) for path in marked]
     print(*chosen(tests, changed, int(git("rev-list", "--count", "HEAD"))), sep="\n")
 
 
 def chosen(tests: list[Path], changed: set[Path], turn: int) -> list[Path]:
     """Return the tests that run: touched ones first, then each third of the others."""
-    touched = [path for path in tests if changed & touching(path) or {each.parent for each in changed} & mirrored(path)]
+    touched = [
+        path
+        for path in tests
+        if changed & touching(path) or {each.parent for each in changed} & mirrored(path)
+    ]
     others = [path for path in tests if path not in touched]
     return [*sorted(touched, key=lambda path: path not in changed), *others[turn % PARTS :: PARTS]]
 
@@ -54,7 +66,9 @@ def base_of_change() -> str:
 
 def git(*arguments: str) -> str:
     """Return what git prints."""
-    return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 if __name__ == "__main__":

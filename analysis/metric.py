@@ -101,7 +101,9 @@ class Metric:
         """Label the axis of a figure."""
         return f"{self.test} (%)" if self.is_fraction else self.test
 
-    def text(self, value: float, unsure: float = math.nan, sign: str = "", digits: int = SIGNIFICANT) -> str:
+    def text(
+        self, value: float, unsure: float = math.nan, sign: str = "", digits: int = SIGNIFICANT
+    ) -> str:
         """Write a value, or a difference, so that `digits` of its uncertainty are seen; a fraction in percent."""
         if self.is_fraction:
             return decimals_text(100 * value, 100 * unsure, digits, sign)
@@ -117,7 +119,9 @@ class Metric:
 
     def mean_text(self, mean: float, sem: float) -> str:
         """Write a mean ± its standard error; one seed has none."""
-        return self.of_seeds_text(mean, sem) + ("" if math.isnan(sem) else f" ± {self.of_seeds_text(sem, sem)}")
+        return self.of_seeds_text(mean, sem) + (
+            "" if math.isnan(sem) else f" ± {self.of_seeds_text(sem, sem)}"
+        )
 
     def ends_text(self, low: float, high: float) -> tuple[str, str]:
         """Write the ends of an interval, with the digits that half its width shows."""

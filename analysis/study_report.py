@@ -52,7 +52,13 @@ from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
-from lr_sweep.analysis.statistics.comparisons.verdicts import flips, orders, ranked, verdicts, with_conditions
+from lr_sweep.analysis.statistics.comparisons.verdicts import (
+    flips,
+    orders,
+    ranked,
+    verdicts,
+    with_conditions,
+)
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
 from lr_sweep.analysis.study_summary import Study, read_summary
@@ -93,7 +99,9 @@ class Report:
         return count_problems(self.findings)
 
 
-def write_report(results: Path, study: str, code_now: Now | None = None, *, latex: bool = False) -> Report:
+def write_report(
+    results: Path, study: str, code_now: Now | None = None, *, latex: bool = False
+) -> Report:
     """Write `studies/<study>/report/` from the record, whatever is in it so far; the folder is replaced whole.
 
     `code_now` gives the version that a file of the code has now, to compare runs with; None: they are not compared.
@@ -107,12 +115,19 @@ def write_report(results: Path, study: str, code_now: Now | None = None, *, late
         text = write_files(new, found, latex=latex)
         names = sorted(path.name for path in new.iterdir())
     folder = study_dir / "report"
-    return Report(folder=folder, files=tuple(folder / name for name in names), text=text, findings=found.findings)
+    return Report(
+        folder=folder,
+        files=tuple(folder / name for name in names),
+        text=text,
+        findings=found.findings,
+    )
 
 
 def _read(results: Path, study: str, code_now: Now | None) -> Study:
     read = read_summary(results, study, FURTHER_COLUMNS)
-    curves = read.curves[read.curves["run_id"].isin(read.summary.runs["run_id"])]  # without those of fresh runs
+    curves = read.curves[
+        read.curves["run_id"].isin(read.summary.runs["run_id"])
+    ]  # without those of fresh runs
     found = [
         *check_sweep(read.summary, curves),
         *unequal_tuning(read.summary),
@@ -133,7 +148,11 @@ def _status(study: Study) -> str:
     runs, every, rates = study.summary.runs, study.candidates, study.summary.learning_rates
     if not study.info.from_table:
         return _status_line(runs)
-    what = "in the table" if every is None else f"of {len(every)} in the table, at the best of the tuned settings"
+    what = (
+        "in the table"
+        if every is None
+        else f"of {len(every)} in the table, at the best of the tuned settings"
+    )
     absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
     text = f" Not in the table: {absent} runs with seeds that their cells have at other learning rates."
     return _status_line(runs, what) + (text if absent else "")
@@ -142,11 +161,17 @@ def _status(study: Study) -> str:
 def _limits(study: Study) -> Sequence[str]:
     metric, table = study.summary.metric, study.info.from_table
     if not metric.chosen_on:
-        return (f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",)
+        return (
+            f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",
+        )
     is_tested = metric.chosen_on != metric.reported_on
     read = "at the step that validation chose" if metric.model == "best" else "at its last step"
     read = read if tables.has_steps(study.summary.runs) else "as the table has it"
-    grounds = "of the table" if table else "for the step budgets, the pretrained weights and the data named above"
+    grounds = (
+        "of the table"
+        if table
+        else "for the step budgets, the pretrained weights and the data named above"
+    )
     shown = "The figure shows it at every learning rate, for reading, not for choosing."
     measured = f"The {metric.test} was read once for each run, {read}. {shown}"
     return (
@@ -173,7 +198,9 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     by_rate, found_best = _write_rates(folder, summary), verdicts(summary, conditions)
     tried = summary.runs["learning_rate"].unique()
     if latex:
-        (folder / "table.tex").write_text(latex_text(info, summary, found_best, by_rate), encoding="utf-8")
+        (folder / "table.tex").write_text(
+            latex_text(info, summary, found_best, by_rate), encoding="utf-8"
+        )
     status = _status(study)
     of_study = not info.from_table
     if len(study.fresh):
@@ -186,7 +213,9 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
     if (steps := compare_steps(summary, study.curves, study.per_step)) is not None:
         unit = "steps" if study.per_step is None else str(study.per_step.name)
-        reached, when = target_section(folder, summary, steps, unit, study.runs if of_study else None)
+        reached, when = target_section(
+            folder, summary, steps, unit, study.runs if of_study else None
+        )
         optimal, moved = [reached, *optimal], [*when, *moved]
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     chart = SweepChart(say("measured", metric=metric), opening)
@@ -215,7 +244,9 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     first = [*filter(None, [opening.text()]), *moved]
     if info.from_table:  # the answer; the page has the rest
         return "\n".join([*first, status, "", *(table.text() for table in by_rate), checked])
-    unpublished = (tables.main_table(info, summary, model) for model in summary.runs["model"].unique())
+    unpublished = (
+        tables.main_table(info, summary, model) for model in summary.runs["model"].unique()
+    )
     shown = main if table_of(info.study) else [*by_rate, *unpublished]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), rests_on, ""]
@@ -229,7 +260,9 @@ def chart_and_verdict(results: Path, study: str) -> tuple[Fields, Verdict]:
     """
     found = _read(results, study, None)
     summary, conditions = found.summary, conditions_of(found.findings)
-    data = chart_data(summary, best_published(found.info, summary.cells), orders(summary), conditions)
+    data = chart_data(
+        summary, best_published(found.info, summary.cells), orders(summary), conditions
+    )
     return data, _opening(found, verdicts(summary, conditions))
 
 
@@ -238,7 +271,11 @@ def _opening(study: Study, found_best: pd.DataFrame) -> Verdict:
         return Verdict(())
     costs = None if study.info.from_table else _device_seconds(study.summary, study.runs)
     decided = decided_texts(study.decision, conditions_of(study.findings))
-    improving = {each.cell for each in study.findings if each.check == "improving" and each.level == "problem"}
+    improving = {
+        each.cell
+        for each in study.findings
+        if each.check == "improving" and each.level == "problem"
+    }
     return verdict_block(found_best, study.summary, costs, decided, improving)
 
 
@@ -252,7 +289,10 @@ def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, flo
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     """Write every number by learning rate and by run, and return the tables by learning rate."""
-    named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
+    named = {
+        f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}"
+        for split in ("validation", "test")
+    }
     write_csv(summary.learning_rates, folder / "learning_rates.csv")
     runs = summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs))
     write_csv(runs.assign(**summary.metric.columns), folder / "runs.csv")
@@ -281,7 +321,11 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Se
     return [
         Section("Cells", [*_options(folder, summary), detail]),
         Section("How sure", _uncertainty(folder, study)),
-        *([Section("Conclusions over the learning rate", [order])] if len(comparisons(summary)) else []),
+        *(
+            [Section("Conclusions over the learning rate", [order])]
+            if len(comparisons(summary))
+            else []
+        ),
         *([Section(of_paper, further)] if further else []),
     ]
 
@@ -310,7 +354,9 @@ def _uncertainty(folder: Path, study: Study) -> list[Block]:
 def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:
     """Return `StudySummary.cells` with what its numbers rest on."""
     facts = summary.runs.groupby(CELL, sort=False).agg(
-        num_steps=("num_steps", "max"), pretrained_on=("pretrained_on", "first"), data_origin=("data_origin", "first")
+        num_steps=("num_steps", "max"),
+        pretrained_on=("pretrained_on", "first"),
+        data_origin=("data_origin", "first"),
     )
     cells = summary.cells.merge(facts.reset_index(), on=CELL)
     cells.insert(0, info.kind.lower(), info.study)

@@ -48,14 +48,20 @@ class Study:
     def axes(self) -> pd.DataFrame:
         """Return what each cell is made of, as of `laws.laws`; the runs of a record have `content`."""
         cells = self.summary.cells
-        return of_labels(cells) if self.info.from_table else of_contents(cells, self.wanted, self.runs)
+        return (
+            of_labels(cells) if self.info.from_table else of_contents(cells, self.wanted, self.runs)
+        )
 
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     """Return the summary with what the study says of its learning rates, and how it wants its variants compared."""
     unit = 100 if info.metric.is_fraction else 1
     within = None if info.equal_within is None else info.equal_within / unit
-    goals = info.target if isinstance(info.target, dict) else dict.fromkeys(summary.cells["task"], info.target)
+    goals = (
+        info.target
+        if isinstance(info.target, dict)
+        else dict.fromkeys(summary.cells["task"], info.target)
+    )
     targets = {task: goal / unit for task, goal in goals.items() if goal is not None}
     tuned = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
     return replace(tuned, equal_within=within, targets=targets)
@@ -68,7 +74,11 @@ def read_summary(results: Path, study: str, further_columns: Collection[str] = (
 
 
 def summarised(
-    results: Path, info: StudyInfo, wanted: pd.DataFrame, stopped: StoppedRates, further_columns: Collection[str] = ()
+    results: Path,
+    info: StudyInfo,
+    wanted: pd.DataFrame,
+    stopped: StoppedRates,
+    further_columns: Collection[str] = (),
 ) -> Study:
     """Summarise the runs of a study, rows of `WANTED`; raises RecordError."""
     runs = record.read_runs(results, wanted["run_id"], (*RUN_COLUMNS, *further_columns))
@@ -76,6 +86,18 @@ def summarised(
     is_fresh = wanted["fresh"].fillna(False).astype(bool)
     chosen = with_stops(wanted[~is_fresh], stopped)
     summary = with_options(summarise(chosen, runs, curves, info.metric), info)
-    fresh = summarise(wanted[is_fresh], runs, curves, info.metric).runs if is_fresh.any() else summary.runs.head(0)
+    fresh = (
+        summarise(wanted[is_fresh], runs, curves, info.metric).runs
+        if is_fresh.any()
+        else summary.runs.head(0)
+    )
     decision = decide(summary, fresh, info.decide) if info.decide else None
-    return Study(info=info, wanted=wanted, runs=runs, curves=curves, summary=summary, fresh=fresh, decision=decision)
+    return Study(
+        info=info,
+        wanted=wanted,
+        runs=runs,
+        curves=curves,
+        summary=summary,
+        fresh=fresh,
+        decision=decision,
+    )

@@ -26,7 +26,18 @@ from lr_sweep.common.text import counted
 Fault = Callable[[Truth, np.random.Generator], Frames]
 """Draws a study of a truth, with a fault in it."""
 
-CHECKS = ("edge", "cliff", "narrow", "unstable", "improving", "gap", "two-modes", "stuck", "identical", "diverged")
+CHECKS = (
+    "edge",
+    "cliff",
+    "narrow",
+    "unstable",
+    "improving",
+    "gap",
+    "two-modes",
+    "stuck",
+    "identical",
+    "diverged",
+)
 """Of which a sound study may have findings by chance; `diverged` is a note of its cliffs."""
 NUM_TASKS = (1, 2, 4)
 
@@ -43,7 +54,10 @@ def in_frames(damage: Callable[[Frames], Frames]) -> Fault:
 
 FAULTS: dict[str, tuple[Fault, str]] = {
     "peak beyond the grid": (in_truth(simulated.beyond_the_end), "edge"),
-    "peak between two rates, 4 to 8 points higher": (in_truth(simulated.between_two_rates), "narrow"),
+    "peak between two rates, 4 to 8 points higher": (
+        in_truth(simulated.between_two_rates),
+        "narrow",
+    ),
     "rises into a cliff": (in_truth(simulated.rising_into_a_cliff), "cliff"),
     "only the smallest rate trains": (in_truth(simulated.mostly_diverged), "untuned"),
     "a seed diverged at the best rate": (in_truth(simulated.one_seed_diverged), "unstable"),
@@ -100,42 +114,63 @@ def on_sound_studies(
     return found
 
 
-def share_found(fault: Fault, check: str, num_studies: int, rng: np.random.Generator) -> tuple[float, float]:
+def share_found(
+    fault: Fault, check: str, num_studies: int, rng: np.random.Generator
+) -> tuple[float, float]:
     """Return the shares of studies of one task where a fault is found in its cell: as a problem, and at all."""
     problems = found = 0
     for _ in range(num_studies):
         findings = judged(fault(sound(any_setting(rng, 1), rng), rng))
-        levels = {each.level for each in findings if (each.check, each.variant) == (check, simulated.VARIANTS[-1])}
+        levels = {
+            each.level
+            for each in findings
+            if (each.check, each.variant) == (check, simulated.VARIANTS[-1])
+        }
         problems += "problem" in levels
         found += bool(levels)
     return problems / num_studies, found / num_studies
 
 
-def family_wise_error(num_studies: int, num_tasks: int, num_seeds: int, rng: np.random.Generator) -> float:
+def family_wise_error(
+    num_studies: int, num_tasks: int, num_seeds: int, rng: np.random.Generator
+) -> float:
     """Return the share of studies of four equal variants in which any pair is distinguishable."""
     claims = 0
     for _ in range(num_studies):
         setting = any_setting(rng, num_tasks, equal=True)
         setting = replace(setting, num_seeds=num_seeds, num_evaluations=6, step=0.5, num_rates=5)
         frames = drawn(sound(setting, rng), rng)
-        claims += bool(comparisons(summarise(frames.wanted, frames.runs, frames.curves))["distinguishable"].any())
+        claims += bool(
+            comparisons(summarise(frames.wanted, frames.runs, frames.curves))[
+                "distinguishable"
+            ].any()
+        )
     return claims / num_studies
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the rates that docs/statistics.md sums up."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--studies", type=int, default=400, help="in each entry of a table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table", choices=TABLES, action="append", help="by default all")
     args = parser.parse_args(arguments)
     for name in args.table or TABLES:
-        print(*TABLES[name](args.studies, np.random.default_rng(args.seed)), sep="\n", end="\n\n", flush=True)
+        print(
+            *TABLES[name](args.studies, np.random.default_rng(args.seed)),
+            sep="\n",
+            end="\n\n",
+            flush=True,
+        )
 
 
 def _sound_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     counts = [on_sound_studies(num_studies, num_tasks, rng) for num_tasks in NUM_TASKS]
-    return _found_table(["sound studies", *(counted(number, "task") for number in NUM_TASKS)], counts, num_studies)
+    return _found_table(
+        ["sound studies", *(counted(number, "task") for number in NUM_TASKS)], counts, num_studies
+    )
 
 
 def _families_table(num_studies: int, rng: np.random.Generator) -> list[str]:
@@ -143,20 +178,35 @@ def _families_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     return _found_table(["sound studies of one task", *FAMILIES], counts, num_studies)
 
 
-def _found_table(header: list[str], counts: list[Counter[tuple[str, str]]], num_studies: int) -> list[str]:
+def _found_table(
+    header: list[str], counts: list[Counter[tuple[str, str]]], num_studies: int
+) -> list[str]:
     rows = [("passes `--strict`", [("passes", "--strict")])]
-    rows += [(f"`{check}`: problem, note", [(check, "problem"), (check, "note")]) for check in CHECKS]
+    rows += [
+        (f"`{check}`: problem, note", [(check, "problem"), (check, "note")]) for check in CHECKS
+    ]
     return _table(
         header,
         [
-            [name, *(", ".join(_percent(found[key] / num_studies) for key in keys) for found in counts)]
+            [
+                name,
+                *(
+                    ", ".join(_percent(found[key] / num_studies) for key in keys)
+                    for found in counts
+                ),
+            ]
             for name, keys in rows
         ],
     )
 
 
 def _fault_table(num_studies: int, rng: np.random.Generator) -> list[str]:
-    header = ["planted in one cell of a study of one task", "check", "found as a problem", "found as either"]
+    header = [
+        "planted in one cell of a study of one task",
+        "check",
+        "found as a problem",
+        "found as either",
+    ]
     rows = [
         [name, f"`{check}`", *map(_percent, share_found(fault, check, num_studies, rng))]
         for name, (fault, check) in FAULTS.items()
@@ -167,13 +217,24 @@ def _fault_table(num_studies: int, rng: np.random.Generator) -> list[str]:
 def _family_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     header = ["seeds", *(counted(number, "task") for number in NUM_TASKS)]
     rows = [
-        [str(seeds), *(_percent(family_wise_error(num_studies, num_tasks, seeds, rng)) for num_tasks in NUM_TASKS)]
+        [
+            str(seeds),
+            *(
+                _percent(family_wise_error(num_studies, num_tasks, seeds, rng))
+                for num_tasks in NUM_TASKS
+            ),
+        ]
         for seeds in (3, 5, 10)
     ]
     return _table(header, rows)
 
 
-TABLES = {"sound": _sound_table, "families": _families_table, "faults": _fault_table, "family": _family_table}
+TABLES = {
+    "sound": _sound_table,
+    "families": _families_table,
+    "faults": _fault_table,
+    "family": _family_table,
+}
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:

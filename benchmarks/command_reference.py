@@ -43,7 +43,9 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _sections(command: Any, parent: Any, name: str, explained: set[tuple[str, str]]) -> Iterator[str]:
+def _sections(
+    command: Any, parent: Any, name: str, explained: set[tuple[str, str]]
+) -> Iterator[str]:
     """Yield a command's section, or those of the commands of a group; adds to the options that are explained."""
     context = command.context_class(command, info_name=name, parent=parent)
     if isinstance(command, Group):
@@ -71,7 +73,9 @@ def _usage(param: Any) -> str:
 
 
 def _filled(text: str) -> str:
-    return textwrap.fill(text, 100, subsequent_indent="  " * text.startswith("- "), break_on_hyphens=False)
+    return textwrap.fill(
+        text, 100, subsequent_indent="  " * text.startswith("- "), break_on_hyphens=False
+    )
 
 
 if __name__ == "__main__":

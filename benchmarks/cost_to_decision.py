@@ -79,7 +79,9 @@ class Truth:
     def collapsing(cls, num_variants: int, share: float) -> Truth:
         """Return equal variants that get better up to the largest rate, but at the last two a share of runs fails."""
         means = np.tile(RISE * np.arange(NUM_RATES), (num_variants, 1))
-        fails = np.tile(np.where(np.arange(NUM_RATES) < NUM_RATES - 2, 0.0, share), (num_variants, 1))
+        fails = np.tile(
+            np.where(np.arange(NUM_RATES) < NUM_RATES - 2, 0.0, share), (num_variants, 1)
+        )
         fails[:, -1] *= 2
         return cls(means=means, deviations=np.full_like(means, 0.3), within=1.5, fails=fails)
 
@@ -174,11 +176,17 @@ POLICIES = {
     "grid, 10 seeds": Policy(seeds=10),
     "winners 3 of 5 seeds, stop_early": Policy(seeds=5, winners=3, stops=True),
     "grid, 2 seeds, then decide": Policy(seeds=2, fresh=20),
-    "winners 2 of 2 seeds, stop_early, then decide, at most 3": Policy(seeds=2, winners=2, stops=True, fresh=3),
+    "winners 2 of 2 seeds, stop_early, then decide, at most 3": Policy(
+        seeds=2, winners=2, stops=True, fresh=3
+    ),
     "the same, at most 5": Policy(seeds=2, winners=2, stops=True, fresh=5),
     "the same, at most 20": Policy(seeds=2, winners=2, stops=True, fresh=20),
-    "winners 3 of 3 seeds, stop_early, then decide, at most 20": Policy(seeds=3, winners=3, stops=True, fresh=20),
-    "winners 3 of 8 seeds, stop_early, then decide, at most 20": Policy(seeds=8, winners=3, stops=True, fresh=20),
+    "winners 3 of 3 seeds, stop_early, then decide, at most 20": Policy(
+        seeds=3, winners=3, stops=True, fresh=20
+    ),
+    "winners 3 of 8 seeds, stop_early, then decide, at most 20": Policy(
+        seeds=8, winners=3, stops=True, fresh=20
+    ),
 }
 
 
@@ -202,7 +210,9 @@ def _compared(runs: Floats, chosen: np.ndarray, truth: Truth) -> np.ndarray:
     most = np.abs(difference) + np.abs(luck[pairs.first] - luck[pairs.second])
     p_equal = stdtr(dof, (most - truth.within) / sem)
     equal = (shaffer(p_equal, range(len(p_equal))) < LEVEL) & ~differs
-    return np.where(differs, np.where(difference > 0, FIRST, SECOND), np.where(equal, EQUAL, UNDECIDED))
+    return np.where(
+        differs, np.where(difference > 0, FIRST, SECOND), np.where(equal, EQUAL, UNDECIDED)
+    )
 
 
 def is_false(outcome: np.ndarray, means: Floats, truth: Truth) -> np.ndarray:
@@ -215,7 +225,9 @@ def is_false(outcome: np.ndarray, means: Floats, truth: Truth) -> np.ndarray:
 def scores(truth: Truth, found: Sequence[Found]) -> dict[str, float]:
     """Return shares: of the runs of a grid of 5 seeds, of right pairs, of studies with a false one."""
     each = np.arange(len(truth.means))
-    here = np.array([is_false(one.outcome, truth.expected[each, one.chosen], truth) for one in found])
+    here = np.array(
+        [is_false(one.outcome, truth.expected[each, one.chosen], truth) for one in found]
+    )
     at_best = np.array([is_false(one.outcome, truth.expected.max(-1), truth) for one in found])
     decided = np.array([one.outcome for one in found]) != UNDECIDED
     return {
@@ -232,10 +244,16 @@ def studies(number: int, rng: np.random.Generator) -> Iterator[tuple[str, str, T
         yield from (("synthetic", name, Truth.drawn(np.array(best), rng), 1) for _ in range(number))
     for variants, share in product((2, 4), (0.15, 0.3)):
         name = f"{variants} variants, {share:.0%} fail"
-        yield from (("collapsing", name, Truth.collapsing(variants, share), 1) for _ in range(number))
+        yield from (
+            ("collapsing", name, Truth.collapsing(variants, share), 1) for _ in range(number)
+        )
     for path in sorted(RESULTS.glob("*/runs.csv")):
-        if "test_accuracy" in (runs := pd.read_csv(path)):  # equal within a point says nothing of a loss
-            yield from (("recorded", path.parent.name, truth, -(-number // 5)) for truth in recorded(runs))
+        if "test_accuracy" in (
+            runs := pd.read_csv(path)
+        ):  # equal within a point says nothing of a loss
+            yield from (
+                ("recorded", path.parent.name, truth, -(-number // 5)) for truth in recorded(runs)
+            )
 
 
 def table(number: int, seed: int) -> pd.DataFrame:
@@ -257,25 +275,45 @@ def draw(found: pd.DataFrame, stem: Path) -> None:
     means = found.groupby(["kind", "policy"], sort=False)[["runs", "right"]].mean() * 100
     for panel, kind in zip(panels, ("synthetic", "recorded"), strict=True):
         for (policy, row), mark in zip(means.loc[kind].iterrows(), "osDv^P*Xhp", strict=True):
-            panel.plot(row["runs"], row["right"], mark, label=policy, color="C0" if POLICIES[policy].fresh else "C1")
+            panel.plot(
+                row["runs"],
+                row["right"],
+                mark,
+                label=policy,
+                color="C0" if POLICIES[policy].fresh else "C1",
+            )
         panel.axvline(20, color="0.6", linestyle=":")
-        panel.set(title=f"{kind} studies", xlabel="run-steps, % of a grid of 5 seeds", xlim=(0, 210))
+        panel.set(
+            title=f"{kind} studies", xlabel="run-steps, % of a grid of 5 seeds", xlim=(0, 210)
+        )
     panels[0].set_ylabel("pairs decided rightly, %")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8
+    )
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print a row a study and policy, and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--studies", type=int, default=500, help="synthetic ones of each truth; a fifth of recorded ones"
+        "--studies",
+        type=int,
+        default=500,
+        help="synthetic ones of each truth; a fifth of recorded ones",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, help="stem of an .svg")
     args = parser.parse_args(arguments)
     found = table(args.studies, args.seed)
-    every = found.groupby(["kind", "policy"], sort=False).mean(numeric_only=True).reset_index().assign(study="all")
+    every = (
+        found.groupby(["kind", "policy"], sort=False)
+        .mean(numeric_only=True)
+        .reset_index()
+        .assign(study="all")
+    )
     shown = pd.concat([found, every])
     columns = ["runs", "right", "false", "false of the best rates"]
     print(f"| studies | policy | {' | '.join(f'{name}, %' for name in columns)} |\n{'|---' * 6}|")

@@ -26,7 +26,10 @@ def _lognormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     return (np.exp(0.5) - np.exp(rng.standard_normal(shape))) / np.sqrt((np.e - 1) * np.e)
 
 
-DRAWS = NOISES | {"skewed, unequal": _unequal(NOISES["skewed"]), "lognormal, unequal": _unequal(_lognormal)}
+DRAWS = NOISES | {
+    "skewed, unequal": _unequal(NOISES["skewed"]),
+    "lognormal, unequal": _unequal(_lognormal),
+}
 SPLIT = 0.3
 """Standard deviation of a split's examples, in each of validation and test, times the variant's noise."""
 CURVES = ("flat", "peak")
@@ -79,19 +82,29 @@ def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
         noise = noise + np.sqrt(setting.shared) * draw(rng, (*shape[:3], 1, setting.num_seeds))
     scale = np.full(setting.num_rates, setting.beside)
     scale[middle] = 1.0
-    curve = np.where(np.arange(setting.num_rates) == middle, 0.0, BELOW_PEAK if setting.curve == "peak" else 0.0)
+    curve = np.where(
+        np.arange(setting.num_rates) == middle, 0.0, BELOW_PEAK if setting.curve == "peak" else 0.0
+    )
     mean = np.tile(curve, (setting.num_variants, 1))
     mean[0] += setting.ahead
     if setting.equal_at is not None:
         mean[:, setting.equal_at] = curve[setting.equal_at]
     runs = mean[..., None] + noise * scale[:, None]
     if setting.collapses:
-        runs[..., middle + 1, :] -= setting.depth * (rng.random((*shape[:3], shape[-1])) < setting.collapses)
-    unequal = ratios(setting.num_variants) if "unequal" in setting.noise else np.ones(setting.num_variants)
+        runs[..., middle + 1, :] -= setting.depth * (
+            rng.random((*shape[:3], shape[-1])) < setting.collapses
+        )
+    unequal = (
+        ratios(setting.num_variants)
+        if "unequal" in setting.noise
+        else np.ones(setting.num_variants)
+    )
     splits = SPLIT * unequal[:, None, None]
     validation, tests = (runs + splits * rng.standard_normal(shape) for _ in range(2))
     means = validation.mean(-1)
-    return Studies(tests=tests, chosen=means.argmax(-1), behind=means.max(-1, keepdims=True) - means)
+    return Studies(
+        tests=tests, chosen=means.argmax(-1), behind=means.max(-1, keepdims=True) - means
+    )
 
 
 def windows_of(runs: Floats, at: np.ndarray) -> Floats:

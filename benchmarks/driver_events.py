@@ -101,8 +101,13 @@ class Used:
     def since(self, before: Used) -> str:
         """Say what a report cost since then."""
         num, spent_s = self.num_reports - before.num_reports, self.all_s - before.all_s
-        cost_ms = {name: 1000 * (cpu_s - before.cpu_s.get(name, 0)) / max(num, 1) for name, cpu_s in self.cpu_s.items()}
-        threads = ", ".join(f"{name} {ms:.2f}" for name, ms in sorted(cost_ms.items()) if ms >= 0.005)
+        cost_ms = {
+            name: 1000 * (cpu_s - before.cpu_s.get(name, 0)) / max(num, 1)
+            for name, cpu_s in self.cpu_s.items()
+        }
+        threads = ", ".join(
+            f"{name} {ms:.2f}" for name, ms in sorted(cost_ms.items()) if ms >= 0.005
+        )
         share = spent_s / (self.at_s - before.at_s)
         return f"{num} reports, {1000 * spent_s / max(num, 1):.2f} ms of CPU each ({threads}), {share:.0%} of a core"
 
@@ -132,7 +137,9 @@ class Watch:
                 yield event
         self.num_reports -= num_ended  # each run's end has one more
         done = self.num_reports / self._num_expected
-        self._say(f"in all: {Used.now(self.num_reports).since(first)}; {done:.1%} of the real rate; {_memory()}")
+        self._say(
+            f"in all: {Used.now(self.num_reports).since(first)}; {done:.1%} of the real rate; {_memory()}"
+        )
 
 
 def _memory() -> str:
@@ -142,8 +149,15 @@ def _memory() -> str:
 @contextlib.contextmanager
 def s3_server(folder: Path, port: int = 5599) -> Iterator[str]:
     """Start moto's server with a bucket; give its URI."""
-    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
-    keys |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "XDG_CACHE_HOME": str(folder / "cache")}
+    keys = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    keys |= {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with patch.dict(os.environ, keys), subprocess.Popen(command, **silent) as server:
@@ -160,11 +174,16 @@ def s3_server(folder: Path, port: int = 5599) -> Iterator[str]:
             server.terminate()
 
 
-def measure_fleet(folder: Path, num_trials: int, num_live: int, minutes: float, say: Callable[[str], None]) -> Watch:
+def measure_fleet(
+    folder: Path, num_trials: int, num_live: int, minutes: float, say: Callable[[str], None]
+) -> Watch:
     """Let `run` train a study of so many runs, all of which report at once, from `num_live` actors."""
     num_evaluations = max(1, int(60 * minutes / EVALUATE_EVERY_S))
     every_s = report_every_s(num_trials)
-    watch, study = Watch(num_evaluations * round(EVALUATE_EVERY_S / every_s) * num_trials, say), folder / "fleet.yaml"
+    watch, study = (
+        Watch(num_evaluations * round(EVALUATE_EVERY_S / every_s) * num_trials, say),
+        folder / "fleet.yaml",
+    )
     given = {
         "rates": ", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, num_trials)),
         "num_steps": EVALUATE_EVERY * num_evaluations,
@@ -175,32 +194,50 @@ def measure_fleet(folder: Path, num_trials: int, num_live: int, minutes: float, 
     with (
         s3_server(folder) as uri,
         patch.object(tuner, "train_cohorts", watch.train),
-        patch.object(driver, "report_every_s", lambda _: every_s),  # of the runs, each of which stands for a trial
+        patch.object(
+            driver, "report_every_s", lambda _: every_s
+        ),  # of the runs, each of which stands for a trial
         patch.object(ray_trainable, "CohortTrainable", StubTrainable),
     ):
         loaded = load_study(str(study))
         placement = Placement(resources=loaded.resources, cpus=num_live, force=True)
-        run_study(loaded, Options(results=StoredResults(uri), data_dir=folder, placement=placement), print)
+        run_study(
+            loaded, Options(results=StoredResults(uri), data_dir=folder, placement=placement), print
+        )
     return watch
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=500)
-    parser.add_argument("--live", type=int, default=8, help="actors, which report for them all (default: 8)")
+    parser.add_argument(
+        "--live", type=int, default=8, help="actors, which report for them all (default: 8)"
+    )
     parser.add_argument("--minutes", type=float, default=8)
     given = parser.parse_args()
     print(machine(torch.device("cpu")))
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    waits = (f"{1000 * wait_s(number):.2f} ms with {number}" for number in (given.live, given.trials))
+    waits = (
+        f"{1000 * wait_s(number):.2f} ms with {number}" for number in (given.live, given.trials)
+    )
     print(f"Tune's wait for a result of live actors: {', '.join(waits)}", flush=True)
     ray.shutdown()
-    with tempfile.TemporaryDirectory() as scratch, os.fdopen(os.dup(1), "w", buffering=1) as printed:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        os.fdopen(os.dup(1), "w", buffering=1) as printed,
+    ):
         every_s = report_every_s(given.trials)  # `run` sends its own output to a file
-        print(f"{given.trials} trials, a report every {every_s:.0f} s, {given.live} actors", file=printed)
-        measure_fleet(Path(scratch), given.trials, given.live, given.minutes, partial(print, file=printed))
+        print(
+            f"{given.trials} trials, a report every {every_s:.0f} s, {given.live} actors",
+            file=printed,
+        )
+        measure_fleet(
+            Path(scratch), given.trials, given.live, given.minutes, partial(print, file=printed)
+        )
 
 
 if __name__ == "__main__":

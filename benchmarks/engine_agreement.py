@@ -30,7 +30,11 @@ def sweep(variant: str, num_seeds: int, evaluate_every: int) -> list[Run]:
     """Return runs of all rates and seeds."""
     cell = Cell(size=TINY, num_tokens=4, variant=variant)
     protocol = {"evaluate_every": evaluate_every, "train_examples_evaluated": 100}
-    return [run_of(cell, seed=seed, learning_rate=rate, **protocol) for seed in range(num_seeds) for rate in RATES]
+    return [
+        run_of(cell, seed=seed, learning_rate=rate, **protocol)
+        for seed in range(num_seeds)
+        for rate in RATES
+    ]
 
 
 def plain(run: Run, data: TaskData, num_steps: int, noise: float = 0.0) -> list[Evaluation]:
@@ -45,7 +49,9 @@ def plain(run: Run, data: TaskData, num_steps: int, noise: float = 0.0) -> list[
     return training.progress.curve
 
 
-def differences(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> tuple[float, float, bool]:
+def differences(
+    one: Sequence[Evaluation], other: Sequence[Evaluation]
+) -> tuple[float, float, bool]:
     """Return the largest difference of validation losses, relative, and of accuracies, and whether the step differs."""
     pairs = list(zip(one, other, strict=False))
     loss = max(abs(a.validation_loss - b.validation_loss) / a.validation_loss for a, b in pairs)
@@ -69,7 +75,9 @@ def row(variant: str, rate: float, found: Sequence[Sequence[tuple[float, float, 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--evaluate-every", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
@@ -80,7 +88,9 @@ def main() -> None:
     print(HEADER, f"|{'---|' * HEADER.count(' |')}", sep="\n")
     for variant in chosen.variants:
         runs = sweep(variant, chosen.seeds, chosen.evaluate_every)
-        fast = {slot.run.run_id: slot.progress.curve for slot in stacked(runs, chosen.steps, data)[1]}
+        fast = {
+            slot.run.run_id: slot.progress.curve for slot in stacked(runs, chosen.steps, data)[1]
+        }
         for rate in RATES:
             found = []
             for run in (run for run in runs if run.learning_rate == rate):

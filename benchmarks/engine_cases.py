@@ -74,7 +74,9 @@ def made_up_data(cell: Cell, num_examples: int = 64) -> TaskData:
     generator = torch.Generator().manual_seed(0)
 
     def split(number: int) -> Split:
-        inputs = torch.randint(256, (number, cell.num_tokens, TOKEN_DIM), generator=generator).to(torch.uint8)
+        inputs = torch.randint(256, (number, cell.num_tokens, TOKEN_DIM), generator=generator).to(
+            torch.uint8
+        )
         return Split(inputs=inputs, labels=torch.randint(10, (number,), generator=generator))
 
     return TaskData(
@@ -91,12 +93,19 @@ def made_up_data(cell: Cell, num_examples: int = 64) -> TaskData:
 def made_up_weights(size: ModelSize) -> dict[str, Tensor]:
     """Draw a body's tensors, as if pretrained."""
     generator = torch.Generator().manual_seed(1)
-    return {name: t.normal_(0.0, 0.02, generator=generator) for name, t in GPT2(size).state_dict().items()}
+    return {
+        name: t.normal_(0.0, 0.02, generator=generator)
+        for name, t in GPT2(size).state_dict().items()
+    }
 
 
 def weights_of(cell: Cell) -> dict[str, Tensor] | None:
     """Return made-up weights where the variant starts from pretrained ones."""
-    return made_up_weights(cell.size) if VARIANTS[cell.variant].initialisation == "pretrained" else None
+    return (
+        made_up_weights(cell.size)
+        if VARIANTS[cell.variant].initialisation == "pretrained"
+        else None
+    )
 
 
 def run_of(cell: Cell, *, seed: int, learning_rate: float, **protocol: Any) -> Run:
@@ -118,4 +127,7 @@ def run_of(cell: Cell, *, seed: int, learning_rate: float, **protocol: Any) -> R
 
 def sweep_of(cell: Cell, number: int, **protocol: Any) -> list[Run]:
     """Return runs of up to 3 seeds with learning rates from 1e-6 up."""
-    return [run_of(cell, seed=n % 3, learning_rate=10 ** (-6 + n / 9), **protocol) for n in range(number)]
+    return [
+        run_of(cell, seed=n % 3, learning_rate=10 ** (-6 + n / 9), **protocol)
+        for n in range(number)
+    ]

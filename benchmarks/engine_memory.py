@@ -22,7 +22,12 @@ from lr_sweep.trainables.stacked.layers import batched
 from lr_sweep.trainables.worker.memory import stack_bytes
 
 ROOT = Path(__file__).parent.parent
-SIZES = {"small-frozen": (1, 4, 12), "small-unfrozen": (1, 4, 12), "base-frozen": (1, 2), "base-unfrozen": (1, 2)}
+SIZES = {
+    "small-frozen": (1, 4, 12),
+    "small-unfrozen": (1, 4, 12),
+    "base-frozen": (1, 2),
+    "base-unfrozen": (1, 2),
+}
 """Runs in a stack. Tiny models take less than the libraries do, so that nothing can be measured."""
 
 
@@ -57,14 +62,18 @@ def warm_up(like: Cell) -> None:
     training = StackedTraining(made_up_data(cell), weights_of(cell), torch.device("cpu"))
     training.add(sweep_of(cell, 1, evaluate_every=2))
     training.advance()
-    batched(torch.zeros(1, 256, 256), torch.zeros(1, 256, 256))  # a large product may be another library's
+    batched(
+        torch.zeros(1, 256, 256), torch.zeros(1, 256, 256)
+    )  # a large product may be another library's
     gc.collect()
 
 
 def in_a_process(module: str, *words: str, **variables: str) -> dict[str, float]:
     """Return what a benchmark prints as JSON in a fresh process; raises MemoryError if that is out of memory."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *words]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
     if "OutOfMemoryError" in done.stderr:
         raise MemoryError
     assert done.returncode == 0, done.stderr
@@ -74,9 +83,15 @@ def in_a_process(module: str, *words: str, **variables: str) -> dict[str, float]
 
 def main() -> None:
     """Measure cells and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cells", nargs="*", default=list(SIZES), help="names in benchmarks/engine_cases.py")
-    parser.add_argument("--runs", type=int, help="measure one stack in this process, and print JSON")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "cells", nargs="*", default=list(SIZES), help="names in benchmarks/engine_cases.py"
+    )
+    parser.add_argument(
+        "--runs", type=int, help="measure one stack in this process, and print JSON"
+    )
     chosen = parser.parse_args()
     if chosen.runs:
         print(json.dumps(measure(chosen.cells[0], chosen.runs)))
@@ -86,7 +101,10 @@ def main() -> None:
         for number in SIZES[name]:
             case = in_a_process("engine_memory", name, "--runs", str(number))
             measured, predicted = case["measured_bytes"] / 1e6, case["predicted_bytes"] / 1e6
-            print(f"| {name} | {number} | {measured:.0f} | {predicted:.0f} | {predicted / measured:.2f} |", flush=True)
+            print(
+                f"| {name} | {number} | {measured:.0f} | {predicted:.0f} | {predicted / measured:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

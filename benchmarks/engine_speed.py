@@ -59,9 +59,15 @@ def seconds_a_step(steps: Steps, number: int, device: torch.device) -> float:
     return (clock() - began) / number
 
 
-def compare(case: Case, number: int, device: torch.device, rounds: int, seconds: float) -> dict[str, list[float]]:
+def compare(
+    case: Case, number: int, device: torch.device, rounds: int, seconds: float
+) -> dict[str, list[float]]:
     """Let the plain engine, the fast one alone and a stack take turns; return the seconds of a run-step by round."""
-    contenders = {"plain": plain(case, device), "solo": stack(case, 1, device), "stack": stack(case, number, device)}
+    contenders = {
+        "plain": plain(case, device),
+        "solo": stack(case, 1, device),
+        "stack": stack(case, number, device),
+    }
     counts = {}
     for name, steps in contenders.items():
         seconds_a_step(steps, 3, device)  # warm up
@@ -98,15 +104,27 @@ def machine(device: torch.device) -> str:
 
 
 def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    pairs = [(key.strip(), value.strip()) for key, _, value in (text.partition(":") for text in lines)]
-    models, families = ([value for key, value in pairs if key == name] for name in ("model name", "cpu family"))
+    lines = (
+        Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
+    )
+    pairs = [
+        (key.strip(), value.strip()) for key, _, value in (text.partition(":") for text in lines)
+    ]
+    models, families = (
+        [value for key, value in pairs if key == name] for name in ("model name", "cpu family")
+    )
     family = f" of family {families[0]}" if families else ""  # a cloud's names hide it
-    return f"{models[0] if models else platform.machine()}{family} (1 thread of {len(models)} cores)"
+    return (
+        f"{models[0] if models else platform.machine()}{family} (1 thread of {len(models)} cores)"
+    )
 
 
 def measure(
-    pairs: Sequence[Pair], device: torch.device, rounds: int, seconds: float, budget_s: float = math.inf
+    pairs: Sequence[Pair],
+    device: torch.device,
+    rounds: int,
+    seconds: float,
+    budget_s: float = math.inf,
 ) -> None:
     """Measure and print, a line as soon as it is known; what has not begun within `budget_s` is said to be left out."""
     began = time.monotonic()
@@ -132,13 +150,19 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument(
-        "--cells", default="tiny-frozen,tiny-frozen-random,tiny-unfrozen", help="names in benchmarks/engine_cases.py"
+        "--cells",
+        default="tiny-frozen,tiny-frozen-random,tiny-unfrozen",
+        help="names in benchmarks/engine_cases.py",
     )
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
-    parser.add_argument("--stacks", type=numbers, default="1,2,4,8,16,27", help="sizes of stacks, by commas")
+    parser.add_argument(
+        "--stacks", type=numbers, default="1,2,4,8,16,27", help="sizes of stacks, by commas"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each turn")
     chosen = parser.parse_args()

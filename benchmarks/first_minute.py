@@ -55,14 +55,19 @@ def kind_of(name: str, *, is_first: bool) -> str:
     return "program" if is_first else "trials" if is_worker else "Ray"
 
 
-def stage_costs(ends: Mapping[str, float], samples: Iterable[Sample]) -> dict[str, dict[str, float]]:
+def stage_costs(
+    ends: Mapping[str, float], samples: Iterable[Sample]
+) -> dict[str, dict[str, float]]:
     """Return the CPU seconds of each kind of process in each stage; `ends`: of the stages, in order."""
     series: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         series[sample.kind].append(sample)
     begins = dict(zip(ends, [0.0, *ends.values()], strict=False))
     return {
-        stage: {kind: _so_far(series[kind], end) - _so_far(series[kind], begins[stage]) for kind in KINDS}
+        stage: {
+            kind: _so_far(series[kind], end) - _so_far(series[kind], begins[stage])
+            for kind in KINDS
+        }
         for stage, end in ends.items()
     }
 
@@ -83,14 +88,20 @@ def watch(process: psutil.Process, began: float, ended: Event) -> Iterator[Sampl
         except psutil.Error:
             continue  # one has ended since
         for kind in KINDS:
-            yield Sample(time.time() - began, kind, sum(cpu_s for name, cpu_s in taken.values() if name == kind))
+            yield Sample(
+                time.time() - began,
+                kind,
+                sum(cpu_s for name, cpu_s in taken.values() if name == kind),
+            )
 
 
 def first_minute(folder: Path) -> tuple[dict[str, float], list[Sample]]:
     """Run the quickstart into a folder; return when each stage ended, and what was seen meanwhile."""
     began, table_at, samples, ended = time.time(), 0.0, list[Sample](), Event()
     command = [*PROGRAM, "run", "quickstart", "--results", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         watching = watch(psutil.Process(process.pid), began, ended)
         looking = Thread(target=lambda: samples.extend(watching))
         looking.start()
@@ -107,7 +118,8 @@ def first_minute(folder: Path) -> tuple[dict[str, float], list[Sample]]:
         raise SystemExit(f"{' '.join(command)} failed:\n{output[-3000:]}")
     runs = read_runs(folder)
     started, finished = (
-        runs[name].map(lambda moment: moment.timestamp()) - began for name in ("started_at", "finished_at")
+        runs[name].map(lambda moment: moment.timestamp()) - began
+        for name in ("started_at", "finished_at")
     )
     ends = [imports_at, started.min(), finished.min(), finished.max(), table_at, prompt_at]
     return dict(zip(STAGES, map(float, ends), strict=True)), samples
@@ -122,7 +134,9 @@ def command_s(command: tuple[str, ...], folder: Path) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args(arguments)
     print(machine(torch.device("cpu")))
@@ -134,10 +148,18 @@ def main(arguments: list[str] | None = None) -> None:
             costs.append(stage_costs(found, samples))
             for command in COMMANDS:
                 commands[" ".join(command)].append(command_s(command, Path(temporary)))
-        print(f"round {number}: {', '.join(f'{stage} {at:.1f}' for stage, at in found.items())}", flush=True)
-    print("\nMedians: seconds since the start; CPU seconds since the line before, of", ", ".join(KINDS))
+        print(
+            f"round {number}: {', '.join(f'{stage} {at:.1f}' for stage, at in found.items())}",
+            flush=True,
+        )
+    print(
+        "\nMedians: seconds since the start; CPU seconds since the line before, of",
+        ", ".join(KINDS),
+    )
     for stage, text in STAGES.items():
-        taken = "  ".join(f"{statistics.median(cost[stage][kind] for cost in costs):5.1f}" for kind in KINDS)
+        taken = "  ".join(
+            f"{statistics.median(cost[stage][kind] for cost in costs):5.1f}" for kind in KINDS
+        )
         print(f"{stage:8}{spread([found[stage] for found in ends], 1):24}{taken}  {text}")
     for name, times_s in commands.items():
         print(f"{name:16}{spread(times_s)}")

@@ -23,7 +23,15 @@ from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.sides import read_side, stored_side
 from lr_sweep.analysis.statistics.comparisons.sequential import NUM_SEEDS
 
-RECIPE = {"rate": 0.04, "decay": 1e-3, "momentum": 0.8, "width": 24, "epochs": 6, "shuffle": 1, "scale": 1.0}
+RECIPE = {
+    "rate": 0.04,
+    "decay": 1e-3,
+    "momentum": 0.8,
+    "width": 24,
+    "epochs": 6,
+    "shuffle": 1,
+    "scale": 1.0,
+}
 CHANGES: Mapping[str, Mapping[str, float]] = {
     **{f"no change {i}": {} for i in range(15)},
     **{f"no shuffling {i}": {"shuffle": 0} for i in range(3)},
@@ -56,7 +64,10 @@ def accuracy(recipe: Recipe, seed: int) -> float:
     """Train the network on 600 images; return its accuracy on the others."""
     of, rng, (images, labels) = dict(recipe), np.random.default_rng(seed), _digits()
     width = int(of["width"])
-    weights = [of["scale"] * rng.standard_normal((64, width)) / 8, rng.standard_normal((width, 10)) / width**0.5]
+    weights = [
+        of["scale"] * rng.standard_normal((64, width)) / 8,
+        rng.standard_normal((width, 10)) / width**0.5,
+    ]
     speed = [np.zeros_like(each) for each in weights]
     for _ in range(int(of["epochs"])):
         order = rng.permutation(600) if of["shuffle"] else np.arange(600)
@@ -66,7 +77,9 @@ def accuracy(recipe: Recipe, seed: int) -> float:
             error = scores / scores.sum(1, keepdims=True) - np.eye(10)[labels[batch]]
             back = (error @ weights[1].T) * (hidden > 0)
             for i, slope in enumerate((images[batch].T @ back, hidden.T @ error)):
-                speed[i] = of["momentum"] * speed[i] - of["rate"] * (slope / len(batch) + of["decay"] * weights[i])
+                speed[i] = of["momentum"] * speed[i] - of["rate"] * (
+                    slope / len(batch) + of["decay"] * weights[i]
+                )
                 weights[i] = weights[i] + speed[i]
     guess = (np.maximum(images[600:] @ weights[0], 0) @ weights[1]).argmax(1)
     return float((guess == labels[600:]).mean())
@@ -113,7 +126,9 @@ def gated(order: Sequence[str], first: int, folder: Path) -> tuple[list[float], 
 
     def answer() -> Gate:
         candidate = read_side(str(table), Reading())
-        return Comparison(baseline=stored_side(baseline), candidate=candidate).streamed(log, table.name)
+        return Comparison(baseline=stored_side(baseline), candidate=candidate).streamed(
+            log, table.name
+        )
 
     train(recipe, NUM_SEEDS, new=True)
     read_side(str(table), Reading()).store(baseline)
@@ -135,19 +150,34 @@ def main() -> None:
     """Print what both kept, and what it cost, over several orders of the changes."""
     start = tuple(RECIPE.items())
     values = [accuracy(start, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]
-    print(f"recipe: {np.mean(values):.2%}, standard deviation of a run {100 * np.std(values, ddof=1):.2f} points")
+    print(
+        f"recipe: {np.mean(values):.2%}, standard deviation of a run {100 * np.std(values, ddof=1):.2f} points"
+    )
     for rule in sys.argv[1:] or ("gate", "one run"):
         found = []
         for loop in range(NUM_LOOPS):
             order = np.random.default_rng(loop).permutation(list(CHANGES)).tolist()
             with tempfile.TemporaryDirectory() as folder:
-                both = {"gate": lambda order=order, first=1000 * loop, to=folder: gated(order, first, Path(to))}
+                both = {
+                    "gate": lambda order=order, first=1000 * loop, to=folder: gated(
+                        order, first, Path(to)
+                    )
+                }
                 both["one run"] = lambda order=order, first=1000 * loop: greedy(order, first)
                 found.append(both[rule]())
-            print(rule, loop, [round(100 * gain, 2) for gain in found[-1][0]], found[-1][1:], flush=True)
+            print(
+                rule,
+                loop,
+                [round(100 * gain, 2) for gain in found[-1][0]],
+                found[-1][1:],
+                flush=True,
+            )
         gains = [gain for each in found for gain in each[0]]
         false, runs = np.mean(np.array(gains) < NO_GAIN), np.mean([each[1] for each in found])
-        bias, whole = np.mean([each[2] for each in found]), np.mean([sum(each[0]) for each in found])
+        bias, whole = (
+            np.mean([each[2] for each in found]),
+            np.mean([sum(each[0]) for each in found]),
+        )
         print(
             f"{rule}: kept {len(gains) / NUM_LOOPS:.1f} changes, {false:.0%} of them without a gain; true gain "
             f"{100 * whole:.2f} points; {runs:.0f} runs; its value is {100 * bias:+.2f} points off"

@@ -68,7 +68,10 @@ class Kept:
     def row(self) -> list[str]:
         """Return false discovery rate and power in percent, seeds of an equal candidate, and of all of a stream."""
         power = self.accepted[self.gains > 0].mean() if (self.gains > 0).any() else np.nan
-        equal, baselines = self.seeds[self.gains == 0].mean(), self.num_stored * (1 + self.accepted.sum(-1))
+        equal, baselines = (
+            self.seeds[self.gains == 0].mean(),
+            self.num_stored * (1 + self.accepted.sum(-1)),
+        )
         whole = (self.seeds.sum(-1) + baselines).mean()
         return [percent(self.false), percent(float(power)), f"{equal:.1f}", f"{whole:.0f}"]
 
@@ -83,12 +86,16 @@ class Gated:
 
     def __call__(self, base: Floats, values: Floats) -> tuple[Bools, Ints]:
         """Compare a candidate of each stream; returns which are accepted, and after how many seeds."""
-        evidence, accepted = (np.array(each).reshape(-1, self.number) for each in (self.evidence, self.accepted))
+        evidence, accepted = (
+            np.array(each).reshape(-1, self.number) for each in (self.evidence, self.accepted)
+        )
         level = np.array([next_level(evidence[:, i], accepted[:, i]) for i in range(self.number)])
         found = conclude(looks(base, values), level)
         passed = found.outcome == FIRST
         self.accepted.append(passed)
-        self.evidence.append(np.where(passed, np.minimum(found.evidence, level), np.maximum(found.evidence, level)))
+        self.evidence.append(
+            np.where(passed, np.minimum(found.evidence, level), np.maximum(found.evidence, level))
+        )
         return passed, found.num_seeds
 
 
@@ -110,7 +117,10 @@ def one_run(base: Floats, values: Floats) -> tuple[Bools, Ints]:
 def streamed(rule: str, noise: str, number: int, better: float = BETTER) -> Kept:
     """Simulate streams; after each acceptance the new baseline gets fresh seeds (of `one run`: the run itself)."""
     rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
-    unit, decide = max(of_base, of_candidate), {"ratio": ratio_test, "one run": one_run}.get(rule) or Gated(number)
+    unit, decide = (
+        max(of_base, of_candidate),
+        {"ratio": ratio_test, "one run": one_run}.get(rule) or Gated(number),
+    )
     base, found = draw(rng, (number, NUM_SEEDS)) * of_base, []
     for _ in range(NUM_CANDIDATES):
         kind = rng.random(number)
@@ -127,7 +137,14 @@ def streamed(rule: str, noise: str, number: int, better: float = BETTER) -> Kept
 
 def stream_table(number: int, _: np.random.Generator) -> Rows:
     """Return a row a noise and rule."""
-    yield ["noise", "rule", "false of the accepted, %", "gains found, %", "seeds of an equal one", "of the stream"]
+    yield [
+        "noise",
+        "rule",
+        "false of the accepted, %",
+        "gains found, %",
+        "seeds of an equal one",
+        "of the stream",
+    ]
     for noise in RUNS:
         for rule in ("gate", "ratio", "one run"):
             yield [noise, rule, *streamed(rule, noise, number).row()]
@@ -145,7 +162,12 @@ def nights_table(number: int, rng: np.random.Generator) -> Rows:
             alarms.append(_num_alarms(base, draw(rng, (1000,))))
             sums = drift(base, draw(rng, (200,)) - 2)
             delays.append(int((sums >= ALARM).argmax()) + 1)
-        yield [noise, f"{np.mean(alarms):.2f}", f"{np.mean(delays):.1f}", f"{np.median(delays):.0f}"]
+        yield [
+            noise,
+            f"{np.mean(alarms):.2f}",
+            f"{np.mean(delays):.1f}",
+            f"{np.median(delays):.0f}",
+        ]
 
 
 def _num_alarms(base: Floats, nights: Floats) -> int:

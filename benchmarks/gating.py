@@ -65,7 +65,9 @@ def _second_fails(share: float, others: float = 1.0) -> Draw:
 SKEWED: dict[str, Draw] = {
     "exponential": NOISES["skewed"],
     "gamma(2)": lambda rng, shape: (2 - rng.gamma(2, 1, shape)) / np.sqrt(2),
-    "lognormal": lambda rng, shape: (np.sqrt(np.e) - rng.lognormal(0, 1, shape)) / np.sqrt(np.e * (np.e - 1)),
+    "lognormal": lambda rng, shape: (
+        (np.sqrt(np.e) - rng.lognormal(0, 1, shape)) / np.sqrt(np.e * (np.e - 1))
+    ),
 }
 """Noise with rare bad values, of deviation 1; their skewness is -2, -1.4 and -6.2."""
 
@@ -76,7 +78,9 @@ def _baseline_quieter(draw: Draw, ratio: float) -> Draw:
 
 
 FAILING = {
-    f"second alone fails in {share:.0%}{', the first is quiet' if others < 1 else ''}": _second_fails(share, others)
+    f"second alone fails in {share:.0%}{', the first is quiet' if others < 1 else ''}": _second_fails(
+        share, others
+    )
     for others, share in product((1.0, 0.3), (0.15, 0.3))
 }
 GATED = (
@@ -103,11 +107,17 @@ class Gating:
     """Mean of a candidate."""
 
 
-def gating(noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator) -> Gating:
+def gating(
+    noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator
+) -> Gating:
     """Simulate the gate: a stored baseline, and a candidate whose seeds come one by one."""
     values = GATED[noise](rng, (number, 1, 2, 1, max(num_stored, max_seeds))).reshape(number, 2, -1)
-    found = conclude(looks(values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain), FALSE_ACCEPT, max_seeds)
-    return Gating(accepted=float((found.outcome == FIRST).mean()), seeds=float(found.num_seeds.mean()))
+    found = conclude(
+        looks(values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain), FALSE_ACCEPT, max_seeds
+    )
+    return Gating(
+        accepted=float((found.outcome == FIRST).mean()), seeds=float(found.num_seeds.mean())
+    )
 
 
 GATES = ((8, 8), (20, 8), (20, 20), (20, 30), (30, 20), (30, 30))
@@ -118,10 +128,16 @@ def gate_table(number: int, rng: np.random.Generator) -> Rows:
     """Return the rows of the table."""
     columns = [f"baseline of {stored}, {most} seeds" for stored, most in GATES]
     yield ["gate, accepted, % (seeds): noise", "gain, sd", *columns]
-    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
+    cases = [(noise, 0.0) for noise in GATED] + [
+        ("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)
+    ]
     for noise, gain in cases:
         found = [gating(noise, gain, *each, number, rng) for each in GATES]
-        yield [noise, f"{gain:g}", *(f"{percent(each.accepted)} ({each.seeds:.1f})" for each in found)]
+        yield [
+            noise,
+            f"{gain:g}",
+            *(f"{percent(each.accepted)} ({each.seeds:.1f})" for each in found),
+        ]
 
 
 def percent(share: float) -> str:
@@ -134,12 +150,21 @@ def main(arguments: list[str] | None = None) -> None:
     from lr_sweep.benchmarks.gate_streams import nights_table, stream_table
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stream", action="store_true", help="streams of 200 candidates, and nights")
-    parser.add_argument("--studies", type=int, default=200, help="streams, or candidates, in each entry")
+    parser.add_argument(
+        "--stream", action="store_true", help="streams of 200 candidates, and nights"
+    )
+    parser.add_argument(
+        "--studies", type=int, default=200, help="streams, or candidates, in each entry"
+    )
     args = parser.parse_args(arguments)
     for table in (stream_table, nights_table) if args.stream else (gate_table,):
         for index, row in enumerate(table(args.studies, np.random.default_rng(0))):
-            print(f"| {' | '.join(row)} |", *(["|---" * len(row) + "|"] if not index else []), sep="\n", flush=True)
+            print(
+                f"| {' | '.join(row)} |",
+                *(["|---" * len(row) + "|"] if not index else []),
+                sep="\n",
+                flush=True,
+            )
         print()
 
 

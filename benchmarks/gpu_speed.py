@@ -38,10 +38,15 @@ PAIRS = [*((case, number) for number in (27, 1, 8, 2, 4, 16) for case in ENGINES
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.parse_args()
     if not torch.cuda.is_available():
-        parser.exit(2, "error: torch sees no GPU here; the engines on a CPU: python -m benchmarks.engine_speed\n")
+        parser.exit(
+            2,
+            "error: torch sees no GPU here; the engines on a CPU: python -m benchmarks.engine_speed\n",
+        )
     began, device = time.monotonic(), torch.device("cuda")
     machine_speed.measure(CASES, device, rounds=3, seconds=4.0)
     left_s = BUDGET_S - (time.monotonic() - began)

@@ -64,7 +64,9 @@ PARTS = {
 """Columns of memory, and their names in the figure."""
 
 
-def samples(command: subprocess.Popen[bytes], results: Path, every: int) -> Iterator[dict[str, float]]:
+def samples(
+    command: subprocess.Popen[bytes], results: Path, every: int
+) -> Iterator[dict[str, float]]:
     """Yield what the processes of a command hold, each time that some more of its runs are recorded."""
     driver, began, due = psutil.Process(command.pid), time.monotonic(), 0
     while command.poll() is None:
@@ -72,7 +74,11 @@ def samples(command: subprocess.Popen[bytes], results: Path, every: int) -> Iter
         if ended >= due:
             due = ended + every
             with suppress(psutil.Error):
-                yield {"trials": ended, "elapsed_s": round(time.monotonic() - began, 1), **_held(driver)}
+                yield {
+                    "trials": ended,
+                    "elapsed_s": round(time.monotonic() - began, 1),
+                    **_held(driver),
+                }
         time.sleep(0.5)
 
 
@@ -85,7 +91,11 @@ def _held(driver: psutil.Process) -> dict[str, float]:
         if part in held:
             held[part] = max(held[part], child.memory_info().rss / MIB)
     held = {part: round(mib, 1) for part, mib in held.items()}
-    return held | {"processes": 1 + len(children), "open_files": driver.num_fds(), "threads": driver.num_threads()}
+    return held | {
+        "processes": 1 + len(children),
+        "open_files": driver.num_fds(),
+        "threads": driver.num_threads(),
+    }
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
@@ -103,7 +113,9 @@ def draw(table: pd.DataFrame, path: Path) -> None:
         panel.set_ylim(0, None)
         panel.tick_params(labelsize=7)
         panel.legend(fontsize=7, frameon=False)
-    with matplotlib.rc_context({"svg.hashsalt": "lr-sweep", "svg.fonttype": "none"}):  # the same bytes, and few
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "lr-sweep", "svg.fonttype": "none"}
+    ):  # the same bytes, and few
         figure.savefig(path, metadata={"Date": None})
 
 
@@ -112,7 +124,17 @@ def measure(folder: Path, num_trials: int, leaked_mib: int, every: int, csv: Pat
     (folder / "train.py").write_text(TRAIN)
     study, results, rows = folder / "growing.yaml", folder / "results", []
     study.write_text(STUDY.format(leaked_mib=leaked_mib, seeds=-(-num_trials // NUM_RATES)))
-    line = [sys.executable, "-m", "lr_sweep.sweep", "run", str(study), "--results", str(results), "--cpus", "1"]
+    line = [
+        sys.executable,
+        "-m",
+        "lr_sweep.sweep",
+        "run",
+        str(study),
+        "--results",
+        str(results),
+        "--cpus",
+        "1",
+    ]
     environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
     with subprocess.Popen(line, env=environment | {"CUDA_VISIBLE_DEVICES": ""}) as command:
         for row in samples(command, results, every):
@@ -123,10 +145,14 @@ def measure(folder: Path, num_trials: int, leaked_mib: int, every: int, csv: Pat
 
 def main() -> None:
     """Measure, write and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=5000)
     parser.add_argument("--every", type=int, default=25, help="trials between two samples")
-    parser.add_argument("--leaked-mib", type=int, default=0, help="that the function keeps at each run")
+    parser.add_argument(
+        "--leaked-mib", type=int, default=0, help="that the function keeps at each run"
+    )
     parser.add_argument("--into", type=Path, default=Path())
     given = parser.parse_args()
     print(machine(torch.device("cpu")))

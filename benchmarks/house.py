@@ -27,8 +27,12 @@ GENERATED = ("docs/commands.md", "docs/study-file.md")
 
 def main() -> None:
     """Print the tree of a checkout."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "checkout", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent
+    )
     root: Path = parser.parse_args().checkout
     modules = modules_of(root)
     arrows = arrows_of(root, modules)
@@ -36,31 +40,46 @@ def main() -> None:
     for folder in [*sorted({path.parent for path in modules}), None]:
         texts = [text for path, text in modules.items() if folder in (None, path.parent)]
         codes = [code_of(text) for text in texts]
-        lines, code_lines = (sum(len(text.splitlines()) for text in each) for each in (texts, codes))
+        lines, code_lines = (
+            sum(len(text.splitlines()) for text in each) for each in (texts, codes)
+        )
         name = folder.relative_to(root).as_posix() if folder else "all"
-        print(f"{name:<26}{len(texts):>8}{lines:>8}{code_lines:>12}{sum(map(num_tokens, codes)):>8}")
+        print(
+            f"{name:<26}{len(texts):>8}{lines:>8}{code_lines:>12}{sum(map(num_tokens, codes)):>8}"
+        )
     tests = [path.read_text() for path in (root / "tests").rglob("*.py")]
     lengths = sorted(length for text in modules.values() for length in function_lines(text))
     longest = max(modules, key=lambda path: len(modules[path].splitlines()))
     print(f"\nlines of tests           {sum(len(text.splitlines()) for text in tests)}")
     pages = words(root)
     generated = sum(pages.get(page, 0) for page in GENERATED)
-    print(f"words of docs            {sum(pages.values()) - generated}, of which README.md {pages['README.md']}")
+    print(
+        f"words of docs            {sum(pages.values()) - generated}, of which README.md {pages['README.md']}"
+    )
     print(f"words of generated pages {generated}")
     tenth = lengths[len(lengths) * 9 // 10]
-    print(f"functions                {len(lengths)}, median {median(lengths)} lines, nine of ten within {tenth}")
-    print(f"longest module           {longest.relative_to(root)}, {len(modules[longest].splitlines())} lines")
+    print(
+        f"functions                {len(lengths)}, median {median(lengths)} lines, nine of ten within {tenth}"
+    )
+    print(
+        f"longest module           {longest.relative_to(root)}, {len(modules[longest].splitlines())} lines"
+    )
     rooms = {(one.rpartition(".")[0], other.rpartition(".")[0]) for one, other in arrows}
     print(f"arrows between modules   {len(arrows)}")
     print(f"arrows between folders   {len([1 for one, other in rooms if one != other])}")
     print(f"circles of modules       {circles(arrows) or 'none'}")
-    print(f"modules in sweep/        {len(list((root / 'sweep').glob('*.py'))) - 1}, besides `__init__`")
+    print(
+        f"modules in sweep/        {len(list((root / 'sweep').glob('*.py'))) - 1}, besides `__init__`"
+    )
 
 
 def num_tokens(code: str) -> int:
     """Return how many tokens a text without comments and docstrings has; new lines and indents are none."""
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
-    return sum(token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING) for token in tokens)
+    return sum(
+        token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
+        for token in tokens
+    )
 
 
 def function_lines(text: str) -> Iterator[int]:
@@ -73,19 +92,30 @@ def function_lines(text: str) -> Iterator[int]:
 def words(root: Path) -> dict[str, int]:
     """Return how many words each page has, as `wc -w` counts them, by its path in the checkout; no reports of runs."""
     folders = [root, root / "benchmarks", root / "docs", *(root / "docs").glob("*/")]
-    pages = [page for folder in folders for page in folder.glob("*.md") if page.name != "CHANGELOG.md"]
+    pages = [
+        page for folder in folders for page in folder.glob("*.md") if page.name != "CHANGELOG.md"
+    ]
     return {page.relative_to(root).as_posix(): len(page.read_text().split()) for page in pages}
 
 
 def modules_of(root: Path) -> dict[Path, str]:
     """Return the text of each module of a checkout."""
-    return {path: path.read_text() for package in PACKAGES for path in sorted((root / package).rglob("*.py"))}
+    return {
+        path: path.read_text()
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*.py"))
+    }
 
 
 def arrows_of(root: Path, modules: Mapping[Path, str]) -> set[tuple[str, str]]:
     """Return which module imports which."""
     names = {_dotted(path.relative_to(root)): text for path, text in modules.items()}
-    return {(name, other) for name, text in names.items() for other in imported(text, names) if other != name}
+    return {
+        (name, other)
+        for name, text in names.items()
+        for other in imported(text, names)
+        if other != name
+    }
 
 
 def _dotted(path: Path) -> str:
@@ -102,7 +132,9 @@ def imported(text: str, names: Collection[str]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             base = node.module.removeprefix("lr_sweep.")
             found = {f"{base}.{alias.name}" for alias in node.names}
-            yield from {name if name in names else base for name in found if name in names or base in names}
+            yield from {
+                name if name in names else base for name in found if name in names or base in names
+            }
 
 
 def circles(arrows: set[tuple[str, str]]) -> list[str]:
@@ -111,9 +143,13 @@ def circles(arrows: set[tuple[str, str]]) -> list[str]:
     before = -1
     while before != (before := sum(map(len, reached.values()))):
         reached = {
-            name: others.union(*(reached.get(other, ()) for other in others)) for name, others in reached.items()
+            name: others.union(*(reached.get(other, ()) for other in others))
+            for name, others in reached.items()
         }
-    groups = {frozenset({name} | {o for o in others if name in reached.get(o, ())}) for name, others in reached.items()}
+    groups = {
+        frozenset({name} | {o for o in others if name in reached.get(o, ())})
+        for name, others in reached.items()
+    }
     return sorted(" <-> ".join(sorted(group)) for group in groups if len(group) > 1)
 
 

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lr_sweep.analysis.statistics.comparisons.uncertainty import selection_interval, t_interval, tuned_test_accuracy
+from lr_sweep.analysis.statistics.comparisons.uncertainty import (
+    selection_interval,
+    t_interval,
+    tuned_test_accuracy,
+)
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 RATE_STEPS = np.arange(9) - 5
@@ -50,7 +54,12 @@ class Coverage:
 
 
 def simulate(
-    shape: Floats, noise: tuple[float, float, float], num_seeds: int, size: int, lost: float, rng: np.random.Generator
+    shape: Floats,
+    noise: tuple[float, float, float],
+    num_seeds: int,
+    size: int,
+    lost: float,
+    rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
     """Draw validation and test accuracies, grids x seeds x learning rates.
 
@@ -64,24 +73,38 @@ def simulate(
     """
     by_seed, by_run, by_split = (sd / 100 for sd in noise)
     full = (size, num_seeds, len(shape))
-    shared = BEST_ACCURACY + shape + rng.normal(0, by_seed, (size, num_seeds, 1)) + rng.normal(0, by_run, full)
+    shared = (
+        BEST_ACCURACY
+        + shape
+        + rng.normal(0, by_seed, (size, num_seeds, 1))
+        + rng.normal(0, by_run, full)
+    )
     shared -= 0.10 * (rng.random(full) < lost)
     return shared + rng.normal(0, by_split, full), shared + rng.normal(0, by_split, full)
 
 
 def coverage(
-    shape: Floats, noise: tuple[float, float, float], num_seeds: int, simulations: int, seed: int, lost: float = 0.0
+    shape: Floats,
+    noise: tuple[float, float, float],
+    num_seeds: int,
+    simulations: int,
+    seed: int,
+    lost: float = 0.0,
 ) -> Coverage:
     """Simulate, and count."""
     rng = np.random.default_rng(seed)
     whole = np.ones((1, num_seeds))
     truth = _truth(*simulate(shape, noise, num_seeds, NUM_TRUTH, lost, rng))
     held, widths = np.zeros(4), np.zeros(2)
-    for validation, test in zip(*simulate(shape, noise, num_seeds, simulations, lost, rng), strict=True):
+    for validation, test in zip(
+        *simulate(shape, noise, num_seeds, simulations, lost, rng), strict=True
+    ):
         chosen = test[:, validation.mean(axis=0).argmax()]
         through, fixed = selection_interval(validation, test, rng), t_interval(chosen)
         sem = chosen.std(ddof=1) / np.sqrt(num_seeds)
-        drawn = rng.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=400).astype(float)
+        drawn = rng.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=400).astype(
+            float
+        )
         low, high = np.quantile(tuned_test_accuracy(validation, test, drawn), [0.025, 0.975])
         held += [
             abs(tuned_test_accuracy(validation, test, whole)[0] - truth) <= 1.96 * sem,
@@ -101,11 +124,21 @@ def coverage(
 
 def main() -> None:
     """Print the coverage that docs/statistics.md sums up."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--simulations", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    header = ["curve", "sd of a run", "seeds", "± 1.96 SEM", "percentile", "t, fixed rate", "through selection"]
+    header = [
+        "curve",
+        "sd of a run",
+        "seeds",
+        "± 1.96 SEM",
+        "percentile",
+        "t, fixed rate",
+        "through selection",
+    ]
     print(f"| {' | '.join([*header, 'widths', 'optimism'])} |\n{'|---' * 9}|")
     grids = [(name, shape, 0.0) for name, shape in (SHAPES | LIMITS).items()]
     for name, shape, lost in [*grids, ("peak, 1 run in 10 loses 10 points", SHAPES["peak"], 0.1)]:
@@ -123,7 +156,9 @@ def _truth(validation: Floats, test: Floats) -> float:
 def _row(name: str, sd: str, num_seeds: int, found: Coverage) -> str:
     covered = [f"{share:.1f}" for share in (found.sem, found.percentile, found.t, found.selection)]
     widths = f"{found.width_t:.1f}, {found.width_selection:.1f}"
-    return f"| {' | '.join([name, sd, str(num_seeds), *covered, widths, f'{found.optimism:+.2f}'])} |"
+    return (
+        f"| {' | '.join([name, sd, str(num_seeds), *covered, widths, f'{found.optimism:+.2f}'])} |"
+    )
 
 
 if __name__ == "__main__":

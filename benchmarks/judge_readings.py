@@ -41,7 +41,9 @@ Truth = Mapping[str, Any]
 
 def main() -> None:
     """Print what became of each file, and the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--truths", type=Path)
     given = parser.parse_args()
@@ -51,8 +53,15 @@ def main() -> None:
         truths = json.loads((given.truths or folder / "expected.json").read_text())
         found = {name: outcome(folder / name, truth) for name, truth in truths.items()}
         counts = Counter(each for each, _ in found.values())
-        print(f"{folder.name:<24}{len(found):>6}{''.join(f'{counts[name]:>9}' for name in OUTCOMES)}", flush=True)
-        lines += [f"{each}: {folder.name}/{name}: {why}" for name, (each, why) in found.items() if each != "first"]
+        print(
+            f"{folder.name:<24}{len(found):>6}{''.join(f'{counts[name]:>9}' for name in OUTCOMES)}",
+            flush=True,
+        )
+        lines += [
+            f"{each}: {folder.name}/{name}: {why}"
+            for name, (each, why) in found.items()
+            if each != "first"
+        ]
     print("\n".join(sorted(lines)))
 
 
@@ -98,9 +107,14 @@ def difference(study: Study, truth: Truth) -> str:
     rates = study.summary.learning_rates.to_dict("records")
     cells = study.summary.cells.to_dict("records")
     rated = not study.info.metric.untuned
-    several = [name for name in ("task", "model", "variant") if len({row[name] for row in rates}) > 1]
+    several = [
+        name for name in ("task", "model", "variant") if len({row[name] for row in rates}) > 1
+    ]
     found = {
-        (_label(row, several), f"{row['learning_rate']:.5g}" if rated else ""): (row["test_mean"], row["num_wanted"])
+        (_label(row, several), f"{row['learning_rate']:.5g}" if rated else ""): (
+            row["test_mean"],
+            row["num_wanted"],
+        )
         for row in rates
     }
     wanted = {
@@ -118,10 +132,15 @@ def difference(study: Study, truth: Truth) -> str:
             return f"{key}: got {found[key][1]} seeds, want {truth['seeds']}"
     chosen = {_label(cell, several): cell for cell in cells}
     for label, rate in (truth.get("best") or {}).items():
-        if not math.isclose(chosen[_known(label, found)]["learning_rate"], float(rate), rel_tol=1e-4):
+        if not math.isclose(
+            chosen[_known(label, found)]["learning_rate"], float(rate), rel_tol=1e-4
+        ):
             return f"{label}: chose {chosen[_known(label, found)]['learning_rate']}, want {rate}"
     if "winner" in truth:
-        of = {label: study.info.metric.sign * cell["validation_mean"] for label, cell in chosen.items()}
+        of = {
+            label: study.info.metric.sign * cell["validation_mean"]
+            for label, cell in chosen.items()
+        }
         winner = max(of, key=lambda label: -math.inf if math.isnan(of[label]) else of[label])
         if winner != _known(truth["winner"], found):
             return f"winner {winner}, want {truth['winner']}"
@@ -135,7 +154,9 @@ def _label(row: Mapping[Hashable, Any], names: Sequence[str]) -> str:
 def _known(label: str, found: Mapping[tuple[str, str], object]) -> str:
     """Return which of several labels of one cell, separated by `|`, a study has."""
     labels = {name for name, _ in found}
-    return next((each for each in label.split("|") if each in labels), label if len(labels) > 1 else "")
+    return next(
+        (each for each in label.split("|") if each in labels), label if len(labels) > 1 else ""
+    )
 
 
 def _equal(found: float, wanted: float | None) -> bool:

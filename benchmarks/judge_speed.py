@@ -52,7 +52,10 @@ def main() -> None:
             began = time.process_time()
             judged([Path(folder) / name], Reading())
             most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-            print(f"{name}: {time.process_time() - began:.1f} s of CPU, at most {most:.0f} MB", flush=True)
+            print(
+                f"{name}: {time.process_time() - began:.1f} s of CPU, at most {most:.0f} MB",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

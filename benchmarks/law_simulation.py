@@ -44,8 +44,16 @@ SHAPES: dict[str, Shape] = {
     "steepening": lambda away: -8 * (away**2 + away**4),
     "plateau": lambda away: -12 * np.maximum(np.abs(away) - 0.3, 0) ** 2 - away**2,
 }
-GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0.5), "5 rates, decades": (5, 1.0)}
-GRIDS |= {"3 rates, decades": (3, 1.0), "4 rates, half decades": (4, 0.5), "5 rates, half decades": (5, 0.5)}
+GRIDS = {
+    "9 rates, factor 2": (9, math.log10(2)),
+    "7 rates, half decades": (7, 0.5),
+    "5 rates, decades": (5, 1.0),
+}
+GRIDS |= {
+    "3 rates, decades": (3, 1.0),
+    "4 rates, half decades": (4, 0.5),
+    "5 rates, half decades": (5, 0.5),
+}
 GRIDS |= {"7 rates, thirds": (7, 1 / 3), "9 rates, half decades": (9, 0.5)}
 NOISE = (0.5, 2.0)
 SIZES = np.log10(2.0 ** np.arange(4))
@@ -91,7 +99,13 @@ def covered(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Gene
 
 
 def laws(
-    grid: Grid, shape: str, sizes: Floats, slopes: Floats, seeds: int, number: int, rng: np.random.Generator
+    grid: Grid,
+    shape: str,
+    sizes: Floats,
+    slopes: Floats,
+    seeds: int,
+    number: int,
+    rng: np.random.Generator,
 ) -> tuple[float, float]:
     """Return how often the interval of a slope has it, and how often it does not have 0.
 
@@ -119,7 +133,9 @@ def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Genera
     """Return how often a tuning curve is within its band at all numbers of rates; two are drawn at each optimum."""
     held = []
     half = (grid.log_rates[1] - grid.log_rates[0]) / 2
-    weights = np.array([best_weights(len(grid.log_rates), k + 1) for k in range(len(grid.log_rates))])
+    weights = np.array(
+        [best_weights(len(grid.log_rates), k + 1) for k in range(len(grid.log_rates))]
+    )
     for top in rng.uniform(-half, half, number):
         means = SHAPES[shape](grid.log_rates - top)
         values = means[:, None] + grid.noise * rng.standard_normal((2, len(means), seeds))
@@ -131,7 +147,9 @@ def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Genera
     return share(held)
 
 
-def measured(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> list[float]:
+def measured(
+    grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator
+) -> list[float]:
     """Return the shares of one setting: `COLUMNS`."""
     row = [covered(grid, shape, seeds, number, rng), tuned(grid, shape, seeds, number, rng)]
     row.append(laws(grid, shape, SURFACE, PLANE, seeds, max(1, number // 10), rng)[0])
@@ -143,14 +161,21 @@ def measured(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Gen
 
 def main() -> None:
     """Print the tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--number", type=int, default=300, help="optima, and laws of slope 0, of each row")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--number", type=int, default=300, help="optima, and laws of slope 0, of each row"
+    )
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     rng = np.random.default_rng(given.seed)
     rows, grids = [], []
-    print("shape            grid                   noise  " + "  ".join(f"{name:>10}" for name in COLUMNS))
+    print(
+        "shape            grid                   noise  "
+        + "  ".join(f"{name:>10}" for name in COLUMNS)
+    )
     for shape in SHAPES:
         for name, (rates, step) in GRIDS.items():
             for noise in NOISE:
@@ -158,15 +183,34 @@ def main() -> None:
                 row = measured(grid, shape, given.seeds, given.number, rng)
                 grids.append(grid)
                 fit = rates >= FIT_RATES and step <= FIT_STEP
-                rows.append({"shape": shape, "grid": name, "fit": fit, **dict(zip(COLUMNS, row, strict=True))})
-                print(f"{shape:<16} {name:<22} {noise:5.1f}  {'  '.join(f'{each:10.1%}' for each in row)}", flush=True)
+                rows.append(
+                    {
+                        "shape": shape,
+                        "grid": name,
+                        "fit": fit,
+                        **dict(zip(COLUMNS, row, strict=True)),
+                    }
+                )
+                print(
+                    f"{shape:<16} {name:<22} {noise:5.1f}  {'  '.join(f'{each:10.1%}' for each in row)}",
+                    flush=True,
+                )
     table = pd.DataFrame(rows)
-    chosen = {f"{FIT_RATES} rates or more, half decades or finer": table[table["fit"]], "all": table}
+    chosen = {
+        f"{FIT_RATES} rates or more, half decades or finer": table[table["fit"]],
+        "all": table,
+    }
     for name, each in chosen.items():
-        shapes = each.groupby("shape", sort=False)[["optimum", "law of 0"]].agg(["mean", "min", "max"])
+        shapes = each.groupby("shape", sort=False)[["optimum", "law of 0"]].agg(
+            ["mean", "min", "max"]
+        )
         print(f"\n{name}, by shape, in percent:\n{shapes.mul(100).round(1).to_string()}")
-        print(f"\n{name}, in percent:\n{each[[*COLUMNS]].agg(['mean', 'min', 'max']).mul(100).round(1).T.to_string()}")
-    print(f"\nThe settings with the most false laws, and in {MORE * given.number} new laws of each, in percent:")
+        print(
+            f"\n{name}, in percent:\n{each[[*COLUMNS]].agg(['mean', 'min', 'max']).mul(100).round(1).T.to_string()}"
+        )
+    print(
+        f"\nThe settings with the most false laws, and in {MORE * given.number} new laws of each, in percent:"
+    )
     for index, row in table.nlargest(NUM_ANEW, "law of 0").iterrows():
         size = (SIZES[:, None], np.zeros(1), given.seeds, MORE * given.number)
         anew = laws(grids[index], row["shape"], *size, rng)[1]

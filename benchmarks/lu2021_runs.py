@@ -26,11 +26,16 @@ def main() -> None:
 
 def lines() -> list[str]:
     """Return the lines of the table and the sentence after it."""
-    fixed, swept = ({table: run_ids(f"lu2021-table{table}{ending}") for table in TABLES} for ending in ("", "-swept"))
+    fixed, swept = (
+        {table: run_ids(f"lu2021-table{table}{ending}") for table in TABLES}
+        for ending in ("", "-swept")
+    )
     rows = []
     for table, text in TABLES.items():
         num_cells = len(list(load_study(f"lu2021-table{table}").cell_list()))
-        counts = (f"{len(ids[table])} | {len(ids[table] & above(ids, table))}" for ids in (fixed, swept))
+        counts = (
+            f"{len(ids[table])} | {len(ids[table] & above(ids, table))}" for ids in (fixed, swept)
+        )
         rows.append(f"| {table}. {text.title} | {num_cells} | {' | '.join(counts)} |")
     all_fixed, all_swept = (above(ids, max(TABLES) + 1) for ids in (fixed, swept))
     sums = sum(map(len, fixed.values())), sum(map(len, swept.values()))

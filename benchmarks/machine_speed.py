@@ -46,13 +46,17 @@ def train(orders: Connection, case: Case, num_runs: int | None, device: torch.de
 class Group:
     """Processes that train at the same time."""
 
-    def __init__(self, case: Case, num_processes: int, num_runs: int | None, device: torch.device) -> None:
+    def __init__(
+        self, case: Case, num_processes: int, num_runs: int | None, device: torch.device
+    ) -> None:
         """Start the processes; `train` describes the arguments."""
         context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
         self.orders, self.processes = [], []
         for _ in range(num_processes):
             here, there = context.Pipe()
-            process = context.Process(target=train, args=(there, case, num_runs, device), daemon=True)
+            process = context.Process(
+                target=train, args=(there, case, num_runs, device), daemon=True
+            )
             process.start()
             there.close()
             self.orders.append(here)
@@ -77,7 +81,9 @@ class Group:
         return sum(order.recv() for order in self.orders)
 
 
-def compare(case: Case, num_plain: int, num_runs: int, device: torch.device, rounds: int, seconds: float) -> str:
+def compare(
+    case: Case, num_plain: int, num_runs: int, device: torch.device, rounds: int, seconds: float
+) -> str:
     """Measure, and return a row of a table: a plain run alone, `num_plain` of them, and the default's stacks."""
     num_stacks = 1 if device.type == "cuda" else num_plain  # as the sweep would have it
     with ExitStack() as started:
@@ -96,10 +102,17 @@ def compare(case: Case, num_plain: int, num_runs: int, device: torch.device, rou
     )
 
 
-def measure(cases: Sequence[tuple[Case, int, int]], device: torch.device, rounds: int, seconds: float) -> None:
+def measure(
+    cases: Sequence[tuple[Case, int, int]], device: torch.device, rounds: int, seconds: float
+) -> None:
     """Measure each case with so many plain processes at once and runs a stack; print a line as soon as it is known."""
-    print(f"{machine(device)}; run-steps a second of the machine, {rounds} rounds of {seconds:g} s", flush=True)
-    print("| cell | a plain run | plain runs at once | stacks | stacks / a plain run | stacks / plain runs at once |")
+    print(
+        f"{machine(device)}; run-steps a second of the machine, {rounds} rounds of {seconds:g} s",
+        flush=True,
+    )
+    print(
+        "| cell | a plain run | plain runs at once | stacks | stacks / a plain run | stacks / plain runs at once |"
+    )
     print("|---|---|---|---|---|---|", flush=True)
     for case, num_plain, num_runs in cases:
         print(compare(case, num_plain, num_runs, device, rounds, seconds), flush=True)
@@ -107,10 +120,16 @@ def measure(cases: Sequence[tuple[Case, int, int]], device: torch.device, rounds
 
 def main() -> None:
     """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--cells", default="tiny-frozen,tiny-unfrozen", help="names in benchmarks/engine_cases.py")
-    parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="plain processes; default: the cores")
+    parser.add_argument(
+        "--cells", default="tiny-frozen,tiny-unfrozen", help="names in benchmarks/engine_cases.py"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=os.cpu_count(), help="plain processes; default: the cores"
+    )
     parser.add_argument("--runs", type=int, default=15, help="of a stack")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")

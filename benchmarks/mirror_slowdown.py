@@ -40,9 +40,15 @@ def silent_server() -> Iterator[str]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="times that each condition is run; default: 5"
+        "--rounds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="times that each condition is run; default: 5",
     )
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder, silent_server() as silent:
@@ -56,10 +62,14 @@ def main() -> None:
                 run_study(STUDY, place, "--cpus", "1", **variables)
                 times[name].append(float(read_runs(place / "results")["wall_s"].sum()))
                 print(f"round {number + 1}: {name} {times[name][-1]:.2f} s", flush=True)
-    print(f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(
+        f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
     for name, seconds in times.items():
         ratios = [mine / base for mine, base in zip(seconds, times["none"], strict=True)]
-        print(f"{name:9} median {statistics.median(seconds):7.2f} s, ratio to none {statistics.median(ratios):.4f}")
+        print(
+            f"{name:9} median {statistics.median(seconds):7.2f} s, ratio to none {statistics.median(ratios):.4f}"
+        )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ RUNS_PER_RATE = 80
 
 def main() -> None:
     """Make the record, mirror it, and print seconds and memory."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=480, help="a multiple of 80")
     parser.add_argument("--evaluations", type=int, default=750)
     given = parser.parse_args()
@@ -37,8 +39,19 @@ def main() -> None:
         results = Path(scratch) / "results"
         size = Size(rates=given.runs // RUNS_PER_RATE, evaluations=given.evaluations)
         make_record(results, size, np.random.default_rng(0))
-        environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-        command = [sys.executable, "-m", "sweep", "export", "--mlflow", STUDY, "--results", str(results)]
+        environment = {
+            key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "sweep",
+            "export",
+            "--mlflow",
+            STUDY,
+            "--results",
+            str(results),
+        ]
         began = time.monotonic()
         subprocess.run(command, env=environment, check=True)
         took_s, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -20,7 +20,14 @@ import torch
 from torch import Tensor, nn
 
 from lr_sweep.benchmarks.engine_cases import CELLS, TOKEN_DIM, Case, Cell, made_up_data
-from lr_sweep.benchmarks.engine_speed import Steps, machine, plain, ratio_text, seconds_a_step, stack
+from lr_sweep.benchmarks.engine_speed import (
+    Steps,
+    machine,
+    plain,
+    ratio_text,
+    seconds_a_step,
+    stack,
+)
 
 FILES = ("universal_computation/fpt.py", "universal_computation/trainer.py")
 CPU = torch.device("cpu")
@@ -48,7 +55,12 @@ def original(cell: Cell) -> Steps:
     module = importlib.import_module("universal_computation.trainer")
     module.tqdm = lambda steps: steps  # type: ignore[attr-defined]
     trainer = module.Trainer(
-        _model(cell), Batches(cell), loss_fn=_loss, accuracy_fn=_accuracy, batch_size=8, test_steps_per_epoch=0
+        _model(cell),
+        Batches(cell),
+        loss_fn=_loss,
+        accuracy_fn=_accuracy,
+        batch_size=8,
+        test_steps_per_epoch=0,
     )
 
     def steps(number: int) -> None:
@@ -63,7 +75,9 @@ def _model(cell: Cell) -> nn.Module:
     from transformers import GPT2Config, GPT2Model
 
     size = cell.size
-    config = GPT2Config(n_layer=size.layers, n_head=size.heads, n_embd=size.width, n_positions=size.positions)
+    config = GPT2Config(
+        n_layer=size.layers, n_head=size.heads, n_embd=size.width, n_positions=size.positions
+    )
     body = GPT2Model(config)
     frozen = cell.variant.startswith("frozen")
     with mock.patch.object(GPT2Model, "from_pretrained", return_value=body):
@@ -103,11 +117,15 @@ def compare(name: str, rounds: int, seconds: float) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure and print the table of benchmarks/RESULTS.md."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--cells", default="tiny-frozen,tiny-unfrozen,base-frozen,base-unfrozen")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each contender in each round")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="of each contender in each round"
+    )
     chosen = parser.parse_args(arguments)
     if missing := [file for file in FILES if not (chosen.checkout / file).is_file()]:
         parser.error(
@@ -116,7 +134,9 @@ def main(arguments: list[str] | None = None) -> None:
     sys.path.insert(0, str(chosen.checkout))
     torch.set_num_threads(1)
     print(f"{machine(CPU)}; milliseconds a run-step, medians of {chosen.rounds} rounds")
-    print("| cell | original | plain | stack of 1 | stack of 2 | original / stack of 2 |\n|---|---|---|---|---|---|")
+    print(
+        "| cell | original | plain | stack of 1 | stack of 2 | original / stack of 2 |\n|---|---|---|---|---|---|"
+    )
     for name in chosen.cells.split(","):
         print(compare(name, chosen.rounds, chosen.seconds), flush=True)
 

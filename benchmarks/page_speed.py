@@ -9,7 +9,9 @@ from pathlib import Path
 
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser
 
-DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))"
+DRAWN = (
+    "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))"
+)
 STEPS = """(() => {
     const handle = document.querySelector(".handle");
     const took = [];
@@ -43,7 +45,11 @@ def speed_text(page: Path, profile: Path) -> str:
 
 
 def _measure(window: Browser) -> tuple[float, float, list[float]]:
-    return float(window.evaluate(DRAWN)), float(window.evaluate(PANEL)), list(window.evaluate(STEPS))
+    return (
+        float(window.evaluate(DRAWN)),
+        float(window.evaluate(PANEL)),
+        list(window.evaluate(STEPS)),
+    )
 
 
 def main() -> None:

@@ -45,7 +45,9 @@ def _show(window: Browser) -> tuple[int, int]:
     for key in ("Home", *["ArrowRight"] * rates.index(AT)):
         window.press(key)
     window.evaluate("document.activeElement.blur()")
-    window.evaluate("document.querySelector('#sweep').scrollIntoView({block: 'start', behavior: 'instant'})")
+    window.evaluate(
+        "document.querySelector('#sweep').scrollIntoView({block: 'start', behavior: 'instant'})"
+    )
     top, bottom = window.evaluate(
         "[document.querySelector('#sweep'), document.querySelector('#key')].map(e => e.getBoundingClientRect())"
         ".map((box, i) => i ? box.bottom : box.top)"

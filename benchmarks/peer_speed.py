@@ -28,11 +28,18 @@ PEER = Path(__file__).with_name("plain_ray_tune.py")
 
 def timed(command: list[str | Path], folder: Path) -> float:
     """Run a command without a GPU; return its seconds. Its output is shown only if it fails."""
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    environment = os.environ | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
     began = time.monotonic()
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} in {folder} failed:\n{done.stdout[-3000:]}")
+        raise SystemExit(
+            f"{' '.join(map(str, command))} in {folder} failed:\n{done.stdout[-3000:]}"
+        )
     return time.monotonic() - began
 
 
@@ -45,7 +52,10 @@ def sweep_command(folder: Path, num_steps: int, *options: str) -> list[str | Pat
 
 def pretrained(folder: Path) -> Path:
     """Pretrain the study's weights by training one short run; return the folder of results that has them."""
-    timed(sweep_command(folder, 100, "--only", "seed=0,variant=frozen-pretrained,learning_rate=1e-3"), folder)
+    timed(
+        sweep_command(folder, 100, "--only", "seed=0,variant=frozen-pretrained,learning_rate=1e-3"),
+        folder,
+    )
     return folder / "results"
 
 
@@ -53,7 +63,16 @@ def peer(made: Path, num_steps: int, folder: Path) -> float:
     """Run the plain script into an empty folder; return its seconds."""
     (weights,) = (made / "pretrained").iterdir()
     output = folder / "runs.csv"
-    command = [sys.executable, PEER, "--weights", weights, "--output", output, "--num-steps", str(num_steps)]
+    command = [
+        sys.executable,
+        PEER,
+        "--weights",
+        weights,
+        "--output",
+        output,
+        "--num-steps",
+        str(num_steps),
+    ]
     took_s = timed(command, folder)
     assert len(pd.read_csv(output)) == NUM_RUNS
     return took_s
@@ -70,7 +89,9 @@ def ours(made: Path, num_steps: int, folder: Path) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure in turn and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
     chosen = parser.parse_args(arguments)
@@ -80,9 +101,14 @@ def main(arguments: list[str] | None = None) -> None:
         made = pretrained(Path(temporary))
         for number in range(1, chosen.rounds + 1):
             with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-                peer_s, our_s = peer(made, chosen.num_steps, Path(one)), ours(made, chosen.num_steps, Path(other))
+                peer_s, our_s = (
+                    peer(made, chosen.num_steps, Path(one)),
+                    ours(made, chosen.num_steps, Path(other)),
+                )
             rounds.append((peer_s, our_s))
-            print(f"round {number}: plain script {peer_s:.1f} s, sweep run {our_s:.1f} s", flush=True)
+            print(
+                f"round {number}: plain script {peer_s:.1f} s, sweep run {our_s:.1f} s", flush=True
+            )
     print(f"plain script / sweep run: median {ratio_text(*zip(*rounds, strict=True))}")
 
 

@@ -24,7 +24,11 @@ class Classifier(nn.Module):
 
     def __init__(self, body: GPT2Model) -> None:
         super().__init__()
-        self.input, self.body, self.output = nn.Linear(16, body.config.n_embd), body, nn.Linear(body.config.n_embd, 10)
+        self.input, self.body, self.output = (
+            nn.Linear(16, body.config.n_embd),
+            body,
+            nn.Linear(body.config.n_embd, 10),
+        )
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits (B, 10) of tokens (B, 4, 16)."""
@@ -36,7 +40,9 @@ def load_splits() -> list[tuple[torch.Tensor, torch.Tensor]]:
     images, labels = (torch.tensor(values) for values in load_digits(return_X_y=True))
     patches = images.float().view(-1, 2, 4, 2, 4).transpose(2, 3) / 16  # (N, 2, 2, 4, 4)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    return [(patches.reshape(-1, 4, 16)[part], labels[part]) for part in order.split([1197, 300, 300])]
+    return [
+        (patches.reshape(-1, 4, 16)[part], labels[part]) for part in order.split([1197, 300, 300])
+    ]
 
 
 @torch.no_grad()
@@ -49,7 +55,9 @@ def accuracy(model: nn.Module, tokens: torch.Tensor, labels: torch.Tensor) -> fl
 def make_model(variant: str, weights: str) -> Classifier:
     """Build a variant's model, parts that are not trained frozen."""
     random = GPT2Model(GPT2Config(vocab_size=256, n_positions=256, n_embd=64, n_layer=2, n_head=4))
-    model = Classifier(GPT2Model.from_pretrained(weights) if variant.endswith("-pretrained") else random)
+    model = Classifier(
+        GPT2Model.from_pretrained(weights) if variant.endswith("-pretrained") else random
+    )
     if variant.startswith("frozen"):
         for name, parameter in model.body.named_parameters():
             parameter.requires_grad = any(part in name for part in TRAINED_IF_FROZEN)
@@ -73,13 +81,21 @@ def train(config: dict) -> None:
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         if step % EVALUATE_EVERY == 0:
-            splits = {"validation": validation, "test": test, "train": [part[:300] for part in train_split]}
-            tune.report({"step": step, **{name: accuracy(model, *split) for name, split in splits.items()}})
+            splits = {
+                "validation": validation,
+                "test": test,
+                "train": [part[:300] for part in train_split],
+            }
+            tune.report(
+                {"step": step, **{name: accuracy(model, *split) for name, split in splits.items()}}
+            )
 
 
 def main() -> None:
     """Run the grid and write the last report of every trial."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--num-steps", type=int, default=600)
@@ -87,8 +103,12 @@ def main() -> None:
     axes = {"variant": VARIANTS, "learning_rate": LEARNING_RATES, "seed": SEEDS}
     fixed = {"weights": str(chosen.weights.resolve()), "num_steps": chosen.num_steps}
     space = {name: tune.grid_search(values) for name, values in axes.items()} | fixed
-    stored = tune.RunConfig(storage_path=str(chosen.output.parent.resolve() / "ray_results"), verbose=0)
-    results = tune.Tuner(tune.with_resources(train, {"cpu": 1}), param_space=space, run_config=stored).fit()
+    stored = tune.RunConfig(
+        storage_path=str(chosen.output.parent.resolve() / "ray_results"), verbose=0
+    )
+    results = tune.Tuner(
+        tune.with_resources(train, {"cpu": 1}), param_space=space, run_config=stored
+    ).fit()
     results.get_dataframe().to_csv(chosen.output, index=False)
     if results.errors:
         raise SystemExit(f"{len(results.errors)} trials failed")

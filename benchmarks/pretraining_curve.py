@@ -24,7 +24,11 @@ def figure_of(facts: dict[str, Any]) -> Figure:
     axes.plot([step * bytes_a_step / 1e6 for step in steps], bits)
     axes.set(xlabel="text trained on (MB)", ylabel="held-out text (bits per byte)", ylim=(0, 8.2))
     axes.annotate(
-        f"{bits[-1]:.2f}", (steps[-1] * bytes_a_step / 1e6, bits[-1]), (0, 6), textcoords="offset points", ha="right"
+        f"{bits[-1]:.2f}",
+        (steps[-1] * bytes_a_step / 1e6, bits[-1]),
+        (0, 6),
+        textcoords="offset points",
+        ha="right",
     )
     return figure
 

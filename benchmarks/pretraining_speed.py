@@ -45,7 +45,13 @@ WAYS = {
 def pretraining_s(settings: dict[str, str], num_steps: int) -> float:
     """Pretrain in a new results directory; return the seconds of its steps and evaluations."""
     with tempfile.TemporaryDirectory() as folder:
-        run_study(STUDY.format(num_steps=num_steps), Path(folder), "--pretrain", command="data", **settings)
+        run_study(
+            STUDY.format(num_steps=num_steps),
+            Path(folder),
+            "--pretrain",
+            command="data",
+            **settings,
+        )
         (facts,) = Path(folder).glob("results/*/*/pretraining.json")
         return float(json.loads(facts.read_text())["duration_s"])
 
@@ -63,18 +69,26 @@ def busy_cores(number: int) -> Iterator[None]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--num-steps", type=int, default=600)
     parser.add_argument("--busy", action="store_true", help="with all cores busy")
     chosen = parser.parse_args()
-    print(f"{machine(torch.device('cpu'))}; seconds of pretraining, {'busy' if chosen.busy else 'idle'}", flush=True)
+    print(
+        f"{machine(torch.device('cpu'))}; seconds of pretraining, {'busy' if chosen.busy else 'idle'}",
+        flush=True,
+    )
     print(f"| round | {' | '.join(WAYS)} |\n|---|{'---|' * len(WAYS)}")
     rounds = []
     with busy_cores((os.cpu_count() or 1) if chosen.busy else 0):
         for number in range(1, chosen.rounds + 1):
             rounds.append([pretraining_s(settings, chosen.num_steps) for settings in WAYS.values()])
-            print(f"| {number} | {' | '.join(f'{seconds:.1f}' for seconds in rounds[-1])} |", flush=True)
+            print(
+                f"| {number} | {' | '.join(f'{seconds:.1f}' for seconds in rounds[-1])} |",
+                flush=True,
+            )
     medians = [statistics.median(column) for column in zip(*rounds, strict=True)]
     print(f"| median | {' | '.join(f'{seconds:.1f}' for seconds in medians)} |")
 

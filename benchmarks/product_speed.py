@@ -41,21 +41,27 @@ def compared(a: Tensor, b: Tensor) -> str:
     out = a.new_empty(*a.shape[:2], b.shape[2])
     ways = [lambda: torch.bmm(a, b, out=out), lambda: by_onednn(a, b, None, out)]
     gflop = 2e-9 * a.numel() * b.shape[2]
-    mkl, onednn = zip(*([gflop * per_second(way) for way in ways] for _ in range(ROUNDS)), strict=True)
+    mkl, onednn = zip(
+        *([gflop * per_second(way) for way in ways] for _ in range(ROUNDS)), strict=True
+    )
     return f"{statistics.median(mkl):.0f} | {statistics.median(onednn):.0f} | {ratio_text(onednn, mkl)}"
 
 
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
-    print(f"{machine(torch.device('cpu'))}; stacks use oneDNN for large products here: {onednn_is_faster()}")
+    print(
+        f"{machine(torch.device('cpu'))}; stacks use oneDNN for large products here: {onednn_is_faster()}"
+    )
     print("| product | rows x in x out | MKL | oneDNN | oneDNN / MKL |\n|---|---|---|---|---|")
     for name, (rows, width) in SIZES.items():
         x, weight = torch.randn(NUM_RUNS, rows, width), torch.randn(NUM_RUNS, width, 4 * width)
         grad = torch.randn(NUM_RUNS, rows, 4 * width)
         print(f"| {name} | {rows} x {width} x {4 * width} | {compared(x, weight)} |")
         print(f"| {name}, back | {rows} x {4 * width} x {width} | {compared(grad, weight.mT)} |")
-        print(f"| {name}, sum | {width} x {rows} x {4 * width} | {compared(x.mT, grad)} |", flush=True)
+        print(
+            f"| {name}, sum | {width} x {rows} x {4 * width} | {compared(x.mT, grad)} |", flush=True
+        )
 
 
 if __name__ == "__main__":

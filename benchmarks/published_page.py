@@ -21,7 +21,12 @@ from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
 from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.page import handle_data, page_html
-from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Order, kind_of, order_of
+from lr_sweep.analysis.statistics.comparisons.verdicts import (
+    LU2021_LEARNING_RATE,
+    Order,
+    kind_of,
+    order_of,
+)
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
@@ -50,7 +55,9 @@ Values = Mapping[str, float]
 
 def main() -> None:
     """Write the page into a folder, and print where."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="where to write index.html")
     print(write_demonstration(parser.parse_args().folder))
 
@@ -58,7 +65,9 @@ def main() -> None:
 def demonstration_page() -> str:
     """Return the page: per task what Lu et al.'s rate concludes and what tuning does, figure, table, caveats."""
     verdict = Verdict([(task, _verdict(task), "") for task in TASKS])
-    chart = SweepChart("Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.", verdict)
+    chart = SweepChart(
+        "Markers: Lu et al. 2021, at 1e-3. Dotted lines: Rothermel et al. 2021, tuned.", verdict
+    )
     sections = [
         Section("", [verdict, chart, _table()], folded=False),
         Section("What this is and is not", [Bullets(ABOUT)]),
@@ -78,7 +87,11 @@ def at_fixed_rate(task: str) -> Values:
     """Return what Lu et al. 2021 report of the 12-layer GPT-2 at 1e-3; variants without a value are left out."""
     found = [entry for table in LU2021_TABLES for entry in entries(table) if entry.metric == TEST]
     values = {entry.cell: entry.number for entry in found}
-    return {variant: values[task, MODEL, variant] for variant in VARIANTS if (task, MODEL, variant) in values}
+    return {
+        variant: values[task, MODEL, variant]
+        for variant in VARIANTS
+        if (task, MODEL, variant) in values
+    }
 
 
 def tuned_values(task: str) -> Mapping[str, Entry]:

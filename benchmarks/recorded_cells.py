@@ -55,7 +55,9 @@ class RecordedCell:
     def best(self, tried: Sequence[int], number: int) -> list[int]:
         """Return the indices of the best tried rates, of equal ones the smaller first; fewer where none has a value."""
         known = [index for index in tried if not math.isnan(self.validation[index])]
-        return sorted(known, key=lambda index: (-round(self.validation[index], MEAN_DIGITS), index))[:number]
+        return sorted(
+            known, key=lambda index: (-round(self.validation[index], MEAN_DIGITS), index)
+        )[:number]
 
     def answer(self, tried: Sequence[int]) -> int | None:
         """Return the index of the best tried rate; None: none has a value."""
@@ -99,7 +101,9 @@ class Replay:
         every, budget = int(curves.steps[0]), int(curves.steps[-1])
         for step in self.rule.rungs(budget, every) if self.rule else ():
             at = int(np.searchsorted(curves.steps, step))
-            alive = [index for index in alive if not math.isnan(curves.best[index, at])]  # the others diverged
+            alive = [
+                index for index in alive if not math.isnan(curves.best[index, at])
+            ]  # the others diverged
             self._there[step] += alive
             kept = self._kept(curves, step, at)
             for index in [index for index in alive if index not in kept]:
@@ -123,7 +127,11 @@ class Replay:
         value, rate = float(self.cell.validation[index]), float(self.cell.rates[index])
         if index in self.stopped:
             return Observation(rate, "stopped", None)
-        return Observation(rate, "diverged", None) if math.isnan(value) else Observation(rate, "measured", value)
+        return (
+            Observation(rate, "diverged", None)
+            if math.isnan(value)
+            else Observation(rate, "measured", value)
+        )
 
     @property
     def answer(self) -> int | None:
@@ -140,10 +148,14 @@ def read_cells(path: Path) -> list[RecordedCell]:
 def _cell(labels: object, rows: pd.DataFrame, curves: Curves | None = None) -> RecordedCell:
     rows = rows.sort_values("learning_rate")
     whole = rows["num_values"].eq(rows["num_values"].max()) & rows["num_values"].gt(0)
-    validation, test = (rows[name].where(whole).to_numpy(float) for name in ("validation_mean", "test_mean"))
+    validation, test = (
+        rows[name].where(whole).to_numpy(float) for name in ("validation_mean", "test_mean")
+    )
     assert isinstance(labels, tuple), "a cell has three labels"
     task, model, variant = map(str, labels)
-    return RecordedCell((task, model, variant), rows["learning_rate"].to_numpy(float), validation, test, curves)
+    return RecordedCell(
+        (task, model, variant), rows["learning_rate"].to_numpy(float), validation, test, curves
+    )
 
 
 def read_record(results: Path, study: str, seed: int | None = None) -> list[RecordedCell]:
@@ -167,13 +179,23 @@ def read_record(results: Path, study: str, seed: int | None = None) -> list[Reco
 def _curves(points: pd.DataFrame, wanted: pd.DataFrame) -> Curves:
     points = points[points["step"] <= points["num_steps"]].sort_values(["run_id", "step"])
     by_run = points.groupby("run_id")["validation_accuracy"]
-    points = points.assign(best=by_run.cummax(), running=by_run.transform(lambda values: values.expanding().mean()))
+    points = points.assign(
+        best=by_run.cummax(), running=by_run.transform(lambda values: values.expanding().mean())
+    )
     steps = np.array(sorted(points["step"].unique()))
     keys, rates = ["learning_rate", "step"], sorted(points["learning_rate"].unique())
     means = points.groupby(keys)[["best", "running"]].mean().unstack().reindex(rates)
-    per_seed = points.pivot_table(index=["learning_rate", "seed"], columns="step", values="elapsed_s")
+    per_seed = points.pivot_table(
+        index=["learning_rate", "seed"], columns="step", values="elapsed_s"
+    )
     seconds = per_seed.ffill(axis=1).groupby("learning_rate").sum().reindex(rates)
-    reached = per_seed.notna().mul(np.diff(steps, prepend=0), axis=1).cumsum(axis=1).groupby("learning_rate").sum()
+    reached = (
+        per_seed.notna()
+        .mul(np.diff(steps, prepend=0), axis=1)
+        .cumsum(axis=1)
+        .groupby("learning_rate")
+        .sum()
+    )
     return Curves(
         steps=steps,
         best=means["best"].to_numpy(float),

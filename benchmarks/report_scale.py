@@ -62,10 +62,18 @@ def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
     rates = np.logspace(-6, -2, size.rates)
     write_bytes(results / "format.json", json.dumps({"format": FORMAT}).encode())
     num_steps, wanted = 2000 * size.evaluations, []
-    for task, variant, rate, seed in product(TASKS[: size.tasks], VARIANTS, rates, range(size.seeds)):
+    for task, variant, rate, seed in product(
+        TASKS[: size.tasks], VARIANTS, rates, range(size.seeds)
+    ):
         pretrained = "English web text" if variant.endswith("-pretrained") else None
         labels = {"task": task, "variant": variant, "learning_rate": float(rate), "seed": seed}
-        row = wanted_row(f"{len(wanted):016x}", num_steps, **labels, pretrained_on=pretrained, data_origin="made up")
+        row = wanted_row(
+            f"{len(wanted):016x}",
+            num_steps,
+            **labels,
+            pretrained_on=pretrained,
+            data_origin="made up",
+        )
         wanted.append(row)
         write(Paths(results).run(row["run_id"]), [ended_row(row, [], trained=num_steps)], RUNS)
         curve = parquet_bytes(_curve(row, size.evaluations, rng))
@@ -80,9 +88,18 @@ def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generato
     accuracy = level * (1 - np.exp(-x / 30)) + rng.normal(0, 0.01, (3, num_evaluations))
     loss = 1 - accuracy
     values = {
-        **{"run_id": [wanted["run_id"]] * num_evaluations, "step": 2000 * x, "time_ms": x, "elapsed_s": x / 10},
+        **{
+            "run_id": [wanted["run_id"]] * num_evaluations,
+            "step": 2000 * x,
+            "time_ms": x,
+            "elapsed_s": x / 10,
+        },
         **{"train_loss": loss[0], "validation_loss": loss[1], "test_loss": loss[2]},
-        **{"train_accuracy": accuracy[0], "validation_accuracy": accuracy[1], "test_accuracy": accuracy[2]},
+        **{
+            "train_accuracy": accuracy[0],
+            "validation_accuracy": accuracy[1],
+            "test_accuracy": accuracy[2],
+        },
     }
     return pa.table([pa.array(values[c.name], c.type) for c in CURVES], schema=schema(CURVES))
 
@@ -92,7 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in asdict(Size()).items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--results", type=Path, help="where to make the record, or where an earlier call made it")
+    parser.add_argument(
+        "--results", type=Path, help="where to make the record, or where an earlier call made it"
+    )
     given = vars(parser.parse_args())
     with tempfile.TemporaryDirectory() as scratch:
         results = given.pop("results") or Path(scratch) / "results"
@@ -100,7 +119,9 @@ def main() -> None:
         if not (results / "format.json").exists():
             began = time.monotonic()
             make_record(results, size, np.random.default_rng(0))
-            print(f"made {size.runs} runs x {size.evaluations} evaluations in {time.monotonic() - began:.1f} s")
+            print(
+                f"made {size.runs} runs x {size.evaluations} evaluations in {time.monotonic() - began:.1f} s"
+            )
         _report(results)
         page = Paths(results).report(STUDY) / "index.html"
         print(f"page of {page.stat().st_size / 1e6:.2f} MB")
@@ -111,11 +132,15 @@ def main() -> None:
 def _report(results: Path) -> None:
     began = time.monotonic()
     arguments = [sys.executable, "-c", REPORT, str(results), STUDY]
-    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "2"})
+    subprocess.run(
+        arguments, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "2"}
+    )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     peak_mib = used.ru_maxrss / 1024  # KiB on Linux
-    print(f"report in {time.monotonic() - began:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB")
+    print(
+        f"report in {time.monotonic() - began:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB"
+    )
 
 
 if __name__ == "__main__":

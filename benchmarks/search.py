@@ -43,7 +43,9 @@ LEAST = 0.02
 """Points; lower regrets, some of them below 0, are drawn here on the logarithmic scale."""
 
 
-def replayed(way: str, cell: RecordedCell, number: int, seed: int, rule: StopEarly | None = None) -> Replay:
+def replayed(
+    way: str, cell: RecordedCell, number: int, seed: int, rule: StopEarly | None = None
+) -> Replay:
     """Train as many rates of a cell as a way has; all of them, if the grid has fewer."""
     replay, number = Replay(cell, rule), min(number, len(cell.rates))
     if way == "grid subset":
@@ -74,7 +76,14 @@ def _search(replay: Replay, way: str, number: int, seed: int) -> None:
     while (left := number - len(tried := replay.tried)) > 0:
         observed = [(Point(each.learning_rate), each) for each in map(replay.observation, tried)]
         adaptive = way in ("tpe", "gp")
-        size = min(left, left if not adaptive else AT_ONCE if len(tried) >= NUM_FIRST else NUM_FIRST - len(tried))
+        size = min(
+            left,
+            left
+            if not adaptive
+            else AT_ONCE
+            if len(tried) >= NUM_FIRST
+            else NUM_FIRST - len(tried),
+        )
         points = next_points(search, replay.cell.labels, observed, size, maximise=True)
         _train_nearest(replay, [point.learning_rate for point in points], left)
 
@@ -87,16 +96,23 @@ def _train_nearest(replay: Replay, rates: Sequence[float], left: int) -> None:
     replay.train(chosen)
 
 
-def scores(cells: Sequence[RecordedCell], answers: dict[tuple[str, str, str], int | None]) -> tuple[float, float]:
+def scores(
+    cells: Sequence[RecordedCell], answers: dict[tuple[str, str, str], int | None]
+) -> tuple[float, float]:
     """Return the mean regret of test accuracy, in points, and the share of pairs of variants in the wrong order."""
     truth = {
-        cell.labels: cell.test[full] for cell in cells if (full := cell.answer(range(len(cell.rates)))) is not None
+        cell.labels: cell.test[full]
+        for cell in cells
+        if (full := cell.answer(range(len(cell.rates)))) is not None
     }
     by_label = {cell.labels: cell for cell in cells}
     found = {
-        labels: math.nan if (index := answers[labels]) is None else by_label[labels].test[index] for labels in truth
+        labels: math.nan if (index := answers[labels]) is None else by_label[labels].test[index]
+        for labels in truth
     }
-    regrets = [truth[labels] - (0.0 if math.isnan(value) else value) for labels, value in found.items()]
+    regrets = [
+        truth[labels] - (0.0 if math.isnan(value) else value) for labels, value in found.items()
+    ]
     pairs = [
         (a, b)
         for a, b in itertools.combinations(truth, 2)
@@ -112,13 +128,20 @@ def compared(cells: Sequence[RecordedCell], numbers: Sequence[int], replays: int
     rules = RULES if cells[0].curves is not None else {"-": None}
     rows = []
     for way, (name, rule), number in itertools.product(WAYS, rules.items(), numbers):
-        if (way in ("tpe", "gp") and number <= NUM_FIRST) or (way == "refine" and number <= LEAST_GRID):
+        if (way in ("tpe", "gp") and number <= NUM_FIRST) or (
+            way == "refine" and number <= LEAST_GRID
+        ):
             continue  # no rate is chosen by values yet
         found = []
         for seed in range(replays):
             made = {cell.labels: replayed(way, cell, number, seed, rule) for cell in cells}
-            cost = np.array([(each.run_steps, each.seconds) for each in made.values()]).sum(axis=0) / whole
-            found.append((*scores(cells, {labels: each.answer for labels, each in made.items()}), *cost))
+            cost = (
+                np.array([(each.run_steps, each.seconds) for each in made.values()]).sum(axis=0)
+                / whole
+            )
+            found.append(
+                (*scores(cells, {labels: each.answer for labels, each in made.items()}), *cost)
+            )
         regret, wrong, run_steps, seconds = np.mean(found, axis=0)
         sem = float(np.std([each[0] for each in found], ddof=1)) / math.sqrt(replays)
         hours = whole[1] * seconds / 3600 if cells[0].curves is not None else math.nan
@@ -166,7 +189,14 @@ def draw(tables: Mapping[str, pd.DataFrame], stem: Path) -> None:
     for panel, (name, table) in zip(panels, tables.items(), strict=False):
         _panel(panel, name, table)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(handles) // 2, frameon=False, fontsize=7)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=len(handles) // 2,
+        frameon=False,
+        fontsize=7,
+    )
     stem.parent.mkdir(parents=True, exist_ok=True)
     save(figure, stem)
 
@@ -200,23 +230,37 @@ def _panel(panel: Axes, name: str, table: pd.DataFrame) -> None:
 
 def main() -> None:
     """Print a table per grid, and draw the figure."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("source", type=Path, help="a results directory, or a report's runs.csv")
     options.add_argument("studies", nargs="*", help="of a results directory; default: all")
     options.add_argument("--replays", type=int, default=40)
-    options.add_argument("--rates", type=int, nargs="*", help="budgets; default: 2 to the whole grid")
+    options.add_argument(
+        "--rates", type=int, nargs="*", help="budgets; default: 2 to the whole grid"
+    )
     options.add_argument("--figure", type=Path, help="stem of a .png and an .svg")
     chosen = options.parse_args()
     drawn = {}
     table = chosen.source.suffix == ".csv"
-    for name in [chosen.source.parent.name] if table else chosen.studies or recorded_studies(chosen.source):
+    for name in (
+        [chosen.source.parent.name] if table else chosen.studies or recorded_studies(chosen.source)
+    ):
         cells = read_cells(chosen.source) if table else read_record(chosen.source, name)
         num_rates = max(len(cell.rates) for cell in cells)
-        hours = "" if table else f", {sum(cell.whole_cost[1] for cell in cells) / 3600:.2f} device-hours"
-        print(f"\n{name}: {len(cells)} cells of {num_rates} learning rates{hours}, {chosen.replays} replays")
+        hours = (
+            ""
+            if table
+            else f", {sum(cell.whole_cost[1] for cell in cells) / 3600:.2f} device-hours"
+        )
+        print(
+            f"\n{name}: {len(cells)} cells of {num_rates} learning rates{hours}, {chosen.replays} replays"
+        )
         for rule in [] if table else [rule for rule in RULES.values() if rule]:
             print(whole_grid(cells, rule))
-        print("| rates | of the run-steps | device-hours | way | stopping | regret, points | wrong orders |")
+        print(
+            "| rates | of the run-steps | device-hours | way | stopping | regret, points | wrong orders |"
+        )
         print("|---|---|---|---|---|---|---|")
         drawn[name] = compared(cells, chosen.rates or range(2, num_rates + 1), chosen.replays)
     if chosen.figure:

@@ -25,14 +25,19 @@ MOST_FILES = 8
 COPIED = ("runs.csv", "checks.json")
 PAGE, SAMPLE = "index.html", "quickstart"
 """A report's page, and the study whose page is kept."""
-SHOWS = (f"`{PAGE}`, beside this file, shows", "The page that `lr-sweep judge runs.csv` writes shows")
+SHOWS = (
+    f"`{PAGE}`, beside this file, shows",
+    "The page that `lr-sweep judge runs.csv` writes shows",
+)
 """Sentences of report.md about the page: where it is there, and where it is not."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
 """Of the first that a report has, all; curves of every size would be many."""
 FURTHER_FIGURES = ("decided.png", "target.png")
 OF_DECIDE = "fresh.csv"
 """Of a study with `decide` alone."""
-FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n")
+FIGURE = re.compile(
+    r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n"
+)
 """A figure of report.md, with the line below it."""
 
 
@@ -40,7 +45,10 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
     folder.mkdir(parents=True, exist_ok=True)
     found = (sorted(report.glob(pattern)) for pattern in FIGURES)
-    figures = [*next(filter(None, found), []), *(report / name for name in FURTHER_FIGURES if (report / name).exists())]
+    figures = [
+        *next(filter(None, found), []),
+        *(report / name for name in FURTHER_FIGURES if (report / name).exists()),
+    ]
     kept = {path.name for path in figures}
     copied = [*COPIED, *[PAGE] * (folder.name == SAMPLE)]
     for path in (*figures, *(report / name for name in copied), *report.glob(OF_DECIDE)):
@@ -76,15 +84,23 @@ def renewed(folder: Path) -> str:
 
 
 def _figure(found: re.Match[str], kept: set[str]) -> str:
-    return f"{found['image']}{found['title']}.\n" if found["file"] in kept else f"{found['title']}: on that page.\n"
+    return (
+        f"{found['image']}{found['title']}.\n"
+        if found["file"] in kept
+        else f"{found['title']}: on that page.\n"
+    )
 
 
 def main() -> None:
     """Write the folder, and print its files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", type=Path, nargs="?", help="a results directory")
     parser.add_argument("study", nargs="?", help="its name there")
-    parser.add_argument("--again", action="store_true", help="give all shipped reports today's verdict")
+    parser.add_argument(
+        "--again", action="store_true", help="give all shipped reports today's verdict"
+    )
     chosen = parser.parse_args()
     if chosen.again:
         for folder in sorted(path.parent for path in SHIPPED.glob("*/runs.csv")):
@@ -97,7 +113,9 @@ def main() -> None:
         parser.error(f"{report} is not there: run `lr-sweep report {chosen.study}` first")
     print("\n".join(map(str, ship(report, folder))))
     if (number := sum(1 for _ in folder.iterdir())) > MOST_FILES:
-        parser.error(f"{folder} has {number} files, of at most {MOST_FILES}: remove those of an earlier result")
+        parser.error(
+            f"{folder} has {number} files, of at most {MOST_FILES}: remove those of an earlier result"
+        )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,13 @@ CHANCE = 0.1
 BUDGET = 1200
 SPLIT_NOISE = 0.004
 """Standard deviation of a split's examples, in each of validation and test."""
-WIDTHS = {(0.5, 5): (1.2, 1.5), (0.5, 7): (1.2, 2.2), (0.5, 9): (1.2, 3.0), (1.0, 5): (2.5, 2.9), (1.0, 7): (2.5, 4.0)}
+WIDTHS = {
+    (0.5, 5): (1.2, 1.5),
+    (0.5, 7): (1.2, 2.2),
+    (0.5, 9): (1.2, 3.0),
+    (1.0, 5): (2.5, 2.9),
+    (1.0, 7): (2.5, 4.0),
+}
 """By step of the grid (decades) and number of rates: widths of bells (one standard deviation, in decades). At worst the
 grid misses 1.6 points of such a peak, and its ends lie 4 points below it."""
 
@@ -149,12 +155,18 @@ def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
     test = _on_a_split(curve, setting, rng) - truth.gap[..., None, None, None]
     wanted = _wanted(truth)
     ends = np.where(truth.status == "complete", BUDGET, BUDGET // 2).ravel()
-    runs = wanted[["run_id"]].assign(status=truth.status.ravel(), num_steps=ends, diverged_at_step=pd.NA, failure="")
+    runs = wanted[["run_id"]].assign(
+        status=truth.status.ravel(), num_steps=ends, diverged_at_step=pd.NA, failure=""
+    )
     runs.loc[runs["status"] == "diverged", "diverged_at_step"] = BUDGET // 2
     complete = (truth.status == "complete").ravel()
     numbers = {
         name: values.reshape(-1, len(steps))[complete].ravel().clip(0, 1).round(4)
-        for name, values in (("train", validation + 0.02), ("validation", validation), ("test", test))
+        for name, values in (
+            ("train", validation + 0.02),
+            ("validation", validation),
+            ("test", test),
+        )
     }
     curves = pd.DataFrame(
         {
@@ -174,13 +186,18 @@ def _on_a_split(curve: Floats, setting: Setting, rng: np.random.Generator) -> Fl
         return curve + SPLIT_NOISE * each
     shared = rng.normal(size=(len(curve), *(1,) * (curve.ndim - 1)))
     error = np.sqrt(np.clip(curve * (1 - curve), 0, 1) / setting.num_examples)
-    return np.round((curve + error * (each + shared) / np.sqrt(2)) * setting.num_examples) / setting.num_examples
+    return (
+        np.round((curve + error * (each + shared) / np.sqrt(2)) * setting.num_examples)
+        / setting.num_examples
+    )
 
 
 def exploded(frames: Frames, truth: Truth, rng: np.random.Generator) -> Frames:
     """Turn accuracies into losses, which are 10 to 1,000 times as large at all rates above the middle one."""
     above = frames.wanted["learning_rate"].to_numpy() > 1.1 * 10**truth.setting.middle
-    factors = pd.Series(np.where(above, 10 ** rng.uniform(1, 3, len(above)), 1.0), frames.wanted["run_id"])
+    factors = pd.Series(
+        np.where(above, 10 ** rng.uniform(1, 3, len(above)), 1.0), frames.wanted["run_id"]
+    )
     accuracies = frames.curves.filter(like="_accuracy")
     losses = (1 - accuracies).mul(3 * factors[frames.curves["run_id"]].to_numpy(), axis=0)
     return replace(frames, curves=frames.curves.assign(**losses))
@@ -191,8 +208,12 @@ def _wanted(truth: Truth) -> pd.DataFrame:
     rates = [float(f"{10**log_rate:.3g}") for log_rate in truth.setting.log_rates]
     names = [tasks, VARIANTS, rates, range(truth.setting.num_seeds)]
     index = pd.MultiIndex.from_product(names, names=["task", "variant", "learning_rate", "seed"])
-    frame = index.to_frame(index=False).assign(model="gpt2", num_steps=BUDGET, pretrained_on=None, data_origin="drawn")
-    return frame.assign(run_id=[f"{number:06d}" for number in range(len(frame))], trained_parameters=None)
+    frame = index.to_frame(index=False).assign(
+        model="gpt2", num_steps=BUDGET, pretrained_on=None, data_origin="drawn"
+    )
+    return frame.assign(
+        run_id=[f"{number:06d}" for number in range(len(frame))], trained_parameters=None
+    )
 
 
 # Faults: each changes the truth of one cell (task 0, last variant), or of its task.
@@ -260,16 +281,22 @@ def constant(frames: Frames) -> Frames:
     """Plant one accuracy at every evaluation of the first task, as of a model that reads nothing."""
     ids = frames.wanted.loc[frames.wanted["task"] == "task-0", "run_id"]
     curves = frames.curves.copy()
-    curves.loc[curves["run_id"].isin(ids), ["train_accuracy", "validation_accuracy", "test_accuracy"]] = CHANCE
+    curves.loc[
+        curves["run_id"].isin(ids), ["train_accuracy", "validation_accuracy", "test_accuracy"]
+    ] = CHANCE
     return replace(frames, curves=curves)
 
 
 def copied(frames: Frames) -> Frames:
     """Plant another cell's evaluations into the faulty one."""
     of_task = frames.wanted[frames.wanted["task"] == "task-0"]
-    source, faulty = (of_task.loc[of_task["variant"] == variant, "run_id"].to_numpy() for variant in VARIANTS[-2:])
+    source, faulty = (
+        of_task.loc[of_task["variant"] == variant, "run_id"].to_numpy() for variant in VARIANTS[-2:]
+    )
     evaluations = frames.curves[frames.curves["run_id"].isin(source)]
-    copies = evaluations.assign(run_id=evaluations["run_id"].map(dict(zip(source, faulty, strict=True))))
+    copies = evaluations.assign(
+        run_id=evaluations["run_id"].map(dict(zip(source, faulty, strict=True)))
+    )
     kept = frames.curves[~frames.curves["run_id"].isin(faulty)]
     states = frames.runs.set_index("run_id")
     states.loc[faulty] = states.loc[source].to_numpy()
@@ -279,7 +306,9 @@ def copied(frames: Frames) -> Frames:
 def without_upper_rates(frames: Frames) -> Frames:
     """Plant a variant that was given two rates fewer."""
     rates = sorted(frames.wanted["learning_rate"].unique())
-    lacks = (frames.wanted["variant"] == VARIANTS[-1]) & frames.wanted["learning_rate"].isin(rates[-2:])
+    lacks = (frames.wanted["variant"] == VARIANTS[-1]) & frames.wanted["learning_rate"].isin(
+        rates[-2:]
+    )
     return replace(frames, wanted=frames.wanted[~lacks].reset_index(drop=True))
 
 

@@ -13,7 +13,14 @@ from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Start
 
 EVALUATE_EVERY, EVALUATE_EVERY_S = 2000, 20
 """Steps and seconds between a run's evaluations: GPT-2, frozen, at 10 ms a step, the fastest of the paper's mix."""
-LOSSES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+LOSSES = (
+    "train_loss",
+    "train_accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "test_loss",
+    "test_accuracy",
+)
 
 
 class StubTrainable(tune.Trainable):
@@ -23,7 +30,9 @@ class StubTrainable(tune.Trainable):
         """Take a cohort on."""
         cohort = config["trial"]["cohort"]
         self.config: dict[str, Any] = {}  # else it comes back with each result
-        self._reports = reports(cohort.run_ids, cohort.num_steps // EVALUATE_EVERY, cohort.report_every_s)
+        self._reports = reports(
+            cohort.run_ids, cohort.num_steps // EVALUATE_EVERY, cohort.report_every_s
+        )
 
     def step(self) -> dict[str, Any]:
         """Wait for the next report."""
@@ -45,11 +54,27 @@ def reports(run_ids: Sequence[str], num_evaluations: int, every_s: float) -> Ite
         if number * between_s + late_s >= num_evaluations * EVALUATE_EVERY_S + every_s:
             break
         time.sleep(max(0.0, -late_s))
-        since, due = divmod(turn + index % per_evaluation + 1, per_evaluation)  # not all in the same seconds
-        point = _point(since * EVALUATE_EVERY, late_s) if due == 0 and since <= num_evaluations else None
-        yield [Advanced(run_id=run_ids[index], step=turn, evaluation=point, step_s=0.01, evaluation_s=1.0)]
+        since, due = divmod(
+            turn + index % per_evaluation + 1, per_evaluation
+        )  # not all in the same seconds
+        point = (
+            _point(since * EVALUATE_EVERY, late_s)
+            if due == 0 and since <= num_evaluations
+            else None
+        )
+        yield [
+            Advanced(
+                run_id=run_ids[index], step=turn, evaluation=point, step_s=0.01, evaluation_s=1.0
+            )
+        ]
     step, last = num_evaluations * EVALUATE_EVERY, _point(num_evaluations * EVALUATE_EVERY, 0.0)
-    ends: dict[str, Any] = {"step": step, "status": "complete", "elapsed_s": 1.0, "engine": "plain", "device": "none"}
+    ends: dict[str, Any] = {
+        "step": step,
+        "status": "complete",
+        "elapsed_s": 1.0,
+        "engine": "plain",
+        "device": "none",
+    }
     for run_id in run_ids:
         yield [Advanced(run_id=run_id, step=step, evaluation=last), Finished(run_id=run_id, **ends)]
 

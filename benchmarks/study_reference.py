@@ -24,7 +24,13 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.cells import Cells, StudyVariant
 from lr_sweep.sweep.study.command import CommandMetrics, CommandStudy
-from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
+from lr_sweep.sweep.study.model import (
+    FolderWeights,
+    HubWeights,
+    PretrainedHere,
+    ShippedWeights,
+    StudyModel,
+)
 from lr_sweep.sweep.study.own import FunctionStudy, OwnStudy, StudyMetric
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
 from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
@@ -80,8 +86,12 @@ def main() -> None:
 def page() -> str:
     """Return the text of the page."""
     sections = [_section(title, {"": _entries(*kinds)}) for title, kinds in SECTIONS.items()]
-    sections.append(_section("`models.NAME.size`", {family: _entries(size_type(family)) for family in FAMILIES}))
-    sections.append(_section("`tasks.NAME`", {name: _entries(task.Options) for name, task in TASKS.items()}))
+    sections.append(
+        _section("`models.NAME.size`", {family: _entries(size_type(family)) for family in FAMILIES})
+    )
+    sections.append(
+        _section("`tasks.NAME`", {name: _entries(task.Options) for name, task in TASKS.items()})
+    )
     return "\n".join([INTRODUCTION, *sections])
 
 
@@ -96,10 +106,17 @@ def _section(title: str, entries: Mapping[str, list[Entry]]) -> str:
         names = ", ".join(found) if len(found) < len(entries) else ""
         groups.setdefault(names, []).append(
             textwrap.fill(
-                f"- {field}: {explanation}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+                f"- {field}: {explanation}",
+                100,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
             )
         )
-    parts = ["\n".join([f"{names}:\n\n" * bool(names) + lines[0], *lines[1:], ""]) for names, lines in groups.items()]
+    parts = [
+        "\n".join([f"{names}:\n\n" * bool(names) + lines[0], *lines[1:], ""])
+        for names, lines in groups.items()
+    ]
     return "\n".join([f"## {title}", "", *parts])
 
 
@@ -117,7 +134,9 @@ def _entries(*kinds: type) -> list[Entry]:
 def _field(name: str, hint: Any, default: Any) -> str:
     """Return `` `at_once` = null (int ≥1) ``: a field with its default and the values that it may have."""
     shown = _value(default)
-    marked = f"`{name}`*" if default is REQUIRED else f"`{name}` = {shown}" if shown else f"`{name}`"
+    marked = (
+        f"`{name}`*" if default is REQUIRED else f"`{name}` = {shown}" if shown else f"`{name}`"
+    )
     alternatives = [each for each in dict.fromkeys(_values(hint)) if each != shown]
     values = "" if alternatives == ["mapping"] else ", ".join(alternatives)
     if isinstance(default, int | float):  # which says whether it is a whole number
@@ -128,7 +147,11 @@ def _field(name: str, hint: Any, default: Any) -> str:
 def _defaults(kind: type) -> dict[str, Any]:
     """Return the fields of a model or a dataclass with their defaults; a kind of study has those that are its own."""
     if issubclass(kind, BaseModel):
-        own = vars(kind)["__annotations__"] if issubclass(kind, Study) and kind is not Study else kind.model_fields
+        own = (
+            vars(kind)["__annotations__"]
+            if issubclass(kind, Study) and kind is not Study
+            else kind.model_fields
+        )
         fields = {name: field for name, field in kind.model_fields.items() if name in own}
         return {
             name: REQUIRED if field.is_required() else field.get_default(call_default_factory=False)
@@ -148,7 +171,11 @@ def _explanations(kind: type) -> dict[str, str]:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, below in zip(definition.body, definition.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(field.target, ast.Name):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(below, ast.Expr)
+                and isinstance(field.target, ast.Name)
+            ):
                 found[field.target.id] = _first_sentence(ast.literal_eval(below.value))
     return found
 
@@ -159,7 +186,9 @@ def _first_sentence(text: str) -> str:
     sentence = re.split(r"(?<=[a-z`)][.])\s", line)[0]
     sentence = re.sub(r"(?<![.])[.]$", "", sentence)
     clause, *more = sentence.split("; ")
-    return "; ".join([clause, *(each for each in more if re.match(r"(null|default|`[a-z-]+`|\d):", each))])
+    return "; ".join(
+        [clause, *(each for each in more if re.match(r"(null|default|`[a-z-]+`|\d):", each))]
+    )
 
 
 def _values(hint: Any) -> Iterator[str]:

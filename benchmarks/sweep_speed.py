@@ -43,7 +43,9 @@ NO_MIRROR = {"MLFLOW_TRACKING_URI": "nothing://here"}
 """The mirror cannot be left out; an address that MLflow refuses at once is as good as none."""
 
 
-def run_study(study: str, folder: Path, *options: str, command: str = "run", **variables: str) -> float:
+def run_study(
+    study: str, folder: Path, *options: str, command: str = "run", **variables: str
+) -> float:
     """Write a study, whose text begins with its name, into a folder and carry out a command on it there.
 
     Return the seconds that it took.
@@ -56,7 +58,16 @@ def run_study(study: str, folder: Path, *options: str, command: str = "run", **v
         for name, value in os.environ.items()
         if not name.startswith(("MLFLOW_TRACKING_URI", "OMP_", "GOMP_"))
     }
-    words = [sys.executable, "-m", "sweep", command, str(path), "--results", str(folder / "results"), *options]
+    words = [
+        sys.executable,
+        "-m",
+        "sweep",
+        command,
+        str(path),
+        "--results",
+        str(folder / "results"),
+        *options,
+    ]
     began = time.monotonic()
     subprocess.run(words, env=kept | variables, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - began
@@ -64,7 +75,9 @@ def run_study(study: str, folder: Path, *options: str, command: str = "run", **v
 
 def sweep(engine: str, num_steps: int, folder: Path) -> tuple[float, float]:
     """Run the study; return the seconds from the first run's start to the last one's end, and those of the command."""
-    whole_s = run_study(STUDY.format(resources=ENGINES[engine], num_steps=num_steps), folder, **NO_GPU, **NO_MIRROR)
+    whole_s = run_study(
+        STUDY.format(resources=ENGINES[engine], num_steps=num_steps), folder, **NO_GPU, **NO_MIRROR
+    )
     runs = read_runs(folder / "results")
     assert len(runs) == NUM_RUNS
     return (runs["finished_at"].max() - runs["started_at"].min()).total_seconds(), whole_s
@@ -84,7 +97,9 @@ def measured(name: str, engine: str, num_steps: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
     chosen = parser.parse_args()
@@ -93,7 +108,9 @@ def main() -> None:
         {engine: measured(f"round {number}", engine, chosen.num_steps) for engine in ENGINES}
         for number in range(1, chosen.rounds + 1)
     ]
-    ratios = ratio_text([seconds["plain"] for seconds in rounds], [seconds["stacked"] for seconds in rounds])
+    ratios = ratio_text(
+        [seconds["plain"] for seconds in rounds], [seconds["stacked"] for seconds in rounds]
+    )
     print(f"plain / stacked: median {ratios}")
 
 

@@ -55,16 +55,29 @@ SETTINGS = {
 
 def drawn(setting: Setting, speed: float, rng: np.random.Generator) -> tuple[Floats, Bools]:
     """Return the logarithms of steps, tables x variants x rates x seeds, and which rates do not reach the target."""
-    values, short = np.empty((NUMBER, 2, len(RATE_COSTS), setting.seeds)), np.empty((NUMBER, 2, len(RATE_COSTS)), bool)
+    values, short = (
+        np.empty((NUMBER, 2, len(RATE_COSTS), setting.seeds)),
+        np.empty((NUMBER, 2, len(RATE_COSTS)), bool),
+    )
     for variant, (slower, budget) in enumerate(((1.0, setting.budget), (speed, 1.0))):
         steps = np.arange(1, setting.evaluations + 1) * BUDGET / setting.evaluations
         steps = steps[steps <= budget * BUDGET]
         for rate, cost in enumerate(RATE_COSTS):
-            mean = SLOPE / POWER * (1 - (steps / (setting.reached * BUDGET * slower * np.exp(cost))) ** -POWER)
+            mean = (
+                SLOPE
+                / POWER
+                * (1 - (steps / (setting.reached * BUDGET * slower * np.exp(cost))) ** -POWER)
+            )
             runs = rng.normal(0, setting.noise[variant], (NUMBER, 1, setting.seeds))
-            gaps = mean[:, None] + runs + rng.normal(0, setting.eval_noise, (NUMBER, len(steps), setting.seeds))
+            gaps = (
+                mean[:, None]
+                + runs
+                + rng.normal(0, setting.eval_noise, (NUMBER, len(steps), setting.seeds))
+            )
             for table, each in enumerate(gaps):
-                found = crossings(np.log(steps), each, np.ones(setting.seeds, bool), np.log(steps[-1]))
+                found = crossings(
+                    np.log(steps), each, np.ones(setting.seeds, bool), np.log(steps[-1])
+                )
                 values[table, variant, rate], short[table, variant, rate] = found
     return values, short
 
@@ -75,13 +88,22 @@ def judged(values: Floats, short: Bools, true: dict[str, float], budgets: Floats
     chosen, pair = score.argmin(-1), (PAIR.first, PAIR.second)
     found = windows_of(-values, chosen)  # of logarithms less is better
     t, dof = compared(found, cell_noise(found), PAIR, score - score.min(-1, keepdims=True))
-    certain, ends = (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0], np.take_along_axis(short, chosen[..., None], -1)[..., 0]
+    certain, ends = (
+        (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0],
+        np.take_along_axis(short, chosen[..., None], -1)[..., 0],
+    )
     found[:, :, 1:] = np.nan  # intervals have the noise of the chosen rate alone
     noise, limits = cell_noise(found), np.where(ends, np.log(budgets), np.inf)
     sem, dof = welch(noise, counts, *pair)
     sizes = speedups(-found[:, :, 0].mean(-1), limits, noise.variance / counts, sem, dof, pair)
-    held = [((sizes[f"{name}_low"] <= size) & (size <= sizes[f"{name}_high"])).mean() for name, size in true.items()]
-    return [*held, *((certain & (sign * t[:, 0] > 0) & ~ends[:, at]).mean() for at, sign in ((0, 1), (1, -1)))]
+    held = [
+        ((sizes[f"{name}_low"] <= size) & (size <= sizes[f"{name}_high"])).mean()
+        for name, size in true.items()
+    ]
+    return [
+        *held,
+        *((certain & (sign * t[:, 0] > 0) & ~ends[:, at]).mean() for at, sign in ((0, 1), (1, -1))),
+    ]
 
 
 def main() -> None:
@@ -91,9 +113,16 @@ def main() -> None:
             values, short = drawn(setting, speed, np.random.default_rng(0))
             true = {"ratio": speed, "saved": setting.reached * BUDGET * (speed - 1)}
             for rates, part in (("own", slice(None)), ("one", ONE_RATE)):
-                shares = judged(values[:, :, part], short[:, :, part], true, BUDGET * np.array([setting.budget, 1.0]))
+                shares = judged(
+                    values[:, :, part],
+                    short[:, :, part],
+                    true,
+                    BUDGET * np.array([setting.budget, 1.0]),
+                )
                 print(
-                    f"| {name} | {rates} | {speed} |", " | ".join(f"{100 * share:.1f}" for share in shares), flush=True
+                    f"| {name} | {rates} | {speed} |",
+                    " | ".join(f"{100 * share:.1f}" for share in shares),
+                    flush=True,
                 )
 
 

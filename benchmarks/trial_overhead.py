@@ -35,12 +35,16 @@ resources: {{engine: plain}}
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=200)
     given = parser.parse_args()
     print(machine(torch.device("cpu")))
     with tempfile.TemporaryDirectory() as scratch:
-        study = STUDY.format(rates=", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, given.trials)))
+        study = STUDY.format(
+            rates=", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, given.trials))
+        )
         # One worker, so that a run's end and the next one's start belong together.
         took_s = run_study(study, Path(scratch), "--cpus", "1", **NO_GPU, **NO_MIRROR)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -25,14 +25,22 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     Settings,
     judge_pairs,
 )
-from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Noise, cell_noise, quiet_neighbours, welch
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    WINDOW,
+    Noise,
+    cell_noise,
+    quiet_neighbours,
+    welch,
+)
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, without_luck
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, Studies, drawn, windows
 from lr_sweep.benchmarks.gating import FAILING, GATED, NOISES, Rows, gate_table, percent
 
 
-def compared(found: Floats, noise: Noise, pairs: Pairs, behind: Floats | None = None) -> tuple[Floats, Floats]:
+def compared(
+    found: Floats, noise: Noise, pairs: Pairs, behind: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Return t and its degrees of freedom, studies x pairs, from windows; `behind`: take the luck of the choice off."""
     means, counts = found[:, :, 0].mean(-1), np.full(found.shape[1], found.shape[-1], float)
     sem, dof = welch(noise, counts, pairs.first, pairs.second)
@@ -65,7 +73,9 @@ def significant(studies: Studies, pairs: Pairs) -> tuple[Floats, Noise, np.ndarr
     return found, noise, distinguished(2 * stdtr(dof, -np.abs(t)), pairs)
 
 
-def claims(setting: Setting, number: int, rng: np.random.Generator, plain: bool = False) -> np.ndarray:
+def claims(
+    setting: Setting, number: int, rng: np.random.Generator, plain: bool = False
+) -> np.ndarray:
     """Return which pairs of drawn studies are distinguishable; `plain`: Welch's test with Holm's correction."""
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
     if not plain:
@@ -73,12 +83,16 @@ def claims(setting: Setting, number: int, rng: np.random.Generator, plain: bool 
     found = windows(studies, studies.chosen)
     noise = Noise(found[:, :, 0].var(-1, ddof=1), np.full(found.shape[:2], found.shape[-1] - 1.0))
     t, dof = compared(found, noise, pairs)
-    return distinguished(2 * stdtr(dof, -np.abs(t)), replace(pairs, most_equal=np.arange(t.shape[-1], 0, -1)))
+    return distinguished(
+        2 * stdtr(dof, -np.abs(t)), replace(pairs, most_equal=np.arange(t.shape[-1], 0, -1))
+    )
 
 
 def false_claims(setting: Setting, number: int, rng: np.random.Generator) -> float:
     """Return the share of studies of equal variants with any distinguishable pair, on the worse of both curves."""
-    return max(float(claims(replace(setting, curve=curve), number, rng).any(-1).mean()) for curve in CURVES)
+    return max(
+        float(claims(replace(setting, curve=curve), number, rng).any(-1).mean()) for curve in CURVES
+    )
 
 
 def power(setting: Setting, number: int, rng: np.random.Generator, plain: bool = False) -> float:
@@ -98,7 +112,9 @@ def named_flips(setting: Setting, number: int, rng: np.random.Generator) -> floa
         t, dof = compared(found, cell_noise(found), pairs)
         one_sided[:, rate] = np.where(sure, stdtr(dof, t * sign), np.nan)
     every = one_sided.reshape(number, -1)
-    flips = np.array([shaffer(row, range(len(row))) < LEVEL for row in every]).reshape(one_sided.shape)
+    flips = np.array([shaffer(row, range(len(row))) < LEVEL for row in every]).reshape(
+        one_sided.shape
+    )
     if setting.equal_at is not None:
         flips = flips[:, [setting.equal_at]]
     return float(flips.any((1, 2)).mean())
@@ -145,7 +161,10 @@ def deciding(
     whole = judge_pairs(values, pairs, settings, known)
     used = seeds_used(whole, pairs, num_cells, settings.max_seeds)
     seen = judge_pairs(
-        np.where(np.arange(settings.max_seeds) < used[..., None], values, np.nan), pairs, settings, known
+        np.where(np.arange(settings.max_seeds) < used[..., None], values, np.nan),
+        pairs,
+        settings,
+        known,
     )
     assert (seen.outcome == whole.outcome).all(), "seeds after the decision changed it"
     truth = np.tile(means, num_tasks)[pairs.first] - np.tile(means, num_tasks)[pairs.second]
@@ -176,7 +195,9 @@ def seeds_used(found: Decided, pairs: Pairs, num_cells: int, most: int) -> np.nd
 def _at_once(values: Floats, known: Noise, pairs: Pairs, settings: Settings) -> np.ndarray:
     """Return which pairs a test of all seeds at once decides, with the same error."""
     number = values.shape[-1]
-    noise = Noise(values.var(-1, ddof=1), np.full(values.shape[:2], number - 1.0)).pooled_with(known)
+    noise = Noise(values.var(-1, ddof=1), np.full(values.shape[:2], number - 1.0)).pooled_with(
+        known
+    )
     means = values.mean(-1)
     difference = means[:, pairs.first] - means[:, pairs.second]
     sem, dof = welch(noise, np.full(values.shape[1], float(number)), pairs.first, pairs.second)
@@ -190,36 +211,79 @@ NUM_TASKS, NUM_SEEDS, NUM_VARIANTS = (1, 2, 4, 6), (2, 3, 5, 10), (2, 4, 8)
 
 def _claims_table(number: int, rng: np.random.Generator) -> Rows:
     columns = list(product(NUM_SEEDS, NUM_TASKS))
-    yield ["false claims, %: noise", "variants", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
+    yield [
+        "false claims, %: noise",
+        "variants",
+        *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns),
+    ]
     for noise, variants in product(NOISES, NUM_VARIANTS):
-        settings = (Setting(noise=noise, num_variants=variants, num_seeds=s, num_tasks=t) for s, t in columns)
-        yield [noise, str(variants), *(percent(false_claims(setting, number, rng)) for setting in settings)]
+        settings = (
+            Setting(noise=noise, num_variants=variants, num_seeds=s, num_tasks=t)
+            for s, t in columns
+        )
+        yield [
+            noise,
+            str(variants),
+            *(percent(false_claims(setting, number, rng)) for setting in settings),
+        ]
 
 
 def _power_table(number: int, rng: np.random.Generator) -> Rows:
     aheads = (1, 2, 3, 5)
     yield ["power, %: test", "variants", "seeds", *(f"{ahead} sd" for ahead in aheads)]
     for plain, variants, seeds in product((True, False), (2, 4), NUM_SEEDS):
-        settings = (Setting(ahead=ahead, num_variants=variants, num_seeds=seeds) for ahead in aheads)
+        settings = (
+            Setting(ahead=ahead, num_variants=variants, num_seeds=seeds) for ahead in aheads
+        )
         found = [percent(power(setting, number, rng, plain)) for setting in settings]
-        yield ["Welch, Holm" if plain else "noise of three rates, Shaffer", str(variants), str(seeds), *found]
+        yield [
+            "Welch, Holm" if plain else "noise of three rates, Shaffer",
+            str(variants),
+            str(seeds),
+            *found,
+        ]
 
 
 def _collapses_table(number: int, rng: np.random.Generator) -> Rows:
-    yield ["40% collapse at the next rate, %", "variants", "by, sd", *(f"{seeds} seeds" for seeds in NUM_SEEDS)]
+    yield [
+        "40% collapse at the next rate, %",
+        "variants",
+        "by, sd",
+        *(f"{seeds} seeds" for seeds in NUM_SEEDS),
+    ]
     for variants, depth in product((2, 4), (10.0, 30.0, 100.0)):
-        settings = [Setting(num_variants=variants, num_seeds=s, collapses=0.4, depth=depth) for s in NUM_SEEDS]
-        labels, ahead = [str(variants), f"{depth:g}"], (replace(each, ahead=5.0) for each in settings)
-        yield ["false claims", *labels, *(percent(claims(each, number, rng).any(-1).mean()) for each in settings)]
+        settings = [
+            Setting(num_variants=variants, num_seeds=s, collapses=0.4, depth=depth)
+            for s in NUM_SEEDS
+        ]
+        labels, ahead = (
+            [str(variants), f"{depth:g}"],
+            (replace(each, ahead=5.0) for each in settings),
+        )
+        yield [
+            "false claims",
+            *labels,
+            *(percent(claims(each, number, rng).any(-1).mean()) for each in settings),
+        ]
         yield ["5 sd found", *labels, *(percent(power(each, number, rng)) for each in ahead)]
 
 
 def _flat_table(number: int, rng: np.random.Generator) -> Rows:
-    yield ["flat tops, false claims, %: noise", "variants", "seeds", *(f"{rates} rates" for rates in (3, *MANY_RATES))]
+    yield [
+        "flat tops, false claims, %: noise",
+        "variants",
+        "seeds",
+        *(f"{rates} rates" for rates in (3, *MANY_RATES)),
+    ]
     for noise, variants, seeds in product(ON_FLAT_TOPS, (2, 4), (3, 5)):
         same = Setting(noise=noise, num_variants=variants, num_seeds=seeds, curve="flat")
         settings = (replace(same, num_rates=rates) for rates in (3, *MANY_RATES))
-        yield [noise, str(variants), str(seeds), *(percent(claims(s, number, rng).any(-1).mean()) for s in settings)]
+        yield [
+            noise,
+            str(variants),
+            str(seeds),
+            *(percent(claims(s, number, rng).any(-1).mean()) for s in settings),
+        ]
 
 
 MANY_RATES = (5, 7, 9, 13)
@@ -236,18 +300,32 @@ WEAK = {
 
 def _weak_table(number: int, rng: np.random.Generator) -> Rows:
     columns = list(product((3, 5), NUM_TASKS))
-    yield ["weak spots, false claims, %", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
+    yield [
+        "weak spots, false claims, %",
+        *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns),
+    ]
     for name, weak in WEAK.items():
         settings = (Setting(num_seeds=seeds, num_tasks=tasks, **weak) for seeds, tasks in columns)
-        yield [name, *(percent(claims(setting, number, rng).any(-1).mean()) for setting in settings)]
+        yield [
+            name,
+            *(percent(claims(setting, number, rng).any(-1).mean()) for setting in settings),
+        ]
 
 
 NAMED = {
     "unequal, 6 tasks": {"noise": "unequal", "num_tasks": 6},
     "skewed, unequal": {"noise": "skewed, unequal"},
     "lognormal, unequal": {"noise": "lognormal, unequal"},
-    "skewed, unequal, flat top of 13 rates": {"noise": "skewed, unequal", "curve": "flat", "num_rates": 13},
-    "lognormal, unequal, flat top of 13 rates": {"noise": "lognormal, unequal", "curve": "flat", "num_rates": 13},
+    "skewed, unequal, flat top of 13 rates": {
+        "noise": "skewed, unequal",
+        "curve": "flat",
+        "num_rates": 13,
+    },
+    "lognormal, unequal, flat top of 13 rates": {
+        "noise": "lognormal, unequal",
+        "curve": "flat",
+        "num_rates": 13,
+    },
     "the rates beside half as noisy": {"beside": 0.5},
     "the rates beside a fifth as noisy": {"beside": 0.2},
 }
@@ -260,15 +338,30 @@ def named(setting: Setting, number: int, rng: np.random.Generator) -> list[float
     """
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
     found, noise, sure = significant(studies, pairs)
-    is_false, one, other = sure.any(-1), noise.variance[:, pairs.first], noise.variance[:, pairs.second]
+    is_false, one, other = (
+        sure.any(-1),
+        noise.variance[:, pairs.first],
+        noise.variance[:, pairs.second],
+    )
     unequal = sure & (np.maximum(one, other) > UNEQUAL**2 * np.minimum(one, other))
     quiet = [quiet_neighbours(each)[1] < QUIETER for each in found[is_false]]
     number_false = max(int(is_false.sum()), 1)
-    return [float(is_false.mean()), unequal.any(-1)[is_false].sum() / number_false, sum(quiet) / number_false]
+    return [
+        float(is_false.mean()),
+        unequal.any(-1)[is_false].sum() / number_false,
+        sum(quiet) / number_false,
+    ]
 
 
 def _named_table(number: int, rng: np.random.Generator) -> Rows:
-    yield ["weak spots, %", "variants", "seeds", "false claims", "named by unequal-noise", "by quiet-neighbours"]
+    yield [
+        "weak spots, %",
+        "variants",
+        "seeds",
+        "false claims",
+        "named by unequal-noise",
+        "by quiet-neighbours",
+    ]
     for (name, weak), variants, seeds in product(NAMED.items(), (2, 4), (3, 5)):
         found = named(Setting(num_variants=variants, num_seeds=seeds, **weak), number, rng)
         yield [name, str(variants), str(seeds), *map(percent, found)]
@@ -276,9 +369,16 @@ def _named_table(number: int, rng: np.random.Generator) -> Rows:
 
 def _flips_table(number: int, rng: np.random.Generator) -> Rows:
     columns = list(product(NUM_SEEDS, (1, 4)))
-    yield ["false flips, %: noise", "variants", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
+    yield [
+        "false flips, %: noise",
+        "variants",
+        *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns),
+    ]
     for noise, (name, changed) in product(NOISES, FLIPS.items()):
-        settings = (Setting(noise=noise, num_seeds=s, num_tasks=t, curve="flat", **changed) for s, t in columns)
+        settings = (
+            Setting(noise=noise, num_seeds=s, num_tasks=t, curve="flat", **changed)
+            for s, t in columns
+        )
         yield [noise, name, *(percent(named_flips(setting, number, rng)) for setting in settings)]
 
 
@@ -299,14 +399,26 @@ DECIDED = {
 
 def _decide_table(number: int, rng: np.random.Generator) -> Rows:
     measured = ["wrong difference", "wrong equality", "decided", "of all seeds at once", "coverage"]
-    yield ["decide, equal within 1.5 sd, %: variants", "noise", "beside", "tasks", *measured, "seeds a cell"]
-    some, means = ("4 equal", "one 2 ahead"), {name: np.array(each) for name, each in DECIDED.items()}
+    yield [
+        "decide, equal within 1.5 sd, %: variants",
+        "noise",
+        "beside",
+        "tasks",
+        *measured,
+        "seeds a cell",
+    ]
+    some, means = (
+        ("4 equal", "one 2 ahead"),
+        {name: np.array(each) for name, each in DECIDED.items()},
+    )
     cases = [(name, "normal", tasks, 1.0) for name, tasks in product(DECIDED, (1, 4))]
     cases += [(name, noise, 1, 1.0) for name, noise in product(some, list(NOISES)[1:])]
     cases += [(name, noise, 1, 1.0) for name, noise in product(("2 equal", "4 equal"), FAILING)]
     cases += [(name, "normal", 1, beside) for name, beside in product(some, (0.3, 10.0))]
     for name, noise, tasks, beside in cases:
-        found = deciding(means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside)
+        found = deciding(
+            means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside
+        )
         shares = [found.wrong_difference, found.wrong_equality, found.decided, found.fixed]
         coverage = " to ".join(map(percent, found.coverage))
         labels = [name, noise, f"{beside:g}", str(tasks)]
@@ -328,14 +440,21 @@ TABLES = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--studies", type=int, default=2000, help="in each entry of a table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table", choices=TABLES, action="append", help="by default all")
     args = parser.parse_args(arguments)
     for name in args.table or TABLES:
         for index, row in enumerate(TABLES[name](args.studies, np.random.default_rng(args.seed))):
-            print(f"| {' | '.join(row)} |", *(["|---" * len(row) + "|"] if not index else []), sep="\n", flush=True)
+            print(
+                f"| {' | '.join(row)} |",
+                *(["|---" * len(row) + "|"] if not index else []),
+                sep="\n",
+                flush=True,
+            )
         print()
 
 

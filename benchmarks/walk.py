@@ -31,13 +31,18 @@ Step = tuple[str, str]
 
 def main() -> None:
     """Print both walks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("study", nargs="?", default="quickstart")
     study = parser.parse_args().study
     import_all()
     command = importlib.import_module("lr_sweep.sweep.cli.parser").main
     with tempfile.TemporaryDirectory() as folder:
-        for arguments in (["run", study, "--results", folder], ["report", study, "--results", folder]):
+        for arguments in (
+            ["run", study, "--results", folder],
+            ["report", study, "--results", folder],
+        ):
             with silent():
                 steps = steps_of(lambda arguments=arguments: command(arguments))
             print(f"lr-sweep {arguments[0]}\n")
@@ -48,7 +53,9 @@ def import_all() -> None:
     """Import every module of the program."""
     for path in (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))):
         if path.stem not in ("__main__", "__init__") and "starters" not in path.parts:
-            importlib.import_module(".".join(["lr_sweep", *path.relative_to(ROOT).with_suffix("").parts]))
+            importlib.import_module(
+                ".".join(["lr_sweep", *path.relative_to(ROOT).with_suffix("").parts])
+            )
 
 
 @contextlib.contextmanager
@@ -69,7 +76,11 @@ def steps_of(action: Callable[[], object]) -> list[Step]:
 
     def follow(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(prefixes) and not code.co_name.startswith("<"):
+        if (
+            event == "call"
+            and code.co_filename.startswith(prefixes)
+            and not code.co_name.startswith("<")
+        ):
             steps.setdefault((str(Path(code.co_filename).relative_to(ROOT)), code.co_name))
 
     sys.setprofile(follow)
@@ -82,7 +93,10 @@ def steps_of(action: Callable[[], object]) -> list[Step]:
 
 def print_walk(steps: list[Step]) -> None:
     """Print a line for each stay in a module, with its functions, then the counts."""
-    stays = [(room, [name for _, name in group]) for room, group in groupby(steps, key=lambda step: step[0])]
+    stays = [
+        (room, [name for _, name in group])
+        for room, group in groupby(steps, key=lambda step: step[0])
+    ]
     for room, names in stays:
         print(f"  {room:<36} {', '.join(names)}")
     num_rooms = len({room for room, _ in stays})

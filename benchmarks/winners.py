@@ -61,16 +61,26 @@ def _of_seed(cell: RecordedCell, values: pd.Series) -> RecordedCell:
 def read_grid(results: Path, study: str) -> Grid:
     """Read a study's record."""
     seeds = sorted(read_wanted(results, study)["seed"].unique())
-    return Grid(study, read_record(results, study), {int(seed): read_record(results, study, seed) for seed in seeds})
+    return Grid(
+        study,
+        read_record(results, study),
+        {int(seed): read_record(results, study, seed) for seed in seeds},
+    )
 
 
-def replayed(cell: RecordedCell, of_seed: RecordedCell, seeds: int, number: int, rule: StopEarly | None) -> Answer:
+def replayed(
+    cell: RecordedCell, of_seed: RecordedCell, seeds: int, number: int, rule: StopEarly | None
+) -> Answer:
     """Try all rates of a cell with one seed, and the best that are left with all."""
     first, all_rates = Replay(of_seed, rule), range(len(cell.rates))
     first.train(all_rates)
     best = of_seed.best([index for index in all_rates if index not in first.stopped], number)
     if cell.curves is None:
-        return Answer(cell.answer(best), first.run_steps + len(best) * (seeds - 1), float(len(cell.rates) * seeds))
+        return Answer(
+            cell.answer(best),
+            first.run_steps + len(best) * (seeds - 1),
+            float(len(cell.rates) * seeds),
+        )
     further = sum(cell.curves.run_steps[index, -1] for index in best) * (seeds - 1) / seeds
     return Answer(cell.answer(best), first.run_steps + float(further), cell.whole_cost[0])
 
@@ -86,15 +96,24 @@ class Answer:
     """The whole grid's run-steps."""
 
 
-def rows(grid: Grid, rule: StopEarly | None = None) -> Iterator[tuple[int, float, float, float, float]]:
+def rows(
+    grid: Grid, rule: StopEarly | None = None
+) -> Iterator[tuple[int, float, float, float, float]]:
     """Yield number of winners, share of the run-steps, regret (mean, and with the worst first seed), wrong orders."""
     for number in NUMBERS:
         found = []
         for of_seed in grid.by_seed.values():
             pairs = zip(grid.cells, of_seed, strict=True)
-            made = {cell.labels: replayed(cell, one, len(grid.by_seed), number, rule) for cell, one in pairs}
-            share = sum(each.run_steps for each in made.values()) / sum(each.of for each in made.values())
-            found.append((share, *scores(grid.cells, {labels: each.index for labels, each in made.items()})))
+            made = {
+                cell.labels: replayed(cell, one, len(grid.by_seed), number, rule)
+                for cell, one in pairs
+            }
+            share = sum(each.run_steps for each in made.values()) / sum(
+                each.of for each in made.values()
+            )
+            found.append(
+                (share, *scores(grid.cells, {labels: each.index for labels, each in made.items()}))
+            )
         share, regret, wrong = np.mean(found, axis=0)
         yield number, share, regret, max(regret for _, regret, _ in found), wrong
 
@@ -110,15 +129,25 @@ def grids(sources: Sequence[str]) -> Iterator[Grid]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="+", help="`runs.csv` of reports; or a results directory, and studies in it")
-    print("| grid | stopping | winners | of the run-steps | regret, points | worst first seed | wrong orders |")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        help="`runs.csv` of reports; or a results directory, and studies in it",
+    )
+    print(
+        "| grid | stopping | winners | of the run-steps | regret, points | worst first seed | wrong orders |"
+    )
     print("|---|---|---|---|---|---|---|")
     for grid in grids(parser.parse_args().sources):
         name = f"`{grid.name}`, {len(grid.cells)} cells, {len(grid.by_seed)} seeds"
         for label, rule in RULES.items() if grid.has_curves else [("-", None)]:
             for number, share, regret, worst, wrong in rows(grid, rule):
-                print(f"| {name} | {label} | {number} | {share:.0%} | {regret:.2f} | {worst:.2f} | {wrong:.1%} |")
+                print(
+                    f"| {name} | {label} | {number} | {share:.0%} | {regret:.2f} | {worst:.2f} | {wrong:.1%} |"
+                )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ class UserError(Exception):
 
 
 @contextmanager
-def translated(kinds: tuple[type[Exception], ...], explain: Callable[[Exception], Exception]) -> Iterator[None]:
+def translated(
+    kinds: tuple[type[Exception], ...], explain: Callable[[Exception], Exception]
+) -> Iterator[None]:
     """Raise what `explain` returns in place of a library's error of one of these classes."""
     try:
         yield
@@ -34,7 +36,9 @@ def reason(error: Exception, shown: Callable[[str], str] = str) -> str:
     return (shown(str(error)).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
 
 
-def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str] | None = None) -> str:
+def unknown(
+    kind: str, name: object, names: Iterable[str], listed: Iterable[str] | None = None
+) -> str:
     """Return that there is no such `kind`, with the closest valid name and all, or those `listed` in their place."""
     names, given = sorted(names), str(name)
     given = given if len(given) <= 100 else given[:97] + "..."

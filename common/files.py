@@ -68,7 +68,9 @@ def held(folder: Path) -> Iterator[None]:
 def check_held(folder: Path) -> None:
     """Raise OSError (ESTALE) if a folder that is held is no longer the one that it was."""
     if not (folder.is_dir() and os.path.samestat(_HELD[folder], folder.stat())):
-        raise OSError(errno.ESTALE, "it was moved or removed, or another folder is in its place", str(folder))
+        raise OSError(
+            errno.ESTALE, "it was moved or removed, or another folder is in its place", str(folder)
+        )
 
 
 def remove_tree(folder: Path) -> None:
@@ -82,7 +84,10 @@ def remove_below(root: Path, path: Path) -> None:
     folder = os.open(root, os.O_RDONLY)
     try:
         for inner in folders:
-            outer, folder = folder, os.open(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            outer, folder = (
+                folder,
+                os.open(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder),
+            )
             os.close(outer)
         if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
             shutil.rmtree(name, dir_fd=folder)
@@ -101,7 +106,11 @@ def remove_dead_partials(*folders: Path) -> None:
     """Remove what processes of this machine and user left in folders as they died while they wrote."""
     for path in [path for folder in folders for path in folder.glob(".*.partial")]:
         with suppress(OSError):  # gone by now, or not this user's to remove
-            if _writer(path) is not None and not is_being_written(path) and path.lstat().st_uid == os.geteuid():
+            if (
+                _writer(path) is not None
+                and not is_being_written(path)
+                and path.lstat().st_uid == os.geteuid()
+            ):
                 remove_below(path.parent, path)
 
 
@@ -216,7 +225,9 @@ def is_sealed(text: bytes) -> bool:
 
 def is_changed_text(text: bytes) -> bool:
     """Return whether a text is another than what was sealed; False for one without a checksum."""
-    return is_sealed(text) and text != sealed_text(text.partition(b"\n")[2].decode(errors="replace"))
+    return is_sealed(text) and text != sealed_text(
+        text.partition(b"\n")[2].decode(errors="replace")
+    )
 
 
 def _digest(content: ReadFields) -> str:
@@ -274,7 +285,9 @@ def open_no_link(path: str, flags: int) -> int:
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
     """Hash a file's content; returns hex digits; raises as `open_plain`."""
     with open_plain(path) as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(
+            file, lambda: hashlib.new(algorithm, usedforsecurity=False)
+        ).hexdigest()
 
 
 def hash_once(path: Path) -> str:
@@ -298,7 +311,9 @@ def lead_nowhere(descriptor: int) -> None:
 
 def follow_umask(path: Path) -> None:
     """Give a file, which safetensors made for its owner alone, the permissions that new files have in its folder."""
-    new = path.with_name(f"{path.name}.mode")  # made to look at: a process can ask for its umask only by changing it
+    new = path.with_name(
+        f"{path.name}.mode"
+    )  # made to look at: a process can ask for its umask only by changing it
     new.touch()
     try:
         with suppress(PermissionError):  # a file system without permissions
@@ -324,9 +339,16 @@ def load_yaml(source: str | Path, kind: str = "safe") -> Any:
     """
     from ruamel.yaml import YAML  # late: most commands read none
 
-    text = source if isinstance(source, str) else read_plain(source, MOST_YAML).decode(errors="replace")
+    text = (
+        source
+        if isinstance(source, str)
+        else read_plain(source, MOST_YAML).decode(errors="replace")
+    )
     if len(text) > MOST_YAML:
-        raise OSError(errno.EFBIG, f"YAML of more than {MOST_YAML:,} characters takes minutes: write it as JSON")
+        raise OSError(
+            errno.EFBIG,
+            f"YAML of more than {MOST_YAML:,} characters takes minutes: write it as JSON",
+        )
     yaml = YAML(typ=kind, pure=True)
     if (root := yaml.compose(as_version_1_2(text))) is None:
         return None

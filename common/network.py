@@ -37,7 +37,9 @@ def shown_uri(uri: str) -> str:
     if ":" not in uri:  # a path, or a pattern
         return uri
     (head, user, address, query), *_ = _ADDRESS.findall(uri)
-    if set(user) & set("?#"):  # of a password, or of a query with an `@`: what follows may be secret, too
+    if set(user) & set(
+        "?#"
+    ):  # of a password, or of a query with an `@`: what follows may be secret, too
         return f"{head}..."
     return head + address + ("?..." if query else "")
 
@@ -62,6 +64,8 @@ def check_listening(host: str, port: int, advice: str) -> None:
     try:
         socket.create_server((host, port)).close()
     except OSError as problem:
-        raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
+        raise UserError(
+            f"cannot listen on {host}:{port} ({problem.strerror}); {advice}"
+        ) from problem
     except (UnicodeError, OverflowError) as problem:
         raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem

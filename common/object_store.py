@@ -81,7 +81,9 @@ class ObjectStore:
 
         retries = {"mode": "standard", "total_max_attempts": 3}
         # Three attempts on a connection that has died without a word end before `settle` loses patience.
-        config = Config(retries=retries, connect_timeout=10, read_timeout=20, max_pool_connections=32)
+        config = Config(
+            retries=retries, connect_timeout=10, read_timeout=20, max_pool_connections=32
+        )
         with reachable(self.uri), _problems():
             self._client = boto3.session.Session().client("s3", config=config)
             # No `Expect: 100-continue`: on a busy machine botocore (1.44) and a server waited for each other for 20 s.
@@ -107,7 +109,11 @@ class ObjectStore:
         def read() -> Found:
             answer = self._client.get_object(**self._object(name))
             now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-            return Found(answer["Body"].read(), answer["ETag"], (now - answer["LastModified"]).total_seconds())
+            return Found(
+                answer["Body"].read(),
+                answer["ETag"],
+                (now - answer["LastModified"]).total_seconds(),
+            )
 
         try:
             return self._answer(read)
@@ -136,7 +142,10 @@ class ObjectStore:
 
     def upload(self, path: Path, name: str) -> None:
         """Put a file, which may be large, as the object of this name; FileNotFoundError: there is no such file."""
-        with path.open("rb") as file, _problems():  # by its path, one that is replaced now may have another's length
+        with (
+            path.open("rb") as file,
+            _problems(),
+        ):  # by its path, one that is replaced now may have another's length
             self._client.upload_fileobj(file, self._bucket, self._key(name))
 
     def write_if(self, version: str | None, name: str, content: bytes) -> str | None:
@@ -150,7 +159,9 @@ class ObjectStore:
 
         def put() -> str | None:
             try:
-                return str(self._client.put_object(**self._object(name), Body=content, **condition)["ETag"])
+                return str(
+                    self._client.put_object(**self._object(name), Body=content, **condition)["ETag"]
+                )
             except ClientError as error:
                 if error.response["Error"]["Code"] in _CONDITION_FAILED:
                     return None
@@ -173,7 +184,12 @@ class ObjectStore:
                 if time.monotonic() + pause_s > end:
                     raise
                 if not self._has_warned:
-                    log.warning("%s: %s; trying again for %.0f s", self.uri, reason(problem), self.patience_s)
+                    log.warning(
+                        "%s: %s; trying again for %.0f s",
+                        self.uri,
+                        reason(problem),
+                        self.patience_s,
+                    )
                 self._has_warned = True
             time.sleep(pause_s * random.uniform(0.5, 1.0))  # not all threads at once
             pause_s = min(2 * pause_s, longest_s)
@@ -190,7 +206,11 @@ def local_path(location: str) -> Path | None:
     if "://" not in location:
         return Path(location)
     parts = urlsplit(location)
-    return Path(unquote(parts.path)) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+    return (
+        Path(unquote(parts.path))
+        if parts.scheme == "file" and parts.netloc in ("", "localhost")
+        else None
+    )
 
 
 def checked(uri: str) -> str:

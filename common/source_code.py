@@ -35,7 +35,9 @@ def source_versions(modules: Iterable[str]) -> dict[str, str]:
         if path is not None:
             found[module] = path
             package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-            left += [name for name in _imported(path, package) if name != _package(name) in packages]
+            left += [
+                name for name in _imported(path, package) if name != _package(name) in packages
+            ]
     return {_name_of(module, path): _version(path) for module, path in sorted(found.items())}
 
 
@@ -61,7 +63,11 @@ def code_of(source: str) -> str:
 
 def _spans_without_code(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Return start and end of comments and of strings that are statements, in order, as (row from 1, column)."""
-    tokens = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type != tokenize.NL]
+    tokens = [
+        token
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type != tokenize.NL
+    ]
     found = [token for token in tokens if token.type == tokenize.COMMENT]
     code = [token for token in tokens if token.type != tokenize.COMMENT]
     types = [tokenize.NEWLINE, *(token.type for token in code)]
@@ -88,7 +94,9 @@ def code_hash(text: str) -> str:
 
 def _imported(path: Path, package: str) -> Iterator[str]:
     with suppress(SyntaxError):
-        yield from imported_names(ast.parse(path.read_text(encoding="utf-8", errors="replace")), package)
+        yield from imported_names(
+            ast.parse(path.read_text(encoding="utf-8", errors="replace")), package
+        )
 
 
 def imported_names(tree: ast.Module, package: str) -> Iterator[str]:
@@ -115,7 +123,10 @@ def _file_of(module: str) -> Path | None:
         file = getattr(package, "__file__", None)
         return Path(file) if file else None
     for folder in getattr(package, "__path__", ()):
-        for path in (Path(folder, *below[:-1], f"{below[-1]}.py"), Path(folder, *below, "__init__.py")):
+        for path in (
+            Path(folder, *below[:-1], f"{below[-1]}.py"),
+            Path(folder, *below, "__init__.py"),
+        ):
             if path.is_file():
                 return path
     return None

@@ -46,14 +46,18 @@ def percent_text(fraction: float, digits: int = 1) -> str:
     return NO_VALUE if math.isnan(fraction) else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"
 
 
-def decimals_text(value: float, unsure: float, digits: int, sign: str = "", decimals: int = 1) -> str:
+def decimals_text(
+    value: float, unsure: float, digits: int, sign: str = "", decimals: int = 1
+) -> str:
     """Write a number with decimals, more where its uncertainty needs them.
 
     So many digits of the uncertainty are seen (NaN or 0: it needs none), and a number that is not 0 never reads as 0.
     """
     if math.isnan(value):
         return NO_VALUE
-    value = round(value, EXACT) + 0.0  # one that was computed in two ways is written alike; and no -0.0
+    value = (
+        round(value, EXACT) + 0.0
+    )  # one that was computed in two ways is written alike; and no -0.0
     decimals = max(decimals, _places(round(unsure, EXACT), digits))
     if value and not round(value, decimals):
         decimals = _places(value, 1)

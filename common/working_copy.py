@@ -46,7 +46,9 @@ def working_copy(uri: str) -> Path:
     return cache_folder() / "stores" / f"{readable}-{digest}"
 
 
-def refresh(uri: str, *, weights: bool = False, curves: bool = True, patience_s: float = PATIENCE_S) -> Path:
+def refresh(
+    uri: str, *, weights: bool = False, curves: bool = True, patience_s: float = PATIENCE_S
+) -> Path:
     """Make this machine's copy what the store holds, unless a `run` here writes to it: then the copy is ahead.
 
     `weights`: fetch pretrained weights, too. `curves`: see `pull`. Raises StoreError if the store gives no answer for
@@ -76,12 +78,20 @@ def pull(store: ObjectStore, copy: Path, *, weights: bool = False, curves: bool 
                 f"{store.uri} holds {strange!r} and no record of ours (no {FORMAT_FILE}): choose another prefix"
             )
         gone, wanted = _differing(store, copy, "runs", known)
-        _fetch(store, copy, wanted)  # before curves are listed: a writer uploads a run's curve before its row
-        ended = ({path.name for path in (copy / "runs").glob("*.parquet")} | _names(wanted)) - _names(gone)
+        _fetch(
+            store, copy, wanted
+        )  # before curves are listed: a writer uploads a run's curve before its row
+        ended = (
+            {path.name for path in (copy / "runs").glob("*.parquet")} | _names(wanted)
+        ) - _names(gone)
         for folder in ("curves", "studies", *(["pretrained"] if weights else [])):
             gone_here, changed = _differing(store, copy, folder, known)
             if folder == "curves" and not (curves or has_curves):
-                changed = {name: version for name, version in changed.items() if Path(name).name not in ended}
+                changed = {
+                    name: version
+                    for name, version in changed.items()
+                    if Path(name).name not in ended
+                }
             gone += gone_here if folder != "pretrained" else []
             wanted |= changed
         _fetch(store, copy, wanted)
@@ -90,7 +100,9 @@ def pull(store: ObjectStore, copy: Path, *, weights: bool = False, curves: bool 
 
 def _has_curves(copy: Path) -> bool:
     """Return whether the copy has the curve of each row: commands that read curves may be at work there."""
-    rows, curves = ({path.name for path in (copy / folder).glob("*.parquet")} for folder in ("runs", "curves"))
+    rows, curves = (
+        {path.name for path in (copy / folder).glob("*.parquet")} for folder in ("runs", "curves")
+    )
     return bool(rows) and rows <= curves
 
 
@@ -124,7 +136,9 @@ def _place(copy: Path, gone: Iterable[str], versions: Mapping[str, str], known: 
     rows = [name for name in versions if name.startswith("runs/")]
     for name in (*rows, *sorted(gone, key=lambda name: not name.startswith("runs/"))):
         (copy / name).unlink(missing_ok=True)
-    for name in sorted(versions, key=lambda name: (name.startswith("runs/"), name.endswith(".safetensors"))):
+    for name in sorted(
+        versions, key=lambda name: (name.startswith("runs/"), name.endswith(".safetensors"))
+    ):
         with suppress(FileNotFoundError):
             make_folder((copy / name).parent)
             _incoming(copy, name, versions[name]).replace(copy / name)
@@ -139,18 +153,34 @@ Fetched = dict[str, tuple[str, int]]
 
 def _fetched(copy: Path) -> Fetched:
     try:
-        return {name: tuple(known) for name, known in json.loads((copy / FETCHED).read_text()).items()}
+        return {
+            name: tuple(known) for name, known in json.loads((copy / FETCHED).read_text()).items()
+        }
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def _differing(store: ObjectStore, copy: Path, folder: str, known: Fetched) -> tuple[list[str], dict[str, str]]:
+def _differing(
+    store: ObjectStore, copy: Path, folder: str, known: Fetched
+) -> tuple[list[str], dict[str, str]]:
     """Return the files of a folder that the store does not have, and the versions of those that are to be fetched."""
-    there = {name: version for name, version in store.names(folder).items() if KEPT[folder].fullmatch(name)}
-    paths = {str(path.relative_to(copy)): path for path in (copy / folder).rglob("*") if path.is_file()}
-    here = {name: path.stat().st_mtime_ns for name, path in paths.items() if KEPT[folder].fullmatch(name)}
+    there = {
+        name: version
+        for name, version in store.names(folder).items()
+        if KEPT[folder].fullmatch(name)
+    }
+    paths = {
+        str(path.relative_to(copy)): path for path in (copy / folder).rglob("*") if path.is_file()
+    }
+    here = {
+        name: path.stat().st_mtime_ns
+        for name, path in paths.items()
+        if KEPT[folder].fullmatch(name)
+    }
     changed = {
-        name: version for name, version in there.items() if name not in here or known.get(name) != (version, here[name])
+        name: version
+        for name, version in there.items()
+        if name not in here or known.get(name) != (version, here[name])
     }
     return sorted(here.keys() - there.keys()), changed
 

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.common.source_code import code_hash, source_versions
-from lr_sweep.datasets import bit_memory, bit_xor, cifar10, cifar10_lra, digits, listops, mnist, remote_homology
+from lr_sweep.datasets import (
+    bit_memory,
+    bit_xor,
+    cifar10,
+    cifar10_lra,
+    digits,
+    listops,
+    mnist,
+    remote_homology,
+)
 from lr_sweep.datasets.task import Task
 
 TASKS: dict[str, Task] = {
@@ -27,7 +36,16 @@ TASKS: dict[str, Task] = {
 }
 
 SHIPPED = frozenset(
-    {"listops", "mnist", "cifar10", "cifar10-lra", "digits", "bit-memory", "bit-xor", "remote-homology"}
+    {
+        "listops",
+        "mnist",
+        "cifar10",
+        "cifar10-lra",
+        "digits",
+        "bit-memory",
+        "bit-xor",
+        "remote-homology",
+    }
 )
 """Tasks whose `checksum` alone says which data it is, so that ids stay when their code is tidied. None of yours."""
 
@@ -43,10 +61,14 @@ def data_checksum(name: str, options: Any, data_dir: Path) -> str:
     checksum = TASKS[name].checksum(options, data_dir)
     if name in SHIPPED:
         return checksum
-    sources = {file: version for file, version in task_sources(TASKS[name]).items() if file != INTERFACE}
+    sources = {
+        file: version for file, version in task_sources(TASKS[name]).items() if file != INTERFACE
+    }
     return f"{checksum}+{code_hash(json.dumps(sources, sort_keys=True))}"
 
 
 def task_sources(task: Task) -> dict[str, str]:
     """Return the versions of the files that define a task, by path."""
-    return source_versions([getattr(task, "__name__", type(task).__module__)])  # a module; of an object, its class's
+    return source_versions(
+        [getattr(task, "__name__", type(task).__module__)]
+    )  # a module; of an object, its class's

@@ -45,7 +45,9 @@ class Options(bits.HeldOutOptions):
         check_limits(self, ("num_bits",), 2, 100_000)
         check_limits(self, ("bits_per_token",), 1, self.num_bits)
         if self.num_bits % self.bits_per_token:
-            raise ValueError(f"num_bits is {self.num_bits}, wanted a multiple of bits_per_token {self.bits_per_token}")
+            raise ValueError(
+                f"num_bits is {self.num_bits}, wanted a multiple of bits_per_token {self.bits_per_token}"
+            )
         if not 0 <= self.mask_probability <= 1:
             raise ValueError(f"mask_probability is {self.mask_probability}, wanted 0 to 1")
 
@@ -85,6 +87,8 @@ def lay_out(is_one: Tensor, shown: Tensor, is_masked: Tensor, bits_per_token: in
     import torch
 
     answers = is_one[torch.arange(len(shown), device=shown.device), shown]  # (N, Q)
-    patterns = torch.cat([is_one, answers.unsqueeze(1)], dim=1).to(torch.int8) * 2 - 1  # (N, patterns + 1, Q)
+    patterns = (
+        torch.cat([is_one, answers.unsqueeze(1)], dim=1).to(torch.int8) * 2 - 1
+    )  # (N, patterns + 1, Q)
     patterns[:, -1].masked_fill_(is_masked, 0)
     return Split(inputs=patterns.reshape(len(shown), -1, bits_per_token), labels=answers.long())

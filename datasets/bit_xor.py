@@ -65,4 +65,6 @@ def lay_out(is_one: Tensor) -> Split:
     import torch
 
     first, second = is_one.unbind(1)  # (N, Q) each
-    return Split(inputs=is_one.flatten(1).unsqueeze(-1).to(torch.int8), labels=(first ^ second).long())
+    return Split(
+        inputs=is_one.flatten(1).unsqueeze(-1).to(torch.int8), labels=(first ^ second).long()
+    )

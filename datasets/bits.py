@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lr_sweep.datasets.task import ENDLESS, LARGEST_SEED, Split, TaskData, TaskShape, always, check_limits
+from lr_sweep.datasets.task import (
+    ENDLESS,
+    LARGEST_SEED,
+    Split,
+    TaskData,
+    TaskShape,
+    always,
+    check_limits,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -81,7 +81,9 @@ FILES = files.RemoteFiles(
 def shape(options: Options) -> TaskShape:
     """Return 64 tokens of 48 numbers, or as the patches have it; 10 classes."""
     patch_size = options.patch_size
-    return TaskShape(num_tokens=(IMAGE_SIZE // patch_size) ** 2, num_classes=10, token_dim=3 * patch_size**2)
+    return TaskShape(
+        num_tokens=(IMAGE_SIZE // patch_size) ** 2, num_classes=10, token_dim=3 * patch_size**2
+    )
 
 
 def num_train(options: SplitOptions) -> int:
@@ -108,7 +110,9 @@ def load(options: Options, data_dir: Path) -> TaskData:
     import torch
 
     patch_size = options.patch_size
-    train, validation, test = read_splits(options, data_dir, lambda images: to_patches(images, patch_size))
+    train, validation, test = read_splits(
+        options, data_dir, lambda images: to_patches(images, patch_size)
+    )
     mean, std = torch.tensor(MEAN), torch.tensor(STD)  # (3,)
     return TaskData(
         shape=shape(options),
@@ -131,7 +135,8 @@ def read_splits(
     root = files.fetch(FILES, data_dir)
     parts = CIFAR10(root, train=True), CIFAR10(root, train=False)
     train, test = (
-        Split(inputs=to_tokens(torch.from_numpy(part.data)), labels=torch.tensor(part.targets)) for part in parts
+        Split(inputs=to_tokens(torch.from_numpy(part.data)), labels=torch.tensor(part.targets))
+        for part in parts
     )
     held_out = torch.arange(len(train)) // IMAGES_PER_BATCH + 1 == options.validation_batch  # (N,)
     return train[~held_out], train[held_out], test

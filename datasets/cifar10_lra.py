@@ -8,7 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.datasets.cifar10 import IMAGE_SIZE, checksum, fetch, num_held_out, num_train, origin, read_splits
+from lr_sweep.datasets.cifar10 import (
+    IMAGE_SIZE,
+    checksum,
+    fetch,
+    num_held_out,
+    num_train,
+    origin,
+    read_splits,
+)
 from lr_sweep.datasets.cifar10 import SplitOptions as Options
 from lr_sweep.datasets.images import to_patches
 from lr_sweep.datasets.task import TaskData, TaskShape

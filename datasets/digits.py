@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lr_sweep.datasets.images import draw_per_class, to_patches
-from lr_sweep.datasets.task import LARGEST_SEED, DataError, Split, TaskData, TaskShape, always, check_limits
+from lr_sweep.datasets.task import (
+    LARGEST_SEED,
+    DataError,
+    Split,
+    TaskData,
+    TaskShape,
+    always,
+    check_limits,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +48,9 @@ class Options:
 
 def shape(options: Options) -> TaskShape:
     """Return 4 tokens of 16 pixels, 10 classes."""
-    return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=PATCH_SIZE**2)
+    return TaskShape(
+        num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=PATCH_SIZE**2
+    )
 
 
 num_held_out = always(2 * 10 * HELD_OUT_PER_CLASS)
@@ -80,7 +90,10 @@ def _read() -> tuple[Tensor, Tensor]:
     # scikit-learn is not imported: that takes a second, in each process that trains.
     path = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
     table = np.loadtxt(str(path), dtype=np.uint8, delimiter=",")
-    images, labels = np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE), table[:, -1].copy()
+    images, labels = (
+        np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE),
+        table[:, -1].copy(),
+    )
     if (got := hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()) != CHECKSUM:
         raise DataError(
             f"digits: scikit-learn {version('scikit-learn')} comes with other images than expected: their sha256 is "

@@ -63,7 +63,9 @@ def require_folder(data_dir: Path) -> None:
             data_dir.mkdir(parents=True, exist_ok=True)
     if not data_dir.is_dir():
         problem = "is not a folder" if data_dir.exists() else "does not exist"
-        raise DataError(f"The data directory {data_dir} {problem}. Create it (mkdir -p {data_dir}) or name another.")
+        raise DataError(
+            f"The data directory {data_dir} {problem}. Create it (mkdir -p {data_dir}) or name another."
+        )
 
 
 def is_writable(folder: Path) -> bool:
@@ -102,11 +104,15 @@ def _download(remote: RemoteFiles, data_dir: Path) -> None:
     root = data_dir / remote.folder
     with tempfile.TemporaryDirectory(dir=data_dir, prefix=f".{remote.task}-") as scratch:
         timeout_before_s = socket.getdefaulttimeout()
-        socket.setdefaulttimeout(CONNECTION_TIMEOUT_S)  # torchvision's downloads have no option for it
+        socket.setdefaulttimeout(
+            CONNECTION_TIMEOUT_S
+        )  # torchvision's downloads have no option for it
         try:
             remote.download(Path(scratch))
         except (OSError, RuntimeError) as error:
-            raise DataError(_missing_message(remote, data_dir, f"downloading failed: {error}")) from error
+            raise DataError(
+                _missing_message(remote, data_dir, f"downloading failed: {error}")
+            ) from error
         finally:
             socket.setdefaulttimeout(timeout_before_s)
         for name in _missing(remote, root):

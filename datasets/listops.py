@@ -158,7 +158,9 @@ def _find_release(options: Options, data_dir: Path) -> Path | None:
 
 def _generator_options(options: Options) -> dict[str, Any]:
     others = ("source", "tokenisation")
-    return {name: value for name, value in dataclasses.asdict(options).items() if name not in others}
+    return {
+        name: value for name, value in dataclasses.asdict(options).items() if name not in others
+    }
 
 
 def _generator_checksum(options: Options) -> str:
@@ -176,11 +178,18 @@ def _examples(options: Options, data_dir: Path) -> list[Examples]:
         data_dir,
         f"generated-{_generator_checksum(options)[:16]}",
         lambda: generate(
-            num_held_out + options.num_train, options.generator_seed, options.min_tree_length, options.max_tree_length
+            num_held_out + options.num_train,
+            options.generator_seed,
+            options.min_tree_length,
+            options.max_tree_length,
         ),
     )
     # Test examples are first in the stream, so that `num_train` does not change them.
-    return [examples[num_held_out:], examples[options.num_test : num_held_out], examples[: options.num_test]]
+    return [
+        examples[num_held_out:],
+        examples[options.num_test : num_held_out],
+        examples[: options.num_test],
+    ]
 
 
 def _release_folder(data_dir: Path) -> Path | None:
@@ -208,7 +217,11 @@ def read_release(path: Path, max_tree_length: int) -> Examples:
         for number, row in enumerate(csv.DictReader(file, delimiter="\t"), start=2):
             source, target = row.get("Source", ""), row.get("Target", "")
             ids = token_ids(source)
-            if not ids or len(ids) >= max_tree_length or target not in VOCABULARY[FIRST_DIGIT:FIRST_OPERATOR]:
+            if (
+                not ids
+                or len(ids) >= max_tree_length
+                or target not in VOCABULARY[FIRST_DIGIT:FIRST_OPERATOR]
+            ):
                 raise DataError(
                     f"listops: {path}, line {number}: got Source {source[:200]!r} and Target {target!r}, want an "
                     f"expression of fewer than {max_tree_length} tokens and a digit. Unpack the Long Range Arena's "
@@ -221,7 +234,11 @@ def read_release(path: Path, max_tree_length: int) -> Examples:
     for row_of_ids, (ids, _) in zip(inputs, examples, strict=True):
         row_of_ids[: len(ids)] = np.frombuffer(ids, dtype=np.uint8)
     lengths = np.array([len(ids) for ids, _ in examples], dtype=np.int16)
-    return Examples(inputs=inputs, labels=np.array([value for _, value in examples], dtype=np.uint8), lengths=lengths)
+    return Examples(
+        inputs=inputs,
+        labels=np.array([value for _, value in examples], dtype=np.uint8),
+        lengths=lengths,
+    )
 
 
 def token_ids(expression: str) -> bytes:

@@ -53,7 +53,9 @@ class Examples:
         return len(self.labels)
 
     def __getitem__(self, chosen: slice) -> Examples:
-        return Examples(inputs=self.inputs[chosen], labels=self.labels[chosen], lengths=self.lengths[chosen])
+        return Examples(
+            inputs=self.inputs[chosen], labels=self.labels[chosen], lengths=self.lengths[chosen]
+        )
 
 
 def num_tokens(tokenisation: Tokenisation, max_tree_length: int) -> int:
@@ -78,7 +80,9 @@ def read_or_make(data_dir: Path, name: str, make: Callable[[], Examples]) -> Exa
     folder = data_dir / "listops" / name
     if not folder.exists():
         if not files.is_writable(data_dir):
-            raise DataError(f"listops: {data_dir} is not writable. Run `{command('data', 'listops')}` where it is.")
+            raise DataError(
+                f"listops: {data_dir} is not writable. Run `{command('data', 'listops')}` where it is."
+            )
         with FileLock(data_dir / ".listops.lock"):
             if not folder.exists():
                 _log.info("making ListOps examples in %s", folder)
@@ -91,7 +95,10 @@ def _write(folder: Path, examples: Examples) -> None:
     with whole_folder(folder) as partial:
         for name in _ARRAYS:
             np.save(partial / f"{name}.npy", getattr(examples, name), allow_pickle=False)
-        write_json(partial / _MANIFEST, {name: files.hash_file(partial / f"{name}.npy") for name in _ARRAYS})
+        write_json(
+            partial / _MANIFEST,
+            {name: files.hash_file(partial / f"{name}.npy") for name in _ARRAYS},
+        )
 
 
 def _read(folder: Path) -> Examples:
@@ -107,7 +114,9 @@ def _read(folder: Path) -> Examples:
             f"listops: {path} is missing or corrupted: it is not as it was written. Delete the folder {folder} "
             "and run again: the same examples will be made."
         ) from error
-    return Examples(**{name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS})
+    return Examples(
+        **{name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS}
+    )
 
 
 GENERATOR_VERSION = 1
@@ -150,7 +159,11 @@ def generate(num_examples: int, seed: int, min_tree_length: int, max_tree_length
         forest = _draw_forest(random, min_tree_length, max_tree_length)
         new = _find_new(forest.inputs, seen)[: num_examples - num_found]
         found = slice(num_found, num_found + len(new))
-        inputs[found], labels[found], lengths[found] = forest.inputs[new], forest.labels[new], forest.lengths[new]
+        inputs[found], labels[found], lengths[found] = (
+            forest.inputs[new],
+            forest.labels[new],
+            forest.lengths[new],
+        )
         num_found += len(new)
         num_barren = 0 if len(new) else num_barren + 1
         if num_barren == _MAX_BARREN_FORESTS:
@@ -162,7 +175,9 @@ def generate(num_examples: int, seed: int, min_tree_length: int, max_tree_length
     return Examples(inputs=inputs, labels=labels, lengths=lengths)
 
 
-def _draw_forest(random: np.random.RandomState, min_tree_length: int, max_tree_length: int) -> Examples:
+def _draw_forest(
+    random: np.random.RandomState, min_tree_length: int, max_tree_length: int
+) -> Examples:
     levels = _draw_structure(random)
     lengths = _count_tokens(levels)[0]
     levels = _prune(levels, (lengths > min_tree_length) & (lengths < max_tree_length))
@@ -188,11 +203,15 @@ def _draw_structure(random: np.random.RandomState) -> list[_Level]:
     levels: list[_Level] = []
     is_operator = np.ones(_TREES_AT_ONCE, dtype=bool)
     for depth in range(1, MAX_DEPTH + 1):
-        num_args = random.randint(2, MAX_ARGS + 1, size=is_operator.sum(), dtype=np.uint8).astype(np.int64)
+        num_args = random.randint(2, MAX_ARGS + 1, size=is_operator.sum(), dtype=np.uint8).astype(
+            np.int64
+        )
         levels.append(_Level(is_operator=is_operator, num_args=num_args))
         is_operator = np.zeros(num_args.sum(), dtype=bool)
         if depth + 1 < MAX_DEPTH:
-            is_operator = random.randint(0, 4, size=len(is_operator), dtype=np.uint8) == 0  # probability 0.25
+            is_operator = (
+                random.randint(0, 4, size=len(is_operator), dtype=np.uint8) == 0
+            )  # probability 0.25
     return levels
 
 
@@ -201,7 +220,9 @@ def _count_tokens(levels: list[_Level]) -> list[np.ndarray]:
     sizes = [np.ones(len(levels[-1].is_operator), dtype=np.int64)]
     for level in reversed(levels[:-1]):
         size = np.ones(len(level.is_operator), dtype=np.int64)
-        size[level.is_operator] = 2 + np.add.reduceat(sizes[0], _starts(level.num_args))  # opener and closer
+        size[level.is_operator] = 2 + np.add.reduceat(
+            sizes[0], _starts(level.num_args)
+        )  # opener and closer
         sizes.insert(0, size)
     return sizes
 
@@ -211,12 +232,18 @@ def _prune(levels: list[_Level], is_kept: np.ndarray) -> list[_Level]:
     pruned = []
     for level in levels:
         is_operator_kept = is_kept[level.is_operator]
-        pruned.append(_Level(is_operator=level.is_operator[is_kept], num_args=level.num_args[is_operator_kept]))
+        pruned.append(
+            _Level(
+                is_operator=level.is_operator[is_kept], num_args=level.num_args[is_operator_kept]
+            )
+        )
         is_kept = np.repeat(is_operator_kept, level.num_args)
     return pruned
 
 
-def _draw_tokens(random: np.random.RandomState, levels: list[_Level]) -> tuple[list[np.ndarray], np.ndarray]:
+def _draw_tokens(
+    random: np.random.RandomState, levels: list[_Level]
+) -> tuple[list[np.ndarray], np.ndarray]:
     """Draw digits and operators; returns token ids, (nodes,) uint8 a level, and the roots' values (trees,) uint8."""
     tokens: list[np.ndarray] = []
     values = np.zeros(0, dtype=np.uint8)
@@ -250,7 +277,9 @@ def medians(args: np.ndarray, num_args: np.ndarray) -> np.ndarray:
     return (ordered[first + (num_args - 1) // 2] + ordered[first + num_args // 2]) // 2
 
 
-def _lay_out(levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndarray], width: int) -> np.ndarray:
+def _lay_out(
+    levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndarray], width: int
+) -> np.ndarray:
     """Write token ids in prefix order, with closers, into rows (trees, width) uint8."""
     inputs = np.zeros((len(sizes[0]), width), dtype=np.uint8)
     flat = inputs.reshape(-1)
@@ -262,5 +291,7 @@ def _lay_out(levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndar
         if len(openers) == 0:
             break
         before = _starts(sizes[depth + 1])  # tokens of all earlier nodes of the next level
-        positions = np.repeat(openers + 1 - before[_starts(level.num_args)], level.num_args) + before
+        positions = (
+            np.repeat(openers + 1 - before[_starts(level.num_args)], level.num_args) + before
+        )
     return inputs

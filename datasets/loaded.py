@@ -61,7 +61,9 @@ def mismatches(data: TaskData, declared: TaskShape) -> Iterator[str]:
     if len(given) == 1:
         yield f"{given[0]}: got it alone, want both scale and shift, or neither for inputs that are used as they are"
     for name in given:
-        yield from _mismatch(name, getattr(data, name), (declared.token_dim,), "float32", "token_dim")
+        yield from _mismatch(
+            name, getattr(data, name), (declared.token_dim,), "float32", "token_dim"
+        )
 
 
 def _split_mismatches(name: str, split: Split, declared: TaskShape) -> Iterator[str]:
@@ -72,13 +74,26 @@ def _split_mismatches(name: str, split: Split, declared: TaskShape) -> Iterator[
     answers = each if declared.num_answers == 1 else (num_examples, declared.num_answers)
     if declared.num_token_ids is not None:
         ids = 0, declared.num_token_ids - 1
-        yield from _mismatch(f"{name}.inputs", split.inputs, tokens, "integers", "num_tokens and num_token_ids", ids)
+        yield from _mismatch(
+            f"{name}.inputs", split.inputs, tokens, "integers", "num_tokens and num_token_ids", ids
+        )
     elif declared.token_dim is not None:
         shape = *tokens, declared.token_dim
-        yield from _mismatch(f"{name}.inputs", split.inputs, shape, "real numbers", "num_tokens and token_dim")
-    yield from _mismatch(f"{name}.labels", split.labels, answers, "int64", "num_classes", (0, declared.num_classes - 1))
+        yield from _mismatch(
+            f"{name}.inputs", split.inputs, shape, "real numbers", "num_tokens and token_dim"
+        )
+    yield from _mismatch(
+        f"{name}.labels",
+        split.labels,
+        answers,
+        "int64",
+        "num_classes",
+        (0, declared.num_classes - 1),
+    )
     if split.lengths is not None:
-        yield from _mismatch(f"{name}.lengths", split.lengths, each, "int64", "num_tokens", (1, declared.num_tokens))
+        yield from _mismatch(
+            f"{name}.lengths", split.lengths, each, "int64", "num_tokens", (1, declared.num_tokens)
+        )
 
 
 def _mismatch(
@@ -96,7 +111,9 @@ def _mismatch(
         got = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
         yield f"{name}: got {got}, want {types} of shape {shape}, by {declared_by}"
     elif tensor.numel():
-        low, high = (number.item() for number in tensor.aminmax())  # one pass, and nothing is copied
+        low, high = (
+            number.item() for number in tensor.aminmax()
+        )  # one pass, and nothing is copied
         if not -float("inf") < low <= high < float("inf"):  # false for NaN, which aminmax passes on
             yield f"{name}: got numbers that are not finite, want finite ones"
         elif limits is not None and not limits[0] <= low <= high <= limits[1]:

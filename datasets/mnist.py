@@ -41,7 +41,9 @@ class Options:
 
     def __post_init__(self) -> None:
         check_patches(self.image_size, self.patch_size)
-        check_limits(self, ("validation_per_class",), 1, 5000)  # the rarest digit has 5421 training images
+        check_limits(
+            self, ("validation_per_class",), 1, 5000
+        )  # the rarest digit has 5421 training images
         check_limits(self, ("split_seed",), 0, LARGEST_SEED)
 
 
@@ -94,9 +96,13 @@ def load(options: Options, data_dir: Path) -> TaskData:
 
     root = files.fetch(FILES, data_dir)
     # The format is a header of 4 bytes and 4 more for each axis, then the numbers.
-    images, test_images = (_read(root / name, 16).view(-1, 28, 28) for name in FILES.md5s if "images" in name)
+    images, test_images = (
+        _read(root / name, 16).view(-1, 28, 28) for name in FILES.md5s if "images" in name
+    )
     labels, test_labels = (_read(root / name, 8).long() for name in FILES.md5s if "labels" in name)
-    drawn, left = draw_per_class(labels, options.validation_per_class, np.random.RandomState(options.split_seed))
+    drawn, left = draw_per_class(
+        labels, options.validation_per_class, np.random.RandomState(options.split_seed)
+    )
     return TaskData(
         shape=shape(options),
         train=_split(images[left], labels[left], options),
@@ -120,4 +126,6 @@ def _split(images: Tensor, labels: Tensor, options: Options) -> Split:
 
     margin = (options.image_size - images.shape[-1]) // 2
     padded = pad(images, (margin, margin, margin, margin))  # (N, H, W)
-    return Split(inputs=to_patches(padded.unsqueeze(-1), options.patch_size), labels=labels)  # (N, T, D)
+    return Split(
+        inputs=to_patches(padded.unsqueeze(-1), options.patch_size), labels=labels
+    )  # (N, T, D)

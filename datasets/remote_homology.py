@@ -64,7 +64,9 @@ FILES = files.RemoteFiles(
 
 def shape(options: Options) -> TaskShape:
     """Return 1024 tokens out of 26, 1195 classes."""
-    return TaskShape(num_tokens=options.max_length, num_classes=NUM_FOLDS, num_token_ids=1 + len(LETTERS))
+    return TaskShape(
+        num_tokens=options.max_length, num_classes=NUM_FOLDS, num_token_ids=1 + len(LETTERS)
+    )
 
 
 num_train = always(12_312)  # `longer: drop` leaves some out, by default 7

@@ -74,11 +74,17 @@ class TaskShape:
 
     def __post_init__(self) -> None:
         if (self.num_token_ids is None) == (self.token_dim is None):
-            raise DataError(f"got {self}, want num_token_ids (symbols) or token_dim (real values), and not both")
-        if wrong := [name for name, size in dataclasses.asdict(self).items() if size is not None and size < 1]:
+            raise DataError(
+                f"got {self}, want num_token_ids (symbols) or token_dim (real values), and not both"
+            )
+        if wrong := [
+            name for name, size in dataclasses.asdict(self).items() if size is not None and size < 1
+        ]:
             raise DataError(f"got {self}, want {' and '.join(wrong)} of 1 or more")
         if self.num_read > self.num_tokens or self.num_answers % self.num_read:
-            raise DataError(f"got {self}, want num_read of num_tokens at most, and a divisor of num_answers")
+            raise DataError(
+                f"got {self}, want num_read of num_tokens at most, and a divisor of num_answers"
+            )
 
     @property
     def num_outputs(self) -> int:
@@ -103,7 +109,9 @@ class Split:
     def num_batches(self, size: int) -> int:
         """Return the number of whole batches of `size` examples in an epoch; raises DataError if there is none."""
         if size > len(self):
-            raise DataError(f"protocol.batch_size is {size}, and the training split has {len(self)} examples: lower it")
+            raise DataError(
+                f"protocol.batch_size is {size}, and the training split has {len(self)} examples: lower it"
+            )
         return len(self) // size
 
     def __getitem__(self, rows: slice | Tensor) -> Split:
@@ -152,7 +160,9 @@ class TaskData:
         """Copy to a device."""
         names = ("train", "validation", "test", "scale", "shift")
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return dataclasses.replace(self, **{name: each.to(device) for name, each in given.items() if each is not None})
+        return dataclasses.replace(
+            self, **{name: each.to(device) for name, each in given.items() if each is not None}
+        )
 
     def tokens(self, inputs: Tensor) -> Tensor:
         """Turn raw inputs into what a model reads: (B, T) int64 ids or (B, T, D) float32."""

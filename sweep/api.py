@@ -40,7 +40,17 @@ from lr_sweep.sweep.tune.run_study import Outcome, run_study
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.own.run import import_function
 
-__all__ = ["Judged", "Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError", "judge"]
+__all__ = [
+    "Judged",
+    "Outcome",
+    "RecordError",
+    "Report",
+    "Study",
+    "StudySummary",
+    "Sweep",
+    "UserError",
+    "judge",
+]
 
 
 class Sweep:
@@ -69,9 +79,14 @@ class Sweep:
         **fields: Any,
     ) -> None:
         if any(frame.f_code is import_function.__code__ for frame, _ in walk_stack(None)):
-            raise UserError('workers import this file: put what starts a sweep below `if __name__ == "__main__":`')
+            raise UserError(
+                'workers import this file: put what starts a sweep below `if __name__ == "__main__":`'
+            )
         self.study = _study(study, fields)
-        self.results, self._only = results_here(str(results)), parse_only(only) if only else ALL_RUNS
+        self.results, self._only = (
+            results_here(str(results)),
+            parse_only(only) if only else ALL_RUNS,
+        )
         self.data_dir = Path(data_dir or default_data_dir()).expanduser().resolve()
 
     def plan(self) -> str:
@@ -107,7 +122,9 @@ class Sweep:
         options = Options(
             results=self.results,
             data_dir=self.data_dir,
-            placement=Placement(resources=self.study.resources, address=address, cpus=cpus, force=force),
+            placement=Placement(
+                resources=self.study.resources, address=address, cpus=cpus, force=force
+            ),
             max_attempts=max_attempts,
             checkpoint_every_s=checkpoint_every_s,
             only=self._only,
@@ -142,14 +159,18 @@ class Sweep:
 
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""
-        return read_curves(self.results.root, read_wanted(self.results.root, self.study.study)["run_id"])
+        return read_curves(
+            self.results.root, read_wanted(self.results.root, self.study.study)["run_id"]
+        )
 
     def _repr_html_(self) -> str:
         """Show in a notebook what each variant reached at its chosen rate; before the study was run, its plan."""
         if not self.results.facts(self.study.study).exists():
             return f"<pre>{escape(self.plan())}</pre>"
         shown = [*CELL, "learning_rate", "test_mean", "test_sem", "num_values"]
-        return f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
+        return (
+            f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
+        )
 
     def figure(self, model: str | None = None) -> Figure:
         """Draw the metric against the learning rate, a panel a task; of several models by default the first."""
@@ -185,7 +206,11 @@ class Judged:
         return write_judged(self._study, Path(folder), latex=latex)
 
 
-def judge(*tables: str | Path | pd.DataFrame, columns: Mapping[str, str] = MappingProxyType({}), **how: Any) -> Judged:
+def judge(
+    *tables: str | Path | pd.DataFrame,
+    columns: Mapping[str, str] = MappingProxyType({}),
+    **how: Any,
+) -> Judged:
     """Read runs that any program made, as the command does; raises UserError.
 
     Args:
@@ -202,7 +227,9 @@ def _study(given: Any, fields: Mapping[str, Any]) -> Study:
     if callable(given):
         return study_of_function(given, fields)
     if fields:
-        raise UserError(f"got {', '.join(fields)} beside a study, want them in it; they go beside a training function")
+        raise UserError(
+            f"got {', '.join(fields)} beside a study, want them in it; they go beside a training function"
+        )
     if isinstance(given, Mapping):
         return study_of(given, Path.cwd())
     return load_study(given)

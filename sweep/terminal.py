@@ -20,7 +20,14 @@ from rich.console import Console
 from lr_sweep.common.files import lead_nowhere, make_folder
 
 STOPPED = 130
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+_STOPPING = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
 """Signals that ask for an end: Ctrl-C, `kill`, a closed terminal, a batch system shortly before a job's end."""
 GROUP_SIGNALS = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 """Signals of terminals and batch systems that go to all processes of a job, also to those that save runs."""
@@ -43,14 +50,18 @@ class _Lossy(io.FileIO):
 
 def _lossy(descriptor: int, *, closefd: bool = True) -> io.TextIOWrapper:
     buffer = io.BufferedWriter(_Lossy(descriptor, "w", closefd=closefd))
-    return io.TextIOWrapper(buffer, encoding=sys.stdout.encoding, errors="replace", line_buffering=True)
+    return io.TextIOWrapper(
+        buffer, encoding=sys.stdout.encoding, errors="replace", line_buffering=True
+    )
 
 
 @contextmanager
 def lasting_output() -> Iterator[None]:
     """Let this process print after its terminal was closed, or after the reader of its pipe has ended."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_lasting(stream, number) for number, stream in enumerate(before, start=1))
+    sys.stdout, sys.stderr = (
+        _lasting(stream, number) for number, stream in enumerate(before, start=1)
+    )
     try:
         yield
     finally:
@@ -148,7 +159,9 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
             if stop.is_set() or number[0] == signal.SIGQUIT:
                 _leave_at_once(terminal)
             stop.set()
-            answers.append(threading.Thread(target=on_stop, daemon=True))  # it may block: a paused terminal
+            answers.append(
+                threading.Thread(target=on_stop, daemon=True)
+            )  # it may block: a paused terminal
             answers[-1].start()
         os.close(reader)
         for answer in answers:
@@ -170,7 +183,11 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
     numbers = [*_STOPPING, signal.SIGQUIT]
-    ignored = [number for number in numbers if number != signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN]
+    ignored = [
+        number
+        for number in numbers
+        if number != signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, handler) for number in numbers if number not in ignored}
     try:
         yield
@@ -192,7 +209,10 @@ def blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
 def _leave_at_once(terminal: int) -> NoReturn:
     with contextlib.suppress(OSError):
         shown = _SHOW_CURSOR if os.isatty(terminal) else b""
-        os.write(terminal, shown + b"\nleft at once; the same command resumes from the last checkpoints\n")
+        os.write(
+            terminal,
+            shown + b"\nleft at once; the same command resumes from the last checkpoints\n",
+        )
     os._exit(STOPPED)
 
 

@@ -44,7 +44,9 @@ RETRY_S = 5.0
 log = logging.getLogger(__name__)
 
 
-def save_checkpoint(folder: Path, tensors: Tensors, progress: Fields, history: History | None = None) -> Path:
+def save_checkpoint(
+    folder: Path, tensors: Tensors, progress: Fields, history: History | None = None
+) -> Path:
     """Write `step-<step>-<sha256 prefix>.safetensors` atomically; raises OSError if the disk refuses it."""
     from safetensors.torch import save_file
 
@@ -94,7 +96,9 @@ def load_newest_checkpoint(folder: Path, on_damaged: Callable[[Path], None]) -> 
             if (saved := read_checkpoint(path)) is not None:
                 return saved
             on_damaged(path.replace(path.with_name(f"damaged-{path.name}")))
-        except FileNotFoundError:  # a worker whose driver was killed lives on for a moment, and has saved a newer one
+        except (
+            FileNotFoundError
+        ):  # a worker whose driver was killed lives on for a moment, and has saved a newer one
             return load_newest_checkpoint(folder, on_damaged)
     return None
 
@@ -115,7 +119,9 @@ def newest_history(folder: Path) -> History:
     for path in checkpoints(folder)[:1]:
         try:
             with safe_open(path, framework="numpy") as file:
-                return list(json.loads((file.metadata() or {}).get("progress", "{}")).get("code", []))
+                return list(
+                    json.loads((file.metadata() or {}).get("progress", "{}")).get("code", [])
+                )
         except (OSError, SafetensorError, ValueError, AttributeError, TypeError):
             pass  # removed meanwhile, or damaged, which is reported at the resume
     return []
@@ -144,7 +150,9 @@ class CheckpointStore:
         self._patient = ObjectStore(uri, patience_s=patience_s)
         self._store = ObjectStore(uri, patience_s=0.0)  # `_uploads` tries again what fails
         self._num_kept: dict[Path, int] = {}
-        self._uploads = BackgroundWorker("checkpoint-store", self._upload_newest, self._report, retry_s=RETRY_S)
+        self._uploads = BackgroundWorker(
+            "checkpoint-store", self._upload_newest, self._report, retry_s=RETRY_S
+        )
 
     def fetch_newer(self, folder: Path, step: int) -> Iterator[Path]:
         """Fetch a run's checkpoints beyond a step, newest first, and yield each; raises OSError without an answer."""
@@ -153,7 +161,10 @@ class CheckpointStore:
         for name in names:
             if int(name.split("-")[1]) <= step:
                 return
-            with suppress(FileNotFoundError), self._waited_for():  # removed since, because there is a newer one
+            with (
+                suppress(FileNotFoundError),
+                self._waited_for(),
+            ):  # removed since, because there is a newer one
                 self._patient.download(_object(folder, name), folder / name)
                 yield folder / name
 
@@ -179,7 +190,9 @@ class CheckpointStore:
             return
         with self._waited_for():
             names = self._patient.names(f"pretrained/{folder.name}")
-            for name in sorted(names, key=lambda name: name.endswith(".safetensors")):  # the others count once it is
+            for name in sorted(
+                names, key=lambda name: name.endswith(".safetensors")
+            ):  # the others count once it is
                 self._patient.download(name, folder / Path(name).name)
 
     def _upload_newest(self, folder: Path) -> None:
@@ -208,16 +221,22 @@ class CheckpointStore:
             raise self._away(problem) from problem
 
     def _away(self, problem: Exception) -> OSError:
-        return OSError(errno.EHOSTUNREACH, f"{self.uri} for {self.patience_s:.0f} s: {reason(problem)}")
+        return OSError(
+            errno.EHOSTUNREACH, f"{self.uri} for {self.patience_s:.0f} s: {reason(problem)}"
+        )
 
 
-def newest_checkpoint(folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]) -> State | None:
+def newest_checkpoint(
+    folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]
+) -> State | None:
     """Return what `load_newest_checkpoint` does, of this machine's disk and of a store; raises as `fetch_newer`.
 
     Raises OSError (ELOOP) if the folder is a link.
     """
     if folder.is_symlink():
-        raise OSError(errno.ELOOP, "it is a link, and nothing is written or removed through one", str(folder))
+        raise OSError(
+            errno.ELOOP, "it is a link, and nothing is written or removed through one", str(folder)
+        )
     for path in folder.glob("partial-*"):  # of workers that died while they wrote a checkpoint
         path.unlink(missing_ok=True)
     saved = load_newest_checkpoint(folder, on_damaged)

@@ -61,7 +61,9 @@ class Progress:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Progress:
         """Rebuild what `dataclasses.asdict` made plain."""
-        return cls(**values | {"curve": [Evaluation(**evaluation) for evaluation in values["curve"]]})
+        return cls(
+            **values | {"curve": [Evaluation(**evaluation) for evaluation in values["curve"]]}
+        )
 
     @property
     def diverged(self) -> bool:
@@ -81,10 +83,14 @@ class Progress:
         """Return whether an evaluation would be the best so far: of equals, the earliest is."""
         return all(validation_accuracy > earlier.validation_accuracy for earlier in self.curve)
 
-    def record(self, scores: dict[str, float], evaluate_every: int, unix_s: float) -> Evaluation | None:
+    def record(
+        self, scores: dict[str, float], evaluate_every: int, unix_s: float
+    ) -> Evaluation | None:
         """Append the evaluation of this step to the curve and return it; None: a score is not finite: it diverged."""
         if not all(math.isfinite(score) for score in scores.values()):
-            self.diverged_at_step = self.step  # the last step's update went wrong, after its loss was taken
+            self.diverged_at_step = (
+                self.step
+            )  # the last step's update went wrong, after its loss was taken
             return None
         evaluation = Evaluation(
             step=self.step,

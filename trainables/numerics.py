@@ -47,7 +47,9 @@ def widened(x: Tensor) -> Tensor:
     return x.to(wide_dtype(x))
 
 
-def keyed_generator(seed: int, purpose: str, step: int = 0, *, device: torch.device | None = None) -> torch.Generator:
+def keyed_generator(
+    seed: int, purpose: str, step: int = 0, *, device: torch.device | None = None
+) -> torch.Generator:
     """Return a generator whose stream is a function of its key alone."""
     return rekey(torch.Generator(device or "cpu"), seed, purpose, step)
 
@@ -55,7 +57,9 @@ def keyed_generator(seed: int, purpose: str, step: int = 0, *, device: torch.dev
 def rekey(generator: torch.Generator, seed: int, purpose: str, step: int) -> torch.Generator:
     """Point an existing generator at another key; cheaper than a new one in the training step."""
     digest = hashlib.blake2b(f"{seed}/{purpose}/{step}".encode(), digest_size=8).digest()
-    return generator.manual_seed(int.from_bytes(digest, "little") >> 1)  # 63 bits: manual_seed takes a signed integer
+    return generator.manual_seed(
+        int.from_bytes(digest, "little") >> 1
+    )  # 63 bits: manual_seed takes a signed integer
 
 
 @contextmanager
@@ -66,6 +70,8 @@ def global_generator_keyed(seed: int, purpose: str, device: torch.device) -> Ite
     """
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng([device] if on_gpu else []):
-        of_device = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
+        of_device = (
+            torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
+        )
         rekey(of_device, seed, purpose, 0)
         yield

@@ -24,15 +24,21 @@ PARTS: dict[str, str] = {
 def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
     """Return names of trained parts in the order that run ids are hashed in; raises ValueError for what is none."""
     if isinstance(trained, str):
-        raise ValueError(f"trained: got the text {trained!r}, want a tuple of parts: ({trained!r},)")
+        raise ValueError(
+            f"trained: got the text {trained!r}, want a tuple of parts: ({trained!r},)"
+        )
     names = tuple(sorted(trained))
     unknown = [name for name in names if name not in PARTS]
     twice = sorted({name for name in names if names.count(name) > 1} - set(unknown))
-    mistakes = [f"unknown part {name!r}" for name in unknown] + [f"{name!r} more than once" for name in twice]
+    mistakes = [f"unknown part {name!r}" for name in unknown] + [
+        f"{name!r} more than once" for name in twice
+    ]
     if {"attention", "last_attention"} <= set(names):
         mistakes.append("attention and last_attention, which is a part of it")
     if mistakes or not names:
-        raise ValueError(f"trained: got {', '.join(mistakes) or 'no part'}; want some of {', '.join(sorted(PARTS))}")
+        raise ValueError(
+            f"trained: got {', '.join(mistakes) or 'no part'}; want some of {', '.join(sorted(PARTS))}"
+        )
     return names
 
 

@@ -131,7 +131,15 @@ class Protocol:
     )
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
     later: ClassVar[tuple[str, ...]] = (
-        *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
+        *(
+            "precision",
+            "optimizer",
+            "weight_decay",
+            "momentum",
+            "lion_beta1",
+            "lion_beta2",
+            "muon_momentum",
+        ),
         *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
         *("parametrization", "base_width"),
     )
@@ -174,8 +182,13 @@ class AnyRun(ABC):
         parts = {name: _CANONICAL.encode(value) for name, value in sorted(self.content().items())}
 
         def run_id(learning_rate: float, seed: int) -> str:
-            parts["learning_rate"], parts["seed"] = _CANONICAL.encode(learning_rate), _CANONICAL.encode(seed)
-            return _hashed("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
+            parts["learning_rate"], parts["seed"] = (
+                _CANONICAL.encode(learning_rate),
+                _CANONICAL.encode(seed),
+            )
+            return _hashed(
+                "{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}"
+            )
 
         return run_id
 
@@ -212,7 +225,11 @@ class Run(AnyRun):
     def content(self) -> Fields:
         """Return the run as plain JSON values. Fields that came later are left out at their defaults: ids stay."""
         before = self.model.later
-        model = {name: value for name, value in vars(self.model).items() if (name, value) not in before.items()}
+        model = {
+            name: value
+            for name, value in vars(self.model).items()
+            if (name, value) not in before.items()
+        }
         content = dict(vars(self)) | {
             "task_options": dict(self.task_options),
             "model": model | ({} if self.model.family == "gpt2" else {"family": self.model.family}),
@@ -229,7 +246,9 @@ class Run(AnyRun):
         """Rebuild a run from `content()` and its model (`backbones.size_from`); raises as `refuse_gone`."""
         given = dict(content)
         version, protocol = given.pop("protocol_version"), given["protocol"]
-        assert version == PROTOCOL_VERSION, f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
+        assert version == PROTOCOL_VERSION, (
+            f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
+        )
         known = {*(each.name for each in fields(cls)), *vars(Protocol()), *PARTS}
         known -= {name for name, value in protocol.items() if (name, value) in GONE_VALUES}
         refuse_gone(given | dict.fromkeys(given["trained"], "trained") | protocol, known)
@@ -263,7 +282,9 @@ def engine_of(run: AnyRun, wanted: EngineName) -> EngineName:
     """Return the engine that trains a run; only the plain one reads features and has Muon."""
     if not isinstance(run, Run):
         return "own"
-    return "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
+    return (
+        "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
+    )
 
 
 def needs_plain(trained: Sequence[str], protocol: ReadFields) -> bool:

@@ -9,7 +9,16 @@ from statistics import fmean
 
 from lr_sweep.analysis.judge import names
 from lr_sweep.analysis.judge.fields import LETTER, Column, columns_in, is_nothing, state_in
-from lr_sweep.analysis.judge.names import JOIN, SEVERAL, SPLITS, has_rate_word, has_word, is_named, listed, measured
+from lr_sweep.analysis.judge.names import (
+    JOIN,
+    SEVERAL,
+    SPLITS,
+    has_rate_word,
+    has_word,
+    is_named,
+    listed,
+    measured,
+)
 from lr_sweep.analysis.judge.readers.labels import labels_of
 from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, raise_mistakes
@@ -28,7 +37,9 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
     except UserError as error:
         raise UserError(f"{table.path}: {error}") from error
     if (number := len(reading.metric or found.metric)) > MOST_NAME:
-        raise UserError(f"got a metric's name of {number:,} characters, want at most {MOST_NAME}: --metric NAME")
+        raise UserError(
+            f"got a metric's name of {number:,} characters, want at most {MOST_NAME}: --metric NAME"
+        )
     found.guessed |= table.said
     return found
 
@@ -38,7 +49,9 @@ def parts_of(name: str, known: Container[str]) -> list[str]:
     return [name] if name in known else name.split(JOIN)
 
 
-def likeliest(columns: Sequence[Column], evidence: Callable[[Column], tuple[float, ...]]) -> list[Column]:
+def likeliest(
+    columns: Sequence[Column], evidence: Callable[[Column], tuple[float, ...]]
+) -> list[Column]:
     """Return the columns for which most speaks, of evidence that begins with the strongest; several are equal."""
     most = max(map(evidence, columns), default=())
     return [column for column in columns if evidence(column) == most]
@@ -52,16 +65,24 @@ class Columns:
         self.given, self._metric_given = reading.columns, reading.metric or ""
         self.of = {role: name for role, name in self.given.items() if name}
         """Column by what it means: a key of `ROLES` or `SPLITS`, or `nuisance`; several are joined by `+`."""
-        self._known = ChainMap(self.of, dict(self.given)).keys()  # also of meanings that the user says no column has
-        self.guessed: dict[str, str] = {}  # why a column was taken, by its meaning, if not by its name alone
+        self._known = ChainMap(
+            self.of, dict(self.given)
+        ).keys()  # also of meanings that the user says no column has
+        self.guessed: dict[
+            str, str
+        ] = {}  # why a column was taken, by its meaning, if not by its name alone
         self.metric = ""  # its name, if a column says it
         self.higher_is_better: bool | None = None  # if a column of the table says so
-        self.said_by: list[Column] = []  # columns that say which metric it is, and which way it is better
+        self.said_by: list[
+            Column
+        ] = []  # columns that say which metric it is, and which way it is better
 
     def find(self) -> None:
         """Find meaning by meaning; raises as `columns_of`."""
         raise_mistakes(list(self._wrong_names()))
-        for role in [role for role in names.ROLES if role not in self.given and role != "learning_rate"]:
+        for role in [
+            role for role in names.ROLES if role not in self.given and role != "learning_rate"
+        ]:
             self._find_named(role)
         if "learning_rate" not in self.given:
             self._find_rate()
@@ -95,11 +116,17 @@ class Columns:
     def unread(self) -> list[Column]:
         """The columns without a meaning."""
         taken = set(self._labels(*self.of))
-        return [column for name, column in self.all.items() if name not in taken and column not in self.said_by]
+        return [
+            column
+            for name, column in self.all.items()
+            if name not in taken and column not in self.said_by
+        ]
 
     def _labels(self, *roles: str) -> list[str]:
         """Return the columns of some meanings."""
-        return [part for role in roles if role in self.of for part in parts_of(self.of[role], self.all)]
+        return [
+            part for role in roles if role in self.of for part in parts_of(self.of[role], self.all)
+        ]
 
     def _named(self, role: str) -> list[Column]:
         """Return the unread columns with one of the names of a meaning, in the order of these."""
@@ -111,17 +138,29 @@ class Columns:
         columns = [column for column in self._named(role) if column.values]
         unique = [each for each in columns if len(each.values) == len(each.texts) > 1]
         if role == "variant":
-            columns = [each for each in columns if not (each in unique and all(map(labels_of, each.values)))]
+            columns = [
+                each
+                for each in columns
+                if not (each in unique and all(map(labels_of, each.values)))
+            ]
         elif role == "status":
-            columns = [each for each in columns if 2 * len(list(filter(state_in, each.texts))) >= len(each.texts)]
+            columns = [
+                each
+                for each in columns
+                if 2 * len(list(filter(state_in, each.texts))) >= len(each.texts)
+            ]
         elif role == "step":
-            columns = [each for each in columns if "round" not in names.words_of(each.name) or each.climbs]
+            columns = [
+                each for each in columns if "round" not in names.words_of(each.name) or each.climbs
+            ]
         elif role == "run" and "step" in self.of and len(self.all[self.of["step"]].values) > 1:
             numbers = [each for each in unique if each.is_whole]  # of evaluations, not of runs
             if numbers and "seed" not in self.of:
                 choices = [Choice("each row is a run", Reading(columns={"run": numbers[0].name}))]
                 choices.append(Choice("rows are evaluations of runs", Reading(columns={"run": ""})))
-                raise QuestionError(f"{numbers[0].name} has another number in each row: what are these?", choices)
+                raise QuestionError(
+                    f"{numbers[0].name} has another number in each row: what are these?", choices
+                )
             columns = [each for each in columns if each not in numbers]
         for column in sorted(columns, key=lambda each: len(each.values) < 2)[:1]:
             self.of[role] = column.name
@@ -130,7 +169,9 @@ class Columns:
         named = self._named("learning_rate")
         known = [*named, *(each for each in self.unread if each not in named and each.is_rate)]
         known = [each for each in known if each.has_numbers and not each.has_unit]
-        candidates = [each for each in known if max(each.numbers, default=0) >= 0]  # others are logarithms
+        candidates = [
+            each for each in known if max(each.numbers, default=0) >= 0
+        ]  # others are logarithms
         likely = likeliest(candidates, self._speaks_for_rate)
         texts = [each.texts for each in likely]
         alike = [each.name for place, each in enumerate(likely) if each.texts not in texts[:place]]
@@ -144,7 +185,11 @@ class Columns:
 
     def _speaks_for_rate(self, column: Column) -> tuple[float, ...]:
         number = len(column.values)  # a schedule has more than the rates that runs start with
-        return number > 1, column.is_setting, -number if "step" in self.of and not column.is_setting else 0
+        return (
+            number > 1,
+            column.is_setting,
+            -number if "step" in self.of and not column.is_setting else 0,
+        )
 
     def _find_repeats(self) -> None:
         """Take a column `run` whose values have several rates each for seeds, if they are numbers, or for variants."""
@@ -152,8 +197,12 @@ class Columns:
         if not name or "run" in self.given or "learning_rate" not in self.of:
             return
         if self.all[name].is_whole:
-            if "seed" not in self._known and self._has_several_rates("task", "model", "variant", "step"):
-                self.take("seed", self.of.pop("run"), "its numbers are those of several learning rates")
+            if "seed" not in self._known and self._has_several_rates(
+                "task", "model", "variant", "step"
+            ):
+                self.take(
+                    "seed", self.of.pop("run"), "its numbers are those of several learning rates"
+                )
         elif names.plain(name) == "run" and "step" not in self.of and self._has_several_rates():
             del self.of["run"]
             if not {"variant", "model"} & self._known:
@@ -170,7 +219,9 @@ class Columns:
         variant, of = self.all.get(self.of.get("variant", "")), self._labels("task", "model")
         if variant is None or "variant" in self.given or not of:
             return
-        for column in [x for x in self.unread if x.is_text and len(x.values) > 1 and not x.is_about_run]:
+        for column in [
+            x for x in self.unread if x.is_text and len(x.values) > 1 and not x.is_about_run
+        ]:
             cells = [*zip(*(self.all[name].texts for name in of), column.texts, strict=True)]
             together = {*zip(variant.texts, cells, strict=True)}
             if len({*variant.texts}) == len({*cells}) == len(together) > len({*column.texts}):
@@ -205,7 +256,10 @@ class Columns:
         if len(said.values) > 1:
             metrics_said = sorted(said.values)
             several = f"{values[0].name} has the values of several metrics, by {said.name}: {listed(metrics_said)}"
-            choices = [Choice(f"the rows of {each}", Reading(where=[f"{said.name}={each}"])) for each in metrics_said]
+            choices = [
+                Choice(f"the rows of {each}", Reading(where=[f"{said.name}={each}"]))
+                for each in metrics_said
+            ]
             raise QuestionError(f"{several}: keep the rows of one", choices)
         (metric,) = said.values
         self.metric = measured(metric)
@@ -224,12 +278,21 @@ class Columns:
         if len(likely) > 1 and split != "train":
             self._ask_for_split(split, likely)
         if len(likely) == 1:
-            others = listed([each.name for each in columns if each.name != likely[0] and not self._metric_given])
-            self.take(split, likely[0], self.guessed.get(split, ""), f"rather than {others}" if others else "")
+            others = listed(
+                [each.name for each in columns if each.name != likely[0] and not self._metric_given]
+            )
+            self.take(
+                split,
+                likely[0],
+                self.guessed.get(split, ""),
+                f"rather than {others}" if others else "",
+            )
             self.metric = self.metric or (measured(likely[0]) if split != "train" else "")
 
     def _speaks_for_metric(self, column: Column) -> tuple[float, ...]:
-        is_judged = has_word(column.measure, "higher", "either") + (not has_word(column.name, "before"))
+        is_judged = has_word(column.measure, "higher", "either") + (
+            not has_word(column.name, "before")
+        )
         is_usual = column.measure == "loss" or "top1" in column.measure
         is_of_step = "step" in self.of and not has_word(column.name, "so far")
         return bool(column.values), is_judged, is_usual, is_of_step
@@ -242,33 +305,57 @@ class Columns:
         are_of_one_metric = len({frozenset(names.kinds(name)) for name in likely}) == 1
         beside = [each for each in self.unread if each.has_numbers and each.name not in likely]
         choices = one_of(split, likely)
-        if are_unlike and are_of_one_metric and not (numbered or beside or {"variant", "model"} & self._known):
-            choices.insert(0, Choice("each column is a variant", Reading(columns={split: JOIN.join(likely)})))
-        raise QuestionError(f"{len(likely)} columns may be {split}: {listed(likely)}: say which{hint}", choices)
+        if (
+            are_unlike
+            and are_of_one_metric
+            and not (numbered or beside or {"variant", "model"} & self._known)
+        ):
+            choices.insert(
+                0, Choice("each column is a variant", Reading(columns={split: JOIN.join(likely)}))
+            )
+        raise QuestionError(
+            f"{len(likely)} columns may be {split}: {listed(likely)}: say which{hint}", choices
+        )
 
     def _find_direction(self) -> None:
         """Find which way the metric is better, by a column that says so, or by the top 5 beside its top 1."""
         for column in self._named("direction"):
             said = {text.lower().rpartition(".")[2] for text in column.values}
-            if self.higher_is_better is None and len(said) == 1 and said <= names.WORDS["up"] | names.WORDS["down"]:
+            if (
+                self.higher_is_better is None
+                and len(said) == 1
+                and said <= names.WORDS["up"] | names.WORDS["down"]
+            ):
                 self.higher_is_better = said <= names.WORDS["up"]
                 self.said_by.append(column)
         split = "validation" if "validation" in self.of else "test"
         top1 = self.all.get(self.of.get(split, ""))
-        top5 = self.all.get(re.sub("top1", "top5", top1.name, flags=re.IGNORECASE)) if top1 else None
+        top5 = (
+            self.all.get(re.sub("top1", "top5", top1.name, flags=re.IGNORECASE)) if top1 else None
+        )
         # An accuracy of the top 5 is the higher one.
         is_open = names.is_higher_better(self.metric) is None
         if is_open and top1 and top5 and top5 is not top1 and top1.numbers and top5.numbers:
             self.higher_is_better = fmean(top5.numbers) > fmean(top1.numbers)
             self.said_by.append(top5)
-            why = f"{'more' if self.higher_is_better else 'less'} is better, as its {top5.name} shows"
+            why = (
+                f"{'more' if self.higher_is_better else 'less'} is better, as its {top5.name} shows"
+            )
             self.take(split, top1.name, self.guessed.get(split, ""), why)
 
     def _refuse_contradictions(self) -> None:
         """Make sure that all columns measure what the one that selects, or that is shown, does, and `--metric`."""
-        named = {f"{split}={self.of[split]}": measured(self.of[split]) for split in SPLITS if split in self.of}
-        named |= {f"--metric {self._metric_given}": self._metric_given} if self._metric_given else {}
-        (first, says), *others = [(text, name) for text, name in named.items() if names.kinds(name)] or [("", "")]
+        named = {
+            f"{split}={self.of[split]}": measured(self.of[split])
+            for split in SPLITS
+            if split in self.of
+        }
+        named |= (
+            {f"--metric {self._metric_given}": self._metric_given} if self._metric_given else {}
+        )
+        (first, says), *others = [
+            (text, name) for text, name in named.items() if names.kinds(name)
+        ] or [("", "")]
         advice = "give columns of one metric, or leave one out, as in --columns train="
         wrong = [f"{text} {other}" for text, other in others if not names.agree(says, other)]
         raise_mistakes([f"{first} measures {says}, {each}: {advice}" for each in wrong])
@@ -281,12 +368,19 @@ class Columns:
         alike = [each.name for each in self.unread if each.says_nothing and each.is_like_rates]
         first = [name for name in alike if is_named(name, "rate symbol") or name.startswith("#")]
         if alike:
-            choices = one_of("learning_rate", list(dict.fromkeys([*first, *alike]))[: MOST_CHOICES - 1])
-            choices.insert(len(first), Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})))
+            choices = one_of(
+                "learning_rate", list(dict.fromkeys([*first, *alike]))[: MOST_CHOICES - 1]
+            )
+            choices.insert(
+                len(first),
+                Choice("no learning rate was tuned", Reading(columns={"learning_rate": ""})),
+            )
             raise QuestionError(f"{text}: which one is it?", choices)
         for column in filter(lambda each: has_rate_word(each.name), self.all.values()):
             got = f"{column.name} has {next(filter(str.strip, column.texts), '')[:MOST_NAME]!r}"
-            raise UserError(f"{text}: {got}: give --columns learning_rate=NAME, or learning_rate= if none was tuned")
+            raise UserError(
+                f"{text}: {got}: give --columns learning_rate=NAME, or learning_rate= if none was tuned"
+            )
 
     def _ask_for_values(self) -> None:
         """Ask which column has the values, among those of numbers whose names say nothing else."""
@@ -298,7 +392,9 @@ class Columns:
         rates = "" if "learning_rate" in self.of else "no column of learning rates, and "
         text = f"{rates}no column of validation or test in {listed(list(self.all))}"
         if train := self.of.get("train"):
-            choices.append(Choice(f"{train} is compared", Reading(columns={"validation": train, "train": ""})))
+            choices.append(
+                Choice(f"{train} is compared", Reading(columns={"validation": train, "train": ""}))
+            )
         if choices:
             raise QuestionError(f"{text}: which one has the values?", choices)
         raise UserError(f"{text}: give --columns validation=NAME, or =#2 for the second column")
@@ -306,17 +402,35 @@ class Columns:
     def _find_candidates(self) -> None:
         """Take a column that names each row, in a table without rates and variants, for the variants."""
         named = [self.all[name] for name in self._labels("variant") if "variant" not in self.given]
-        if "run" in self.of and any(is_nothing(text) for each in named for text in each.texts):  # all have a run id
+        if "run" in self.of and any(
+            is_nothing(text) for each in named for text in each.texts
+        ):  # all have a run id
             del self.of["variant"]
         if {"variant", "model"} & self._known:
             return
-        texts = [each for each in self.unread if len(each.values) > 1 and not (each.numbers or each.is_result)]
-        texts = [each for each in texts if 2 * len(list(filter(LETTER.search, each.values))) >= len(each.values)]
+        texts = [
+            each
+            for each in self.unread
+            if len(each.values) > 1 and not (each.numbers or each.is_result)
+        ]
+        texts = [
+            each
+            for each in texts
+            if 2 * len(list(filter(LETTER.search, each.values))) >= len(each.values)
+        ]
         texts = [each for each in texts if not all(map(PATH.fullmatch, each.values))]
-        texts = [each for each in texts if has_word(each.name, "candidate") or not has_word(each.name, "about")]
+        texts = [
+            each
+            for each in texts
+            if has_word(each.name, "candidate") or not has_word(each.name, "about")
+        ]
         runs = self.all.get(self.of.get("run", ""))
-        if "step" in self.of:  # what differs between the runs of curves comes first, whatever its name
-            differ = bool(texts) or any(each.may_be_setting and not each.is_about_run for each in self.unread)
+        if (
+            "step" in self.of
+        ):  # what differs between the runs of curves comes first, whatever its name
+            differ = bool(texts) or any(
+                each.may_be_setting and not each.is_about_run for each in self.unread
+            )
         else:
             tried = {*zip(*(each.texts for each in self.unread if each.is_setting), strict=True)}
             differ = runs is not None and 1 < len(tried) < len(runs.values)

@@ -11,7 +11,9 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.errors import UserError
 
-ROLES = {role: role for role in words("task model variant learning_rate seed status step")} | {"run": "run_id"}
+ROLES = {role: role for role in words("task model variant learning_rate seed status step")} | {
+    "run": "run_id"
+}
 TRUTH = {"true": True, "false": False}
 
 
@@ -32,14 +34,22 @@ def exported_reading(tables: Sequence[TableFile], reading: Reading) -> Reading:
     columns = {role: names[known] for role, known in {**ROLES, **values}.items() if known in names}
     columns["ignored"] = JOIN.join(says)  # read here, and nothing else
     higher, fraction = (TRUTH[truth] for truth in truths)
-    return Reading(columns=columns, metric=name, higher_is_better=higher, is_fraction=fraction).but(reading)
+    return Reading(columns=columns, metric=name, higher_is_better=higher, is_fraction=fraction).but(
+        reading
+    )
 
 
 def _metric(tables: Sequence[TableFile], says: Sequence[str]) -> list[str]:
     """Return the name of the only metric, and in small letters whether it is better higher, and a fraction."""
-    metrics = {fields for table in tables for fields in zip(*(table.columns[name] for name in says), strict=True)}
+    metrics = {
+        fields
+        for table in tables
+        for fields in zip(*(table.columns[name] for name in says), strict=True)
+    }
     if len(metrics) > 1:
         named = ", ".join(sorted({name or ACCURACY.name for name, *_ in metrics}))
-        raise UserError(f"got runs of several metrics, {named}: judge those of one: --where {says[0]}=NAME")
+        raise UserError(
+            f"got runs of several metrics, {named}: judge those of one: --where {says[0]}=NAME"
+        )
     ((name, *truths),) = metrics
     return [as_written(name), *map(str.lower, truths)]

@@ -17,13 +17,38 @@ from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.text import RATES, rates_text
 
-NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}  # fields without a value, in small letters
+NOTHING = {
+    "",
+    "none",
+    "null",
+    "na",
+    "n/a",
+    "<na>",
+    "-",
+    "—",
+    "–",
+}  # fields without a value, in small letters
 NO_NUMBER = NOTHING | {"nan"}
-TRUTHS = {"true", "false", "yes", "no", "on", "off"}  # values that need the name of their column, as numbers do
-RATE_DIGITS = 6  # to which learning rates are equal, also where they were stored in single precision
+TRUTHS = {
+    "true",
+    "false",
+    "yes",
+    "no",
+    "on",
+    "off",
+}  # values that need the name of their column, as numbers do
+RATE_DIGITS = (
+    6  # to which learning rates are equal, also where they were stored in single precision
+)
 NUMBER_DIGITS = 12  # to which numbers in labels are equal; a time or an id may have more
-MOST_SMALL, MOST_SHORT = 12, 4  # rows of a small table, and characters of numbers in it that look chosen
-LEAST_SPAN, MOST_RATE = 9.0, 10.0  # of a grid of learning rates: how far many of them span, and the largest
+MOST_SMALL, MOST_SHORT = (
+    12,
+    4,
+)  # rows of a small table, and characters of numbers in it that look chosen
+LEAST_SPAN, MOST_RATE = (
+    9.0,
+    10.0,
+)  # of a grid of learning rates: how far many of them span, and the largest
 LEAST_GROWN = 5  # numbers in a row that grow, as steps do
 _LIMITS = {  # of numbers that are no metric's, by meaning: the least and the greatest, and what an error calls them
     "learning_rate": (*RATES, rates_text()),
@@ -31,8 +56,12 @@ _LIMITS = {  # of numbers that are no metric's, by meaning: the least and the gr
     "step": (0, 2**53 - 1, "a number from 0"),
     "num_steps": (0, 2**53 - 1, "a number from 0"),
 }
-_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
-_ID = re.compile(r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$")  # number, date, hash, or W&B's own name
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
+)
+_ID = re.compile(
+    r"^\d+$|\d{4}|(?=[a-f]*\d)[0-9a-f]{6}|^[a-z]+-[a-z]+-\d+$"
+)  # number, date, hash, or W&B's own name
 LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -41,7 +70,9 @@ def parsed(role: str, text: str) -> Any:
     if role in names.SPLITS:
         return _measured(text)
     if role == "status":
-        return state_in(text) or ValueError(f"got {text[:60]!r}, want one of {', '.join(names.STATUS)}")
+        return state_in(text) or ValueError(
+            f"got {text[:60]!r}, want one of {', '.join(names.STATUS)}"
+        )
     if role not in _LIMITS:
         name = as_written(printable(text))
         short = f"{name[: MOST_NAME - 12]}... {sha256(name.encode()).hexdigest()[:8]}"  # what is cut off may differ
@@ -83,7 +114,11 @@ def without_prefix(texts: Iterable[str]) -> list[str]:
     found = {text: re.fullmatch(r"(.*[^\d\n])(\d+)", text) for text in set(texts)}
     prefixes = {match[1].lower() if match else "" for match in found.values()}
     numbers = {text: match[2] for text, match in found.items() if match}
-    return [numbers[text] for text in texts] if len(prefixes) == 1 and LETTER.search("".join(prefixes)) else texts
+    return (
+        [numbers[text] for text in texts]
+        if len(prefixes) == 1 and LETTER.search("".join(prefixes))
+        else texts
+    )
 
 
 def is_nothing(text: str) -> bool:
@@ -105,13 +140,17 @@ def as_number(text: str) -> str:
 
 def state_in(text: str) -> str:
     """Return what a word says of a run, as `STATUS`; empty: it says nothing."""
-    return names.STATUS.get(text.strip().lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0], "")
+    return names.STATUS.get(
+        text.strip().lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0], ""
+    )
 
 
 def are_names(texts: Iterable[str]) -> bool:
     """Return whether texts differ in more than a number at their end, and none is like an id that a tool gives."""
     small = {text.strip().lower() for text in texts if not is_nothing(text)}
-    return len({re.sub(r"[\W_]*\d+$", "", text) for text in small}) > 1 and not any(map(_ID.search, small))
+    return len({re.sub(r"[\W_]*\d+$", "", text) for text in small}) > 1 and not any(
+        map(_ID.search, small)
+    )
 
 
 class Column:
@@ -120,7 +159,11 @@ class Column:
     def __init__(self, name: str, texts: Sequence[str]) -> None:
         self.name, self.texts = name, texts
         self.is_setting, self.has_unit = names.is_setting(name), names.has_unit(name)
-        self.is_rate, self.is_metric, self.is_result = names.is_rate(name), names.is_metric(name), names.is_result(name)
+        self.is_rate, self.is_metric, self.is_result = (
+            names.is_rate(name),
+            names.is_metric(name),
+            names.is_result(name),
+        )
         self.split, self.measure = names.split_of(name), names.measured(name)
 
     @cached_property
@@ -158,14 +201,21 @@ class Column:
     def counts(self) -> bool:
         """Whether the values may number repeats: 0, 1, 2 or 1, 2, 3."""
         values = set(without_prefix(self.values))
-        known = sorted(int(text) for text in values if text.isascii() and text.isdigit() and len(text) < NUMBER_DIGITS)
+        known = sorted(
+            int(text)
+            for text in values
+            if text.isascii() and text.isdigit() and len(text) < NUMBER_DIGITS
+        )
         return known in ([*range(len(values))], [*range(1, len(values) + 1)])
 
     @property
     def climbs(self) -> bool:
         """Whether the numbers grow from row to row and several times begin again, as the steps of runs do."""
         numbers = [float(text) if is_number(text) else math.nan for text in self.texts]
-        starts = [*numbers[:1], *(later for number, later in pairwise(numbers) if not later > number)]
+        starts = [
+            *numbers[:1],
+            *(later for number, later in pairwise(numbers) if not later > number),
+        ]
         return 1 < len(starts) <= len(numbers) / LEAST_GROWN and len(set(starts)) == 1
 
     @cached_property
@@ -174,8 +224,12 @@ class Column:
         if "rank" in names.words_of(self.name):
             return self.counts
         is_mapping = all(text.startswith("{") for text in self.values)
-        counts = has_word(self.name, "deviation", "count") and not has_word(self.name, "setting", "tuned")
-        counts = counts or (has_word(self.name, "extreme") and names.is_known(self.name))  # `max_len` is a setting
+        counts = has_word(self.name, "deviation", "count") and not has_word(
+            self.name, "setting", "tuned"
+        )
+        counts = counts or (
+            has_word(self.name, "extreme") and names.is_known(self.name)
+        )  # `max_len` is a setting
         named = not self.is_setting and (counts or has_word(self.name, "about"))
         return is_mapping or (self.is_result and self.is_text) or named
 
@@ -183,7 +237,9 @@ class Column:
     def says_nothing(self) -> bool:
         """Whether the name says neither that the values are results or counts nor where a run was."""
         named = self.is_metric or self.is_result or self.is_about_run or self.has_unit
-        return not (named or has_word(self.name, "setting", "gradient") or names.is_named(self.name, "step"))
+        return not (
+            named or has_word(self.name, "setting", "gradient") or names.is_named(self.name, "step")
+        )
 
     @property
     def may_be_setting(self) -> bool:
@@ -198,7 +254,11 @@ class Column:
         if self.is_text:
             return 1 < len(self.values) < len(self.texts) and not self.is_about_run
         longer = [number for number in self.numbers if len(f"{number:g}") > MOST_SHORT]
-        may_be = len(self.numbers) > 1 and len(self.texts) <= MOST_SMALL and not (self.is_result or self.is_metric)
+        may_be = (
+            len(self.numbers) > 1
+            and len(self.texts) <= MOST_SMALL
+            and not (self.is_result or self.is_metric)
+        )
         return may_be and all(number == float(f"{number:.1g}") for number in longer)
 
     @property
@@ -206,7 +266,11 @@ class Column:
         """Whether the numbers are like a grid of learning rates: fractions, none large, few ones or over a decade."""
         least, most = min(self.numbers, default=0), max(self.numbers, default=0)
         is_grid = most >= LEAST_SPAN * least or not self.differs
-        return 0 < least < most <= MOST_RATE and is_grid and not all(map(float.is_integer, self.numbers))
+        return (
+            0 < least < most <= MOST_RATE
+            and is_grid
+            and not all(map(float.is_integer, self.numbers))
+        )
 
     @cached_property
     def kind(self) -> str:

@@ -22,7 +22,9 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
     """
     chosen = found.study.summary
     if not chosen.metric.chosen_on:
-        raise UserError("--decide: the table chooses no learning rate, so no seed is one at a chosen rate")
+        raise UserError(
+            "--decide: the table chooses no learning rate, so no seed is one at a chosen rate"
+        )
     runs = judged([fresh], found.reading).study.summary.runs
     if len(tasks := chosen.cells["task"].unique()) == 1 and runs["task"].nunique() == 1:
         runs = runs.assign(task=tasks[0])  # without a column of tasks each file is one
@@ -30,8 +32,12 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
     if len(both):
         row = both.iloc[0]
         where = f"seed {row['seed']} of {row['variant']} at {rate_text(row['learning_rate'])}"
-        raise UserError(f"--decide {fresh}: {where} is in both tables: leave out seeds that chose the learning rate")
-    settings = Deciding(pairs="all", min_difference=min_difference, max_seeds=MAX_SEEDS, error=DECIDE_ERROR)
+        raise UserError(
+            f"--decide {fresh}: {where} is in both tables: leave out seeds that chose the learning rate"
+        )
+    settings = Deciding(
+        pairs="all", min_difference=min_difference, max_seeds=MAX_SEEDS, error=DECIDE_ERROR
+    )
     decision = decide(chosen, runs, settings)
     rates = dict(zip(decision.cells, decision.rates, strict=True))
     several = len({cell[:2] for cell in decision.cells}) > 1
@@ -40,7 +46,11 @@ def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
         for cell, number in decision.next_seeds().items()
     ]
     num_elsewhere = len(runs) - int(decision.num_used.sum())
-    elsewhere = [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"] if num_elsewhere else []
+    elsewhere = (
+        [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"]
+        if num_elsewhere
+        else []
+    )
     decided = [decision.progress(), *decided_texts(decision).values()]
     failed = list(filter(None, [decision.failures()]))
     said = {"decided": decided, "failed": failed, "left out": elsewhere, "run next": next_}

@@ -45,8 +45,16 @@ class Gate:
 
     def text(self) -> str:
         """Return all of it, the decision first."""
-        seeds = f" seeds {', '.join(map(str, self.seeds))} (about {self.more} more)" if self.seeds else ""
-        rates = f": add learning rates {', '.join(map(rate_text, self.rates))} to the baseline" if self.rates else ""
+        seeds = (
+            f" seeds {', '.join(map(str, self.seeds))} (about {self.more} more)"
+            if self.seeds
+            else ""
+        )
+        rates = (
+            f": add learning rates {', '.join(map(rate_text, self.rates))} to the baseline"
+            if self.rates
+            else ""
+        )
         return "\n  ".join([f"{self.decision}{seeds}{rates}: {self.why}", *self.about])
 
 
@@ -68,11 +76,16 @@ class Comparison:
     def __post_init__(self) -> None:
         """Raise UserError if the two have other metrics, or the baseline lacks a guard."""
         metrics = [each.metric for each in (self.baseline, self.candidate) if each.values]
-        said = [f"{each.test} ({each.better} is better{', in percent' * each.is_fraction})" for each in metrics]
+        said = [
+            f"{each.test} ({each.better} is better{', in percent' * each.is_fraction})"
+            for each in metrics
+        ]
         if len(set(said)) > 1:
             raise UserError(f"the baseline has {said[0]}, the candidate {said[1]}: give --columns")
         if lacking := [each.name for each in self.guards if each.name not in self.baseline.guards]:
-            raise UserError(f"--guard {lacking[0]}: the baseline has no values of it: store it with this --guard")
+            raise UserError(
+                f"--guard {lacking[0]}: the baseline has no values of it: store it with this --guard"
+            )
 
     @property
     def values(self) -> Floats:
@@ -107,7 +120,9 @@ class Comparison:
         left = self.max_seeds - len(self.values) if outcome == "run" else 0
         asked = range(self.candidate.next_seed, self.candidate.next_seed + min(NUM_ASKED, left))
         if asked and len(self.values):  # if the next seeds are as those so far
-            left = int(self.concluded(np.resize(self.values, self.max_seeds)).num_seeds) - len(self.values)
+            left = int(self.concluded(np.resize(self.values, self.max_seeds)).num_seeds) - len(
+                self.values
+            )
         found = self.decision.found
         return Gate(
             decision=outcome,
@@ -133,20 +148,31 @@ class Comparison:
                 turn = replace(turn, decision=found.decision, evidence=evidence)
             append_turn(log, turn)
         error = f"at most {sequential.FALSE_ACCEPT:.0%} of all accepted candidates have no gain"
-        return replace(found, about=[*found.about, f"candidate {turn.number} of the stream: {error}"])
+        return replace(
+            found, about=[*found.about, f"candidate {turn.number} of the stream: {error}"]
+        )
 
     def outcome(self) -> tuple[Outcome, str]:
         """Return the decision, and a sentence with the numbers."""
-        gain, found, failed = self.gain_text(), self.concluded(self.values).outcome, self.candidate.num_failed
+        gain, found, failed = (
+            self.gain_text(),
+            self.concluded(self.values).outcome,
+            self.candidate.num_failed,
+        )
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):
             return "reject", worse
         if found == SECOND:
             lacking = (
-                "a gain of the least size is unlikely" if len(self.values) < self.max_seeds else "no gain is certain"
+                "a gain of the least size is unlikely"
+                if len(self.values) < self.max_seeds
+                else "no gain is certain"
             )
             return "reject", f"after {counted(len(self.values), 'seed')} {lacking}: {gain}"
         if failed > self.baseline.num_failed:
-            return "reject", f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}: {gain}"
+            return (
+                "reject",
+                f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}: {gain}",
+            )
         if self.baseline.condition:
             return "open", f"{gain} {self.baseline.condition}"
         if found == UNDECIDED:
@@ -167,7 +193,9 @@ class Comparison:
         gain, low, high = (float(each[0]) for each in (found.difference, found.low, found.high))
         if math.isnan(gain):
             return "it has no value yet"
-        interval = "" if math.isnan(low) else f" (95% interval {' to '.join(metric.ends_text(low, high))})"
+        interval = (
+            "" if math.isnan(low) else f" (95% interval {' to '.join(metric.ends_text(low, high))})"
+        )
         return f"it gains {metric.amount_text(gain, (high - low) / 2)} in {metric.test}{interval}"
 
     def about(self) -> Iterator[str]:

@@ -23,8 +23,20 @@ from lr_sweep.analysis.judge.names import SEVERAL, listed, words
 from lr_sweep.analysis.judge.readers.sources import Source, expanded, read_sources
 from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
 from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
-from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate, without_own_seeds
-from lr_sweep.analysis.judge.settings import best_settings, settings_findings, tuned_remark, with_settings, with_tuned
+from lr_sweep.analysis.judge.runs import (
+    Runs,
+    refuse_schedules,
+    runs_of,
+    with_one_rate,
+    without_own_seeds,
+)
+from lr_sweep.analysis.judge.settings import (
+    best_settings,
+    settings_findings,
+    tuned_remark,
+    with_settings,
+    with_tuned,
+)
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, stem_of
 from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
 from lr_sweep.analysis.metric import Metric
@@ -50,12 +62,23 @@ FIXES = {  # what to do about findings, by check, where the record's advice name
     "stuck": "look at the data: do inputs differ between examples, and are they scaled?",
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
-OF_RATES = words("untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal")  # checks of the rates
+OF_RATES = words(
+    "untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal"
+)  # checks of the rates
 NOT_CHOSEN = ("not-chosen", "no learning rate is chosen")
 CHOSEN_ON_TEST = ("chosen-on-test", "its learning rate was chosen on test data")
 MOST_NAMED = 20  # columns that are not used; more are counted
-CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]  # in JSON
-PAIR = words("task model variant other difference low high corrected_p distinguishable equal further_seeds condition")
+CELLS = [
+    *CELL,
+    "learning_rate",
+    "num_values",
+    "validation_mean",
+    "test_mean",
+    "test_sem",
+]  # in JSON
+PAIR = words(
+    "task model variant other difference low high corrected_p distinguishable equal further_seeds condition"
+)
 
 
 class Judged(NamedTuple):
@@ -104,16 +127,25 @@ def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Rea
     if metric.untuned and reading.target is None:
         _refuse_nothing(table, runs, reading)
     of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
-    about = [_read_as(of, columns, metric), *_about_tables(tables), *remarks, *_lacking(set(of), metric)]
+    about = [
+        _read_as(of, columns, metric),
+        *_about_tables(tables),
+        *remarks,
+        *_lacking(set(of), metric),
+    ]
     given = {"learning_rate": ""} | of if metric.untuned else of
-    filled = replace(reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better)
+    filled = replace(
+        reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better
+    )
     counts = per_step(table, runs.rows, reading.by) if reading.by else None
     return replace(runs, remarks=list(map(printable, about)), per_step=counts), filled
 
 
 def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
     for role, name in columns.of.items():
-        if without := [table for table in tables if role not in SEVERAL and name not in table.columns]:
+        if without := [
+            table for table in tables if role not in SEVERAL and name not in table.columns
+        ]:
             other = next(each for each in tables if name in each.columns)
             there = f"{without[0].path} has other columns than {other.path}, where {role} is {name}"
             raise UserError(f"{there}: judge them one by one, or write the same names in all")
@@ -123,30 +155,45 @@ def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
     """Raise UserError for a single run without a rate, and QuestionError for runs of one cell, unless given so."""
     there = f"{table.path}: no column of learning rates, and nothing to compare, in {listed(list(table.columns))}"
     if len(runs.wanted) == 1:
-        raise UserError(f"{there}: it is a single run: add the others, or give --columns learning_rate=NAME")
+        raise UserError(
+            f"{there}: it is a single run: add the others, or give --columns learning_rate=NAME"
+        )
     if "learning_rate" not in reading.columns and len(runs.wanted[CELL].drop_duplicates()) == 1:
         says = "no rate was tuned, and runs differ in nothing but chance"
-        raise QuestionError(f"{there}: name one with --columns", [Choice(says, Reading(columns={"learning_rate": ""}))])
+        raise QuestionError(
+            f"{there}: name one with --columns",
+            [Choice(says, Reading(columns={"learning_rate": ""}))],
+        )
 
 
 def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
-    read = [f"{role.replace('_', ' ')} = {printable(name)}{guessed.get(role, '')}" for role, name in of.items()]
-    unread = [f"{printable(each.name)} ({counted(len(each.values), 'value')})" for each in columns.unread]
+    read = [
+        f"{role.replace('_', ' ')} = {printable(name)}{guessed.get(role, '')}"
+        for role, name in of.items()
+    ]
+    unread = [
+        f"{printable(each.name)} ({counted(len(each.values), 'value')})" for each in columns.unread
+    ]
     rest = f"; not used: {listed(unread, MOST_NAMED)}" if unread else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
     rows = [f"{each.reader}, {len(each.lines)} rows".removeprefix(", ") for each in tables]
-    files = [f"{each.name}: {said}, sha256 {each.sha256[:16]}" for each, said in zip(tables, rows, strict=True)]
+    files = [
+        f"{each.name}: {said}, sha256 {each.sha256[:16]}"
+        for each, said in zip(tables, rows, strict=True)
+    ]
     return files + [said for each in tables for said in each.remarks]
 
 
 def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
     if "learning_rate" not in has:
-        doubt = "a better rate may change the order. Where the report has a learning rate, it writes"
+        doubt = (
+            "a better rate may change the order. Where the report has a learning rate, it writes"
+        )
         yield f"NO LEARNING RATE: nothing was tuned, and values are compared as they are; {doubt} {rate_text(UNTUNED)}"
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
@@ -168,10 +215,15 @@ def _study(runs: Runs) -> Study:
         found = [each for each in found if each.check not in OF_RATES]
     elif info.metric.chosen_on != "validation":
         check, message = CHOSEN_ON_TEST if info.metric.chosen_on else NOT_CHOSEN
-        advice, cells = "measure validation data, and choose by them", summary.cells.to_dict("records")
+        advice, cells = (
+            "measure validation data, and choose by them",
+            summary.cells.to_dict("records"),
+        )
         found += [finding_of(cell, check, "problem", message, advice) for cell in cells]
     found += settings_findings(runs.rows)
-    fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
+    fixed = [
+        replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found
+    ]
     return Study(
         info=info,
         wanted=runs.wanted,
@@ -203,10 +255,16 @@ def check_apart(sources: Sequence[str], folder: Path) -> None:
     """Raise UserError where a report would replace a table that is judged: one of an earlier report."""
     with translated((OSError, RuntimeError), partial(_unwritable, folder)):
         out = folder.resolve()
-        paths = [Path(path.removeprefix("sqlite:///")).resolve() for each in sources for path in expanded(each)]
+        paths = [
+            Path(path.removeprefix("sqlite:///")).resolve()
+            for each in sources
+            for path in expanded(each)
+        ]
     for path in paths:
         if out in path.parents:
-            raise UserError(f"--out {folder}: it holds {path.name}, which is judged: name another folder")
+            raise UserError(
+                f"--out {folder}: it holds {path.name}, which is judged: name another folder"
+            )
 
 
 def judged_json(study: Study, report: Report) -> dict[str, Any]:
@@ -222,7 +280,10 @@ def judged_json(study: Study, report: Report) -> dict[str, Any]:
         "read_as": list(study.about_table),
         "metric": metric.as_json(),
         "text": report.text,
-        **{name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()},
+        **{
+            name: json.loads(frame.to_json(orient="records", double_precision=15))
+            for name, frame in frames.items()
+        },
         "checks": json.loads((report.folder / "checks.json").read_text(encoding="utf-8")),
         "report": str(report.page),
     }
@@ -230,4 +291,6 @@ def judged_json(study: Study, report: Report) -> dict[str, Any]:
 
 def _unwritable(folder: Path, error: Exception) -> UserError:
     what = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
-    return UserError(f"--out {folder}: the report cannot be written there: {what}. Name another folder")
+    return UserError(
+        f"--out {folder}: the report cannot be written there: {what}. Name another folder"
+    )

@@ -38,15 +38,21 @@ def read_bounded(path: Path) -> bytes:
 def unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
     """Read a file that may have no end, or only one after more than memory holds; raises UserError."""
     if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
-        raise UserError(f"{path} has more than {MOST_BYTES:,} bytes: write it again, with fewer columns or evaluations")
+        raise UserError(
+            f"{path} has more than {MOST_BYTES:,} bytes: write it again, with fewer columns or evaluations"
+        )
     return content
 
 
 def check_size(path: object, num_rows: int, num_columns: int) -> None:
     """Raise UserError for a table that would fill the memory."""
     if num_rows > MOST_ROWS or num_columns > MOST_COLUMNS or num_rows * num_columns > MOST_FIELDS:
-        most = f"want at most {MOST_ROWS:,} rows, {MOST_COLUMNS:,} columns and {MOST_FIELDS:,} fields"
-        raise UserError(f"{path} has {num_rows:,} rows of {num_columns:,} columns, {most}: leave out evaluations")
+        most = (
+            f"want at most {MOST_ROWS:,} rows, {MOST_COLUMNS:,} columns and {MOST_FIELDS:,} fields"
+        )
+        raise UserError(
+            f"{path} has {num_rows:,} rows of {num_columns:,} columns, {most}: leave out evaluations"
+        )
 
 
 def with_settings(path: object, settings: ReadFields, rows: Sequence[ReadFields]) -> list[Fields]:
@@ -58,7 +64,9 @@ def with_settings(path: object, settings: ReadFields, rows: Sequence[ReadFields]
 def check_folder(folder: Path, files: Iterable[Path]) -> None:
     """Raise UserError for files of a folder that take too long to read."""
     if sum(path.stat().st_size for path in files) > MOST_FOLDER:
-        raise UserError(f"{folder} has more than {MOST_FOLDER:,} bytes: name the folder of one sweep, or a table")
+        raise UserError(
+            f"{folder} has more than {MOST_FOLDER:,} bytes: name the folder of one sweep, or a table"
+        )
 
 
 def files_below(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -68,7 +76,9 @@ def files_below(folder: Path) -> tuple[list[Path], list[Path]]:
     """
     paths = sorted(islice(folder.rglob("*"), MOST_FILES + 1))
     if len(paths) > MOST_FILES:
-        raise UserError(f"{folder} has more than {MOST_FILES:,} files: name the folder of one sweep")
+        raise UserError(
+            f"{folder} has more than {MOST_FILES:,} files: name the folder of one sweep"
+        )
     links = [path for path in paths if path.is_symlink()]
     return [path for path in paths if path.is_file() and not path.is_symlink()], links
 
@@ -79,6 +89,8 @@ class BoundedDatabase(sqlite3.Connection):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT)
-        self.set_authorizer(lambda *access: sqlite3.SQLITE_DENY if access[-1] else sqlite3.SQLITE_OK)
+        self.set_authorizer(
+            lambda *access: sqlite3.SQLITE_DENY if access[-1] else sqlite3.SQLITE_OK
+        )
         steps = iter(range(STEPS, MOST_STEPS, STEPS))
         self.set_progress_handler(lambda: next(steps, None) is None, STEPS)

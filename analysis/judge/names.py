@@ -42,8 +42,18 @@ NAMES = {
     }.items()
 }
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
-ROLES = words("task model variant learning_rate seed step num_steps run status")  # that the user may give
-SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}  # that several columns may have together
+ROLES = words(
+    "task model variant learning_rate seed step num_steps run status"
+)  # that the user may give
+SEVERAL = {
+    "task",
+    "model",
+    "variant",
+    "seed",
+    "run",
+    "nuisance",
+    "ignored",
+}  # that several columns may have together
 SPLITS = {  # what else a column may mean, with the words in its name that mean it; the rest of it is the metric
     "validation": {*words("validation val valid dev eval evaluation")},
     "test": {"test", "heldout", "holdout"},
@@ -54,7 +64,13 @@ SETTINGS = words(  # prefixes of what a run was started with, in MLflow, Optuna,
     cfg. hps."""
 )
 PREFIXES = (*SETTINGS, *words("hparam/ metrics. metrics/ summary/ summary. user_attrs_"))
-SYNONYMS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
+SYNONYMS = {
+    "acc": "accuracy",
+    "ppl": "perplexity",
+    "err": "error",
+    "rew": "reward",
+    "returns": "return",
+}
 WORDS = {  # words of names by what they say of a column
     kind: frozenset(text.split())
     for kind, text in {
@@ -112,8 +128,15 @@ _STATES = {
     "stopped": "stopped pruned earlystopped early_stopped",
     "missing": "missing running inprogress in_progress pending scheduled paused preempting waiting queued created",
 }
-STATUS = {word: status for status, text in _STATES.items() for word in words(text)}  # by how tools name it
-VERDICTS = {"keep", "kept", "discard", "discarded"}  # of an agent's log: other words beside them are verdicts, too
+STATUS = {
+    word: status for status, text in _STATES.items() for word in words(text)
+}  # by how tools name it
+VERDICTS = {
+    "keep",
+    "kept",
+    "discard",
+    "discarded",
+}  # of an agent's log: other words beside them are verdicts, too
 JOIN = "+"  # joins the names of columns that mean one thing together
 MOST_LISTED = 60  # names, and characters of each, in a message
 
@@ -153,7 +176,9 @@ def is_rate(name: str) -> bool:
 
 def has_rate_word(name: str) -> bool:
     """Return whether a word of learning rates is in a name, whatever else is."""
-    return any(f"_{word}_" in f"_{plain(name)}_" for word in ("lr", "learning_rate", "learningrate"))
+    return any(
+        f"_{word}_" in f"_{plain(name)}_" for word in ("lr", "learning_rate", "learningrate")
+    )
 
 
 def has_unit(name: str) -> bool:
@@ -169,7 +194,9 @@ def is_result(name: str) -> bool:
 def is_metric(name: str) -> bool:
     """Return whether a column may be a metric's, and not how it spreads, or a time."""
     known = (split_of(name) or is_known(name)) and words_of(name)[-1] not in NAMES["step"]
-    return bool(known) and not (has_word(name, "deviation", "count", "extreme", "time", "setting") or is_setting(name))
+    return bool(known) and not (
+        has_word(name, "deviation", "count", "extreme", "time", "setting") or is_setting(name)
+    )
 
 
 def split_of(name: str) -> str:
@@ -182,7 +209,9 @@ def measured(name: str) -> str:
     means = frozenset() if has_word(name, "of a mean") else WORDS["mean"]
     known = WORDS["beside"].union(means, *SPLITS.values())
     of_all = set.intersection(*(set(words_of(part)) for part in name.split(JOIN)))
-    return " ".join(SYNONYMS.get(word, word) for word in words_of(name.split(JOIN)[0]) if word in of_all - known)
+    return " ".join(
+        SYNONYMS.get(word, word) for word in words_of(name.split(JOIN)[0]) if word in of_all - known
+    )
 
 
 def is_known(metric: str) -> bool:
@@ -193,7 +222,11 @@ def is_known(metric: str) -> bool:
 def is_higher_better(metric: str) -> bool | None:
     """Return which way a metric is better, by the words of its name; None: they do not say."""
     is_lower = has_word(metric, "lower", "distance")
-    return None if has_word(metric, "negated") or not (is_lower or has_word(metric, "higher")) else not is_lower
+    return (
+        None
+        if has_word(metric, "negated") or not (is_lower or has_word(metric, "higher"))
+        else not is_lower
+    )
 
 
 def agree(one: str, other: str) -> bool:
@@ -204,10 +237,14 @@ def agree(one: str, other: str) -> bool:
 
 def kinds(metric: str) -> set[str]:
     """Return the words of a metric's name that are known."""
-    return {SYNONYMS.get(word, word) for word in words_of(metric)} & (WORDS["higher"] | WORDS["lower"])
+    return {SYNONYMS.get(word, word) for word in words_of(metric)} & (
+        WORDS["higher"] | WORDS["lower"]
+    )
 
 
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """List names of columns, for messages; of very many, and of very long ones, a part."""
-    shown = [name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:most]]
+    shown = [
+        name if len(name) <= MOST_LISTED else f"{name[:MOST_LISTED]}..." for name in names[:most]
+    ]
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")

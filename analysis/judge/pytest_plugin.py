@@ -37,9 +37,13 @@ def gate() -> Checks:
 
 
 def _compared(values: Sequence[float], baseline: str | Path, **limits: Any) -> Comparison:
-    from lr_sweep.analysis.judge.gate import Comparison  # imported late: pytest loads this plugin for every test
+    from lr_sweep.analysis.judge.gate import (
+        Comparison,
+    )  # imported late: pytest loads this plugin for every test
     from lr_sweep.analysis.judge.sides import Side, stored_side
 
     stored = stored_side(Path(baseline))
-    side = Side(metric=stored.metric, seeds=range(len(values)), values=list(values), next_seed=len(values))
+    side = Side(
+        metric=stored.metric, seeds=range(len(values)), values=list(values), next_seed=len(values)
+    )
     return Comparison(baseline=stored, candidate=side, **limits)

@@ -13,7 +13,15 @@ import pandas as pd
 from lr_sweep.analysis.judge import fields
 from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import Column, as_number, is_nothing, parsed
-from lr_sweep.analysis.judge.names import SPLITS, VERDICTS, has_word, is_named, is_setting, listed, plain
+from lr_sweep.analysis.judge.names import (
+    SPLITS,
+    VERDICTS,
+    has_word,
+    is_named,
+    is_setting,
+    listed,
+    plain,
+)
 from lr_sweep.analysis.judge.reading import MOST_CHOICES, Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.table_file import TableFile, printable, raise_mistakes, stem_of
 from lr_sweep.common.errors import UserError
@@ -21,7 +29,11 @@ from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
 
 ALL = "all"  # the model, or the variant, of a table that names none
-UNREAD, LOSS, LABEL = "unread ", "loss ", "label "  # prefixes of settings, losses beside the metric, texts as names
+UNREAD, LOSS, LABEL = (
+    "unread ",
+    "loss ",
+    "label ",
+)  # prefixes of settings, losses beside the metric, texts as names
 UNTUNED = 1.0  # stands for the learning rate in the frames of a table that has none
 ZEROS = {"0", "0.0"}  # rates; one with more digits, as 0.00, may be a small rate that was rounded
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0"}
@@ -54,9 +66,13 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
         differs, name = name.endswith("!"), name.removesuffix("!").strip()
         if name not in table.columns:
             there = listed(list(table.columns))
-            raise UserError(f"--where {text}: want COLUMN=VALUE or COLUMN!=VALUE, with a column of {there}")
+            raise UserError(
+                f"--where {text}: want COLUMN=VALUE or COLUMN!=VALUE, with a column of {there}"
+            )
         texts, value = table.columns[name], as_number(wanted.strip())
-        kept = [place for place in kept if (as_number(texts[place].strip()) == value) is not differs]
+        kept = [
+            place for place in kept if (as_number(texts[place].strip()) == value) is not differs
+        ]
     if not kept:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
     return table.rows_at(kept) if where else table
@@ -115,7 +131,9 @@ def _with_run_rates(table: TableFile, columns: Columns, remarks: list[str]) -> T
         return table
     counts = "the largest one of each run counts as its learning rate"
     remarks.append(f"{name} changes within runs, as a schedule does: {counts}")
-    return replace(table, columns=table.columns | {name: texts.mask(changed, highest.map(repr)).tolist()})
+    return replace(
+        table, columns=table.columns | {name: texts.mask(changed, highest.map(repr)).tolist()}
+    )
 
 
 def _without_untrained(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
@@ -128,7 +146,11 @@ def _without_untrained(table: TableFile, columns: Columns, remarks: list[str]) -
     without = pd.Series([empty.issuperset(row) for row in zip(*values, strict=True)])
     untrained, what = pd.Series(False, without.index), "value"
     if name := columns.of.get("learning_rate"):
-        rates, has_value, what = pd.Series(_texts(table, "learning_rate", name)), ~without, "learning rate"
+        rates, has_value, what = (
+            pd.Series(_texts(table, "learning_rate", name)),
+            ~without,
+            "learning rate",
+        )
         lacking = sorted(filter(is_nothing, rates.unique()))
         without, zero = rates.isin(lacking), rates.isin(ZEROS)
         steps = pd.Series(table.columns.get(columns.of.get("step", ""), [""] * len(rates)))
@@ -142,7 +164,9 @@ def _without_untrained(table: TableFile, columns: Columns, remarks: list[str]) -
     if len(kept) in (0, len(without)):
         return table
     if without.any():
-        remarks.append(f"{table.name}: left out: {counted(int(without.sum()), 'row')} without a {what}")
+        remarks.append(
+            f"{table.name}: left out: {counted(int(without.sum()), 'row')} without a {what}"
+        )
     if untrained.any():
         rows = counted(int(untrained.sum()), "row")
         remarks.append(f"NO TRAINING at a learning rate of 0: {rows} of {table.name} left out")
@@ -164,12 +188,16 @@ def _read_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
         read[role] = [values[text] for text in texts]
         wrong = {text for text, value in values.items() if isinstance(value, ValueError)}
         places = [place for place, text in enumerate(texts) if text in wrong] if wrong else []
-        mistakes += [(place, f"{name}: {read[role][place]}", f"{name}!={texts[place]}") for place in places]
+        mistakes += [
+            (place, f"{name}: {read[role][place]}", f"{name}!={texts[place]}") for place in places
+        ]
     if "step" in read and not mistakes:
         name, values = columns.of["step"], read[decisive(read)]
         wanted = f"{name}: got no step for an evaluation, want a number from 0"
         lacking = [place for place, text in enumerate(table.columns[name]) if is_nothing(text)]
-        mistakes += [(place, wanted, f"{name}!=") for place in lacking if not math.isnan(values[place])]
+        mistakes += [
+            (place, wanted, f"{name}!=") for place in lacking if not math.isnan(values[place])
+        ]
     _refuse_mistakes(table, sorted(mistakes))
     return _measured(pd.DataFrame(read), table, columns)
 
@@ -182,25 +210,38 @@ def _refuse_mistakes(table: TableFile, mistakes: Sequence[tuple[int, str, str]])
         where = list(dict.fromkeys(where for _, _, where in mistakes))
         if len(where) > MOST_CHOICES:
             raise
-        raise QuestionError(str(error), [Choice("these rows are left out", Reading(where=where))]) from error
+        raise QuestionError(
+            str(error), [Choice("these rows are left out", Reading(where=where))]
+        ) from error
 
 
 def _measured(frame: pd.DataFrame, table: TableFile, columns: Columns) -> pd.DataFrame:
     """Drop values that are no measurements, mark diverged runs, and read what is not asked for."""
     chooses = decisive(frame)
-    if "status" in frame:  # the 0 that a log has beside a crash, and an agent's log beside what it never ran
+    if (
+        "status" in frame
+    ):  # the 0 that a log has beside a crash, and an agent's log beside what it never ran
         is_agents = bool(VERDICTS & set(map(str.lower, table.columns[columns.of["status"]])))
-        no_loss = is_agents and has_word(columns.of[chooses], "loss") and bool(frame[chooses].gt(0).any())
-        frame[chooses] = frame[chooses].mask(frame[chooses].eq(0) & (frame["status"].eq("failed") | no_loss))
+        no_loss = (
+            is_agents and has_word(columns.of[chooses], "loss") and bool(frame[chooses].gt(0).any())
+        )
+        frame[chooses] = frame[chooses].mask(
+            frame[chooses].eq(0) & (frame["status"].eq("failed") | no_loss)
+        )
     if "learning_rate" not in frame:
         frame["learning_rate"] = UNTUNED
     frame["diverged"] = np.isinf(frame[chooses].astype(float))
-    splits, unread = splits_in(frame), [Column(each.name, table.columns[each.name]) for each in columns.unread]
+    splits, unread = (
+        splits_in(frame),
+        [Column(each.name, table.columns[each.name]) for each in columns.unread],
+    )
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))
     for column in [each for each in unread if is_named(each.name, "diverged")]:
         if set(map(str.lower, column.values)) <= TRUE | FALSE:
             frame["diverged"] |= np.array([text.strip().lower() in TRUE for text in column.texts])
-    is_numbered = not {"seed", "step"} & columns.of.keys()  # rows are repeats only if no setting differs
+    is_numbered = (
+        not {"seed", "step"} & columns.of.keys()
+    )  # rows are repeats only if no setting differs
     return frame.assign(**_beside(unread, chooses, is_numbered))
 
 
@@ -208,9 +249,15 @@ def _beside(unread: Sequence[Column], chooses: str, is_numbered: bool) -> Fields
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: Fields = {}
     for column in unread:
-        if column.split in ("train", chooses) and has_word(column.measure, "loss") and not column.is_setting:
+        if (
+            column.split in ("train", chooses)
+            and has_word(column.measure, "loss")
+            and not column.is_setting
+        ):
             read = {text: parsed("train", text.strip()) for text in set(column.texts)}
-            found[LOSS + column.name] = [math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts]
+            found[LOSS + column.name] = [
+                math.nan if isinstance(read[x], ValueError) else read[x] for x in column.texts
+            ]
         elif column.may_be_setting or (is_numbered and column.is_chosen):
             found[UNREAD + column.name] = column.texts
         if column.is_text and (has_word(column.name, "label") or not column.is_about_run):
@@ -241,8 +288,13 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     for name, values in columns:
         shown = {text: printable(text) for text in dict.fromkeys(values)}
         held = {text.lower() for text in shown.values() if not is_nothing(text)}
-        start = f"{plain(name)}=" if held <= fields.TRUTHS or all(map(fields.is_number, held)) else ""
-        labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in shown.items()}
+        start = (
+            f"{plain(name)}=" if held <= fields.TRUTHS or all(map(fields.is_number, held)) else ""
+        )
+        labels = {
+            text: "" if is_nothing(field) else start + as_number(field)
+            for text, field in shown.items()
+        }
         texts.append([labels[text] for text in values])
     return [", ".join(filter(None, parts)) or "none" for parts in zip(*texts, strict=True)]
 
@@ -253,7 +305,9 @@ def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     Raises UserError if they are too large for that.
     """
     steps = rows[[name for name in ("step", "num_steps") if name in rows]]
-    fitting = (10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1).le(2e-6).all(axis=None))
+    fitting = (
+        10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1).le(2e-6).all(axis=None)
+    )
     parts = next(fitting, 10**6)
     if (highest := float(steps.max().max())) * parts >= 2**53:
         raise UserError(f"steps have fractions and go up to {highest:g}: write whole numbers")

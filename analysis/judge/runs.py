@@ -39,7 +39,9 @@ class Runs:
     wanted: pd.DataFrame
     ended: pd.DataFrame
     curves: pd.DataFrame
-    rows: pd.DataFrame  # those of the table with their run ids and settings, for `settings_findings`
+    rows: (
+        pd.DataFrame
+    )  # those of the table with their run ids and settings, for `settings_findings`
     remarks: Sequence[str] = ()  # what was read, assumed and lacking, a sentence each
     per_step: pd.Series[float] | None = None  # as of `Study.per_step`
 
@@ -62,7 +64,11 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
         raise UserError(f"the variants make {number:,} pairs to compare, {most}")
     rows = _with_seeds(_without_repeats(_with_restarts(rows, remarks), remarks), remarks)
     _check_runs(rows)
-    rows = _merged(rows.assign(status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))))
+    rows = _merged(
+        rows.assign(
+            status=rows.get("status", "complete"), step=rows.get("step", rows.get("num_steps", 0))
+        )
+    )
     _refuse_unlike(rows, [*RUN, "step"], beside(rows, UNREAD), REPEATED)
     by_run = rows.groupby(RUN, sort=False)
     first = by_run["where"].transform("first")
@@ -75,7 +81,9 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = in_range(points[["run_id", "step"]].assign(**accuracies))
     if len(curves) and curves["test_accuracy"].isna().all():
-        raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
+        raise UserError(
+            "test has no value in any row that has one of validation: measure both at the same steps"
+        )
     return Runs(info=info, wanted=wanted, ended=ended, curves=curves, rows=rows)
 
 
@@ -86,7 +94,9 @@ def _late_remarks(points: pd.DataFrame) -> Iterator[str]:
     usual = first.groupby(by_run["task"].first()).transform("median")
     late = first[first - usual > gap]
     if len(late):
-        steps = f"the first is of step {late.iloc[0]}, that of most runs of {usual[late.index[0]]:g}"
+        steps = (
+            f"the first is of step {late.iloc[0]}, that of most runs of {usual[late.index[0]]:g}"
+        )
         runs = f"{counted(len(late), 'run')} ({', '.join(late.index[:MOST_MISTAKES])})"
         yield f"NO FIRST ROWS of {runs}: {steps}. Were rows lost before a resume?"
 
@@ -96,7 +106,12 @@ def without_own_seeds(rows: pd.DataFrame, columns: Columns, remarks: list[str]) 
     key = "run" if "run" in rows else RUN if "step" in rows else None
     runs = rows.drop_duplicates(key) if key and "seed" in rows else rows
     several = rows.groupby(CELL)["learning_rate"].nunique().gt(1).any()
-    if "seed" not in rows or "seed" in columns.given or not several or runs.duplicated([*CELL, "seed"]).any():
+    if (
+        "seed" not in rows
+        or "seed" in columns.given
+        or not several
+        or runs.duplicated([*CELL, "seed"]).any()
+    ):
         return rows
     del columns.of["seed"]
     remarks.append("each run of a variant has a seed of its own: seeds are read as run ids")
@@ -113,7 +128,9 @@ def _with_restarts(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     again = steps.diff().lt(0)
     if not again.any() or rows["step"][again].ne(steps.transform("min")[again]).any():
         return rows
-    remarks.append("no column of seeds or run ids: where the steps of a rate begin again, a run does")
+    remarks.append(
+        "no column of seeds or run ids: where the steps of a rate begin again, a run does"
+    )
     rows = rows.assign(run=again.groupby([rows[name] for name in RATE]).cumsum())
     return rows.assign(run=rows.groupby([*RATE, "run"], sort=False).ngroup().astype(str))
 
@@ -125,24 +142,36 @@ def _without_repeats(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     may be equal by chance, as an accuracy on few examples: then runs are the same where every repeat has an equal, or
     where whole curves agree.
     """
-    is_curve = "run" not in rows and "step" in rows  # a row is then an evaluation of the one run of its rate and seed
+    is_curve = (
+        "run" not in rows and "step" in rows
+    )  # a row is then an evaluation of the one run of its rate and seed
     whose = rows.get("run", pd.Series(rows.index, rows.index))
     values = rows[[*splits_in(rows), *beside(rows, LOSS)]]
-    measured = rows[[*values, *rows.columns.intersection(["step", "num_steps", "status", "diverged"])]]
+    measured = rows[
+        [*values, *rows.columns.intersection(["step", "num_steps", "status", "diverged"])]
+    ]
     prints = pd.util.hash_pandas_object(measured, index=False).groupby(whose).transform("sum")
     key = [name for name in (*RATE, "seed") if name in rows]
-    runs: pd.DataFrame = rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
+    runs: pd.DataFrame = (
+        rows[key].assign(print=prints, whose=whose).drop_duplicates("whose").set_index("whose")
+    )
     again = runs.duplicated()
     if "seed" not in rows and not is_curve:
         different = values.set_axis(whose).stack().groupby(level=0).nunique()
         number = different.reindex(runs.index, fill_value=0).to_numpy(int)
         repeated = runs.duplicated(RATE, keep=False) & (number > 0)
-        again &= (number >= LEAST_EQUAL) | bool(repeated.any() and runs.duplicated(keep=False)[repeated].all())
+        again &= (number >= LEAST_EQUAL) | bool(
+            repeated.any() and runs.duplicated(keep=False)[repeated].all()
+        )
     if not again.any():
         return rows
     what = counted(int(again.sum()), "row" if is_curve else "run")
-    advice = "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
-    remarks.append(f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}")
+    advice = (
+        "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
+    )
+    remarks.append(
+        f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}"
+    )
     return rows[~whose.isin(set(runs.index[again.to_numpy()]))]
 
 
@@ -157,14 +186,27 @@ def _wanted_and_ended(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     runs["status"] = runs["status"].mask(is_complete & by_run[measured].count().eq(0), "missing")
     runs["status"] = runs["status"].mask(is_complete & by_run["diverged"].any(), "diverged")
     # Rows behind the last evaluation, as of a training loss, are no part of the run that a report can show.
-    last = rows[rows[measured].notna() | rows["diverged"]].groupby("run_id")["step"].max().reindex(runs.index)
+    last = (
+        rows[rows[measured].notna() | rows["diverged"]]
+        .groupby("run_id")["step"]
+        .max()
+        .reindex(runs.index)
+    )
     runs["num_steps"] = last.fillna(by_run["step"].max()).astype("int64")
     # What a run that did not end was meant to be trained for is what others of its cell were.
     meant = runs.groupby(CELL)["num_steps"].transform("max")
     runs["num_steps"] = runs["num_steps"].where(runs["status"].eq("complete"), meant)
     stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
-    wanted = runs[[*RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None, stopped_at_step=stopped_at)
-    first = rows[rows["diverged"]].groupby("run_id")["step"].min().reindex(runs.index).fillna(runs["num_steps"])
+    wanted = runs[[*RUN, "num_steps"]].assign(
+        pretrained_on=None, data_origin=None, stopped_at_step=stopped_at
+    )
+    first = (
+        rows[rows["diverged"]]
+        .groupby("run_id")["step"]
+        .min()
+        .reindex(runs.index)
+        .fillna(runs["num_steps"])
+    )
     diverged_at = first.where(runs["status"].eq("diverged")).astype("Int64")
     steps = runs["num_steps"] - runs["status"].isin(["failed", "stopped"])  # these ended before
     ended = runs[["status"]].assign(num_steps=steps, diverged_at_step=diverged_at, failure=None)
@@ -175,11 +217,19 @@ def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
     last_digit = 10 ** (np.floor(np.log10(rates)) - (RATE_DIGITS - 1))
-    first = rates.mask(rates.diff() <= 1.01 * last_digit.shift()).ffill()  # of a difference that is not exact
-    merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in zip(rates, first, strict=True) if rate != one]
+    first = rates.mask(
+        rates.diff() <= 1.01 * last_digit.shift()
+    ).ffill()  # of a difference that is not exact
+    merged = [
+        f"{rate_text(rate)} as {rate_text(one)}"
+        for rate, one in zip(rates, first, strict=True)
+        if rate != one
+    ]
     if merged:
         remarks.append(f"learning rates that differ in their sixth digit are one: {listed(merged)}")
-    return rows.assign(learning_rate=rows["learning_rate"].map(dict(zip(rates, first, strict=True))))
+    return rows.assign(
+        learning_rate=rows["learning_rate"].map(dict(zip(rates, first, strict=True)))
+    )
 
 
 def refuse_schedules(rows: pd.DataFrame, columns: Columns) -> None:
@@ -192,9 +242,14 @@ def refuse_schedules(rows: pd.DataFrame, columns: Columns) -> None:
         return
     key = [name for name in (*CELL, "nuisance", "seed") if name in rows]
     of_rate = rows.groupby([*key, "learning_rate"], sort=False)["step"].nunique()
-    if of_rate.median() == 1 and rows.groupby(key, sort=False)["step"].nunique().max() >= LEAST_STEPS:
+    if (
+        of_rate.median() == 1
+        and rows.groupby(key, sort=False)["step"].nunique().max() >= LEAST_STEPS
+    ):
         advice = "of the rate that runs were started with, --columns learning_rate=NAME, or the run's id, run=NAME"
-        raise UserError(f"{name} changes with the step: it is the rate of a schedule. Give the column {advice}")
+        raise UserError(
+            f"{name} changes with the step: it is the rate of a schedule. Give the column {advice}"
+        )
 
 
 def _merged(rows: pd.DataFrame) -> pd.DataFrame:
@@ -207,7 +262,9 @@ def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     are_apart = groups[splits_in(rows)].count().le(1).all(axis=1)
     complete = are_apart & groups["status"].nunique().eq(1) & ~groups["diverged"].any()
     rest = rows[several & ~pd.MultiIndex.from_frame(rows[key]).isin(complete.index[complete])]
-    return pd.concat([rows[~several], groups.first()[complete].reset_index(), rest], ignore_index=True)[rows.columns]
+    return pd.concat(
+        [rows[~several], groups.first()[complete].reset_index(), rest], ignore_index=True
+    )[rows.columns]
 
 
 def _until_diverged(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
@@ -218,16 +275,27 @@ def _until_diverged(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     total = rows["run_id"].nunique()
     for column in beside(rows, LOSS):
         known = rows[rows[decisive(rows)].notna() | np.isinf(rows[column])]
-        last = known["step"].where(np.isfinite(known[column])).groupby(known["run_id"]).transform("max")
+        last = (
+            known["step"]
+            .where(np.isfinite(known[column]))
+            .groupby(known["run_id"])
+            .transform("max")
+        )
         behind = known[np.isinf(known[column]) & ~(known["step"] <= last)]
         number, name = behind["run_id"].nunique(), column.removeprefix(LOSS)
         if number > total / 2:
-            remarks.append(f"{name} is NaN at the end of {number} of {total} runs: not read as a sign of divergence")
+            remarks.append(
+                f"{name} is NaN at the end of {number} of {total} runs: not read as a sign of divergence"
+            )
         elif number:
             rows.loc[behind.index, "diverged"] = True
             remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
-    first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
-    return rows.assign(**{split: rows[split].mask(rows["step"] >= first) for split in splits_in(rows)})
+    first = (
+        rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
+    )
+    return rows.assign(
+        **{split: rows[split].mask(rows["step"] >= first) for split in splits_in(rows)}
+    )
 
 
 def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
@@ -239,7 +307,10 @@ def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
         seeds = by_rate["run"].transform(lambda runs: pd.factorize(runs)[0]).astype(int)
         said = "no column of seeds: runs are numbered in their order"
     elif "step" in rows:
-        seeds, said = pd.Series(0, rows.index), "no column of seeds or run ids: every cell and learning rate is one run"
+        seeds, said = (
+            pd.Series(0, rows.index),
+            "no column of seeds or run ids: every cell and learning rate is one run",
+        )
     else:
         said = "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"
         seeds = by_rate.cumcount()
@@ -250,7 +321,10 @@ def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
 def _check_runs(rows: pd.DataFrame) -> None:
     """Raise UserError for a run of two rates or seeds, and for two runs of one."""
     if "run" in rows:
-        firsts, started = rows.drop_duplicates(["run", *RUN]), "give the column of the value it was started with"
+        firsts, started = (
+            rows.drop_duplicates(["run", *RUN]),
+            "give the column of the value it was started with",
+        )
         advice = f"a run has one; {started}, or columns that tell runs apart: --columns run=A+B"
         _refuse_unlike(firsts, ["run"], RUN, advice)
         _refuse_unlike(firsts, RUN, ["run", *beside(firsts, UNREAD)], REPEATED)
@@ -263,7 +337,11 @@ def _refuse_unlike(rows: pd.DataFrame, key: list[str], names: Sequence[str], adv
         one, *others = found.to_dict("records")
         labels = ", ".join(f"{name} {one[name]}" for name in key)
         for other in others:
-            differ = [f"{name.removeprefix(UNREAD)} ({other[name]})" for name in names if one[name] != other[name]]
+            differ = [
+                f"{name.removeprefix(UNREAD)} ({other[name]})"
+                for name in names
+                if one[name] != other[name]
+            ]
             but = f", but another {listed(differ)}" if differ else ""
             mistakes.append(f"{other['where']}: has the {labels} of {one['where']}{but}: {advice}")
     raise_mistakes(mistakes)

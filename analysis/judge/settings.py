@@ -15,13 +15,21 @@ from lr_sweep.analysis.judge.rows import LABEL, UNREAD, beside, decisive, joined
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
-from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of, rounded, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    each_cell,
+    labels_of,
+    rounded,
+    tuples_in,
+)
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
 MOST_NAMED = 10  # variants whose chosen settings are named
 BESIDE = "\x1f"  # joins a variant and its settings while runs are read; in no name of a table
-Offer = tuple[float, str, dict[str, str]]  # what settings may mean: a weight (0: no), a clause, columns that say so
+Offer = tuple[
+    float, str, dict[str, str]
+]  # what settings may mean: a weight (0: no), a clause, columns that say so
 
 
 def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
@@ -30,9 +38,13 @@ def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     The only one of a table without variants is compared, as `columns` then say. Raises QuestionError where settings may
     mean several things.
     """
-    if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
+    if (
+        "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1
+    ):  # a budget may be a setting
         _ask_if_rows_are_runs(rows, columns.of)
-        rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
+        rows = rows.assign(
+            **{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)}
+        )
     settings, shared = _telling_apart(rows)
     named = {"variant", "model"} & columns.of.keys()
     if not settings:
@@ -42,7 +54,9 @@ def with_settings(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
         _ask_if_names_are_repeats(rows, columns)
         return rows
     first, names = settings[0], _name_of_runs(settings, rows)
-    is_clear = first.kind not in ("repeat", "count") and not _is_drawn(first) and not _grows(first, rows)
+    is_clear = (
+        first.kind not in ("repeat", "count") and not _is_drawn(first) and not _grows(first, rows)
+    )
     if named or names or shared or len(settings) > 1 or not is_clear:
         raise _question(settings, shared, names, rows, columns.of)
     labels = joined_labels([(first.name, first.texts)])
@@ -60,7 +74,9 @@ def with_tuned(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
         return rows
     if not metric.chosen_on:
         advice = "compare them, as in --columns variant=NAME, or give --select-on-test"
-        raise UserError(f"nuisance: settings are tuned on validation data, and the table has none: {advice}")
+        raise UserError(
+            f"nuisance: settings are tuned on validation data, and the table has none: {advice}"
+        )
     return rows.assign(variant=rows["variant"] + BESIDE + rows["nuisance"])
 
 
@@ -80,10 +96,16 @@ def _telling_apart(rows: pd.DataFrame) -> tuple[list[Column], list[str]]:
     """
     key = [name for name in (*RATE, "nuisance", "seed") if name in rows]
     every, shared, runs = _columns(rows, UNREAD), list[str](), rows
-    if "run" in rows:  # what changes within runs is no setting, but what no tool calls one may grow with the step
+    if (
+        "run" in rows
+    ):  # what changes within runs is no setting, but what no tool calls one may grow with the step
         changing = [each for each in every if _differs(each, "run", rows)]
         texts = [each for each in changing if each.is_text and not has_word(each.name, "time")]
-        shared = [each.name for each in changing if each.is_setting or (each in texts and not each.is_about_run)]
+        shared = [
+            each.name
+            for each in changing
+            if each.is_setting or (each in texts and not each.is_about_run)
+        ]
         every = [each for each in every if each not in changing or each.name in shared]
         runs = rows.drop_duplicates(["run", *(UNREAD + name for name in shared)])
     elif "step" in rows:
@@ -107,10 +129,16 @@ def _name_of_runs(settings: Sequence[Column], rows: pd.DataFrame) -> str:
     levels = rows[[*RATE, *(UNREAD + each.name for each in settings)]]
     combinations = levels.groupby(list(levels), sort=False, dropna=False).ngroup()
     number, others = combinations.nunique(), levels.nunique(dropna=False) - 1
-    if (others > 0).sum() < 2 or number > 1 + others.sum():  # the one that differs names them itself
+    if (
+        others > 0
+    ).sum() < 2 or number > 1 + others.sum():  # the one that differs names them itself
         return ""
     texts = [each for each in _columns(rows, LABEL) if not has_word(each.name, "time")]
-    texts = [each for each in texts if len(each.values) == number == len({*zip(each.texts, combinations, strict=True)})]
+    texts = [
+        each
+        for each in texts
+        if len(each.values) == number == len({*zip(each.texts, combinations, strict=True)})
+    ]
     return texts[0].name if texts else ""
 
 
@@ -135,15 +163,23 @@ def _ask_if_names_are_repeats(rows: pd.DataFrame, columns: Columns) -> None:
     if "seed" in rows or "run" in columns.given or ("step" in rows and "run" not in rows):
         return
     runs = rows.drop_duplicates("run") if "run" in rows else rows
-    labels = {each.name: runs[LABEL + each.name] for each in _columns(rows, LABEL) if has_word(each.name, "label")}
+    labels = {
+        each.name: runs[LABEL + each.name]
+        for each in _columns(rows, LABEL)
+        if has_word(each.name, "label")
+    }
     if plain(columns.of.get("run", "")) == "run":  # others are ids by their names
         labels[columns.of["run"]] = runs["run"]
     cells = [runs[name] for name in RATE]
-    for name in [name for name, texts in labels.items() if texts.groupby(cells).agg(are_names).any()]:
+    for name in [
+        name for name, texts in labels.items() if texts.groupby(cells).agg(are_names).any()
+    ]:
         compared = Reading(columns={"variant": name} | ({"run": ""} if "run" in rows else {}))
         repeats = Reading(columns={"run": name})
         choices = [Choice("each name is a variant", compared), Choice("they are repeats", repeats)]
-        raise QuestionError(f"runs of one learning rate have names in {name}: are they repeats?", choices)
+        raise QuestionError(
+            f"runs of one learning rate have names in {name}: are they repeats?", choices
+        )
 
 
 def _ask_if_rows_are_runs(rows: pd.DataFrame, of: Mapping[str, str]) -> None:
@@ -152,7 +188,9 @@ def _ask_if_rows_are_runs(rows: pd.DataFrame, of: Mapping[str, str]) -> None:
         evaluations = Reading(columns={"step": of["num_steps"], "num_steps": ""})
         choices = [Choice("each row is a run", Reading(columns={"run": ""}))]
         choices += [Choice("rows are evaluations of runs", evaluations)]
-        raise QuestionError(f"a run in {of['run']} has several {of['num_steps']}: is each row a run?", choices)
+        raise QuestionError(
+            f"a run in {of['run']} has several {of['num_steps']}: is each row a run?", choices
+        )
 
 
 def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
@@ -166,7 +204,12 @@ def _names_variants(column: Column, runs: pd.DataFrame) -> bool:
 def _place(column: Column) -> tuple[float, ...]:
     """Return where a setting stands among others: those that a tool calls so first, then sizes; ratios are last."""
     about = column.is_about_run, not column.is_setting, "/" in column.name
-    return *about, not has_word(column.name, "size"), any(map(is_nothing, column.texts)), len(column.values)
+    return (
+        *about,
+        not has_word(column.name, "size"),
+        any(map(is_nothing, column.texts)),
+        len(column.values),
+    )
 
 
 def _grows(column: Column, rows: pd.DataFrame) -> bool:
@@ -179,52 +222,85 @@ def _grows(column: Column, rows: pd.DataFrame) -> bool:
 
 
 def _question(
-    settings: Sequence[Column], shared: Sequence[str], names: str, rows: pd.DataFrame, of: Mapping[str, str]
+    settings: Sequence[Column],
+    shared: Sequence[str],
+    names: str,
+    rows: pd.DataFrame,
+    of: Mapping[str, str],
 ) -> QuestionError:
     """Ask what some settings mean, and for `shared` ones the columns that tell runs of one name apart."""
     differ = listed([f"{each.name} ({len(each.values)} values)" for each in settings])
     text = f"runs differ in {differ}: settings are no seeds, and their spread is no noise"
     offers = sorted(_offers(settings, of, rows), key=lambda offer: -offer[0])
     choices = [Choice(f"each {names} compared", Reading(columns={"variant": names}))] * bool(names)
-    choices += [Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight]
+    choices += [
+        Choice(says, Reading(columns=columns)) for weight, says, columns in offers if weight
+    ]
     if shared:
         text = f"runs of one name differ in {listed(shared)}; {text}"
         apart = Reading(columns={"run": JOIN.join([of["run"], *shared])})
-        choices = [Choice(says, each if "ignored" in each.columns else each.but(apart)) for says, each in choices]
+        choices = [
+            Choice(says, each if "ignored" in each.columns else each.but(apart))
+            for says, each in choices
+        ]
     return QuestionError(text, choices)
 
 
-def _offers(settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame) -> Iterator[Offer]:
+def _offers(
+    settings: Sequence[Column], of: Mapping[str, str], rows: pd.DataFrame
+) -> Iterator[Offer]:
     named, names = of.get("variant") or of.get("model") or "", [each.name for each in settings]
 
     def also(role: str, *names: str) -> dict[str, str]:
         """Return columns beside those that have the meaning already: a setting may hide another one."""
-        return {role: JOIN.join(filter(None, [named if role == "variant" else of.get(role), *names]))}
+        return {
+            role: JOIN.join(filter(None, [named if role == "variant" else of.get(role), *names]))
+        }
 
     def of_kind(*kinds: str) -> list[str]:
         return [each.name for each in settings if each.kind in kinds]
 
     every, is_tuned, has_sizes = JOIN.join(names), "validation" in rows, bool(of_kind("size"))
     # Numbers that are crossed with those of another setting are a grid, and count no repeats.
-    repeats = of_kind("repeat") or of_kind("count") * ("seed" not in rows and len(names) == 1 + len(of_kind("text")))
+    repeats = of_kind("repeat") or of_kind("count") * (
+        "seed" not in rows and len(names) == 1 + len(of_kind("text"))
+    )
     for name in repeats[:1]:
         yield 9.0, f"{name} numbers repeats", also("seed", name)
     for each in settings:
-        yield 8.0 * _grows(each, rows), f"{each.name} numbers the evaluations of a run", {"step": each.name}
+        yield (
+            8.0 * _grows(each, rows),
+            f"{each.name} numbers the evaluations of a run",
+            {"step": each.name},
+        )
     # Where no rate is tuned, settings are hardly; texts, as of methods, are rather compared.
     compared = of_kind("size", *(["text"] * (not named)))
-    rates = rows.groupby([*CELL, *(UNREAD + name for name in names)], dropna=False)["learning_rate"].nunique()
+    rates = rows.groupby([*CELL, *(UNREAD + name for name in names)], dropna=False)[
+        "learning_rate"
+    ].nunique()
     is_compared = rates.max() == 1 or (not named and len(compared) == len(names))
     together = also("variant", *names)
     weight = 0.0 if any(map(_is_drawn, settings)) else 7.0 if is_compared else 2.0
     yield weight, f"{together['variant']} compared, each value", together
-    if is_tuned and compared and (rest := [name for name in names if name not in (*compared, *repeats)]):
+    if (
+        is_tuned
+        and compared
+        and (rest := [name for name in names if name not in (*compared, *repeats)])
+    ):
         some = also("variant", *compared)
-        yield 6.0, f"{some['variant']} compared, {JOIN.join(rest)} tuned", some | also("nuisance", *rest)
+        yield (
+            6.0,
+            f"{some['variant']} compared, {JOIN.join(rest)} tuned",
+            some | also("nuisance", *rest),
+        )
     if named and "task" not in of and len(names) == 1:
         yield 5.0 if has_sizes else 1.5, f"a table for each value of {every}", {"task": every}
     if is_tuned:
-        yield 4.0 if named else 1.5, f"{every} tuned as the learning rate is", also("nuisance", *names)
+        yield (
+            4.0 if named else 1.5,
+            f"{every} tuned as the learning rate is",
+            also("nuisance", *names),
+        )
     if "seed" not in rows:
         yield 1.0, f"{every} no setting, as a result is", also("ignored", *names)
 
@@ -241,8 +317,12 @@ def settings_findings(rows: pd.DataFrame) -> list[CheckFinding]:
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
         if names := [each.name for each in varied if _differs(each, "learning_rate", of_cell)]:
             text = f"runs of one learning rate differ in {listed(names)} besides their seeds: the spread is not noise"
-            found.append(finding_of(labels, "settings", "problem", text, "judge a table for each value"))
-        if "nuisance" not in rows and (moved := [each for each in settings if _moves_with_rate(each, of_cell)]):
+            found.append(
+                finding_of(labels, "settings", "problem", text, "judge a table for each value")
+            )
+        if "nuisance" not in rows and (
+            moved := [each for each in settings if _moves_with_rate(each, of_cell)]
+        ):
             sure = not of_cell["learning_rate"].is_unique or any(each.is_setting for each in moved)
             also = listed([each.name for each in moved])
             text = f"its learning rates differ in {also} as well: what is better may be due to any of them"
@@ -259,11 +339,18 @@ def _moves_with_rate(column: Column, runs: pd.DataFrame) -> bool:
     """
     texts = runs[UNREAD + column.name]
     at_rates = texts.groupby(runs["learning_rate"]).agg(frozenset)
-    alike = at_rates.map(len).eq(1).all() and not column.is_about_run and not has_word(column.name, "rate")
+    alike = (
+        at_rates.map(len).eq(1).all()
+        and not column.is_about_run
+        and not has_word(column.name, "rate")
+    )
     if not (column.is_setting or alike) or at_rates.nunique() < 2:
         return False
     numbers = pd.to_numeric(texts, errors="coerce")
-    return bool(numbers.isna().any() or not (numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing))
+    return bool(
+        numbers.isna().any()
+        or not (numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing)
+    )
 
 
 def _is_varied(column: Column, runs: pd.DataFrame) -> bool:
@@ -296,7 +383,9 @@ def best_settings(runs: Runs) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
 def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFrame) -> str:
     """Say which settings were chosen, and that intervals count it; `candidates`, `best`: from `best_settings`."""
     chosen = tuples_in(cells[RATE].merge(best, on=RATE))
-    said = [f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen]
+    said = [
+        f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen
+    ]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
     start = f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by"
     return f"{start} validation is shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"

@@ -50,8 +50,12 @@ class Guard(NamedTuple):
         """Read `memory_gb<=1.05x`, or a name alone."""
         found = _GUARD.fullmatch(text)
         if found is None:
-            raise UserError(f"--guard: got {text!r}, want METRIC, or a limit such as memory_gb<=1.05x")
-        return cls(found["name"], {"<=": False, ">=": True}.get(found["sign"]), float(found["factor"] or 1))
+            raise UserError(
+                f"--guard: got {text!r}, want METRIC, or a limit such as memory_gb<=1.05x"
+            )
+        return cls(
+            found["name"], {"<=": False, ">=": True}.get(found["sign"]), float(found["factor"] or 1)
+        )
 
 
 def check_pairs(seeds: Sequence[int], values: Sequence[float]) -> None:
@@ -100,7 +104,9 @@ class Side:
         """Write it as a baseline; raises UserError if its runs are too few, or if it would replace another file."""
         if len(self.values) < FEWEST_SEEDS:
             found = counted(len(self.values), "fresh seed")
-            raise UserError(f"--accept: got {found}, want {NUM_SEEDS}, or at least {FEWEST_SEEDS}: train more")
+            raise UserError(
+                f"--accept: got {found}, want {NUM_SEEDS}, or at least {FEWEST_SEEDS}: train more"
+            )
         if path.exists():
             stored_side(path)
         write_json(path, asdict(self))
@@ -114,7 +120,9 @@ def stored_side(path: Path) -> Side:
             raise ValueError(f"it has {len(side.values)} values, want at least {FEWEST_SEEDS}")
         return side
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: no baseline ({reason(error)}): `gate NEW.json TABLE --accept` writes one") from error
+        raise UserError(
+            f"{path}: no baseline ({reason(error)}): `gate NEW.json TABLE --accept` writes one"
+        ) from error
 
 
 def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Side:
@@ -129,7 +137,9 @@ def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Sid
     columns = {role: column for role, column in reading.columns.items() if role not in SPLITS}
     for name, higher, _ in guards:
         given = {**columns, "validation": name, "test": "", "train": ""}
-        runs, read = _read(tables, replace(reading, metric=name, higher_is_better=higher, columns=given))
+        runs, read = _read(
+            tables, replace(reading, metric=name, higher_is_better=higher, columns=given)
+        )
         found[name] = _side(runs, read, side.learning_rate)
     return replace(side, guards=found)
 
@@ -167,17 +177,29 @@ def _side(runs: Runs, reading: Reading, rate: float | None = None) -> Side:
     tuning = num_rates.index[num_rates > 1] if "seed" in reading.columns else num_rates.index[:0]
     of_sweep = replace(runs, wanted=wanted[wanted["seed"].isin(tuning)])
     swept = of_sweep.summary() if len(tuning) and rate is None else None
-    rates = wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
+    rates = (
+        wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
+    )
     rates = rates if rate is None else rates[rates.eq(rate)]
     if len(rates) > 1 or rates.isna().any():
-        raise UserError("several learning rates, and no seed with validation data at several: keep the rows of one")
-    findings = [each for cell in swept_cells(swept) for each in grid_findings(cell)] if swept else []
+        raise UserError(
+            "several learning rates, and no seed with validation data at several: keep the rows of one"
+        )
+    findings = (
+        [each for cell in swept_cells(swept) for each in grid_findings(cell)] if swept else []
+    )
     finding = next((each for each in findings if each.condition), None)
     found = runs.summary().runs.sort_values("seed")
-    ended = found[~found["seed"].isin(tuning) & found["learning_rate"].isin(rates) & found["status"].ne("missing")]
+    ended = found[
+        ~found["seed"].isin(tuning)
+        & found["learning_rate"].isin(rates)
+        & found["status"].ne("missing")
+    ]
     has_value = ended["test_accuracy"].notna()
     if (ended["test_accuracy"].abs() > MOST_VALUE).any():
-        raise UserError(f"{metric.test} has values beyond {MOST_VALUE:g}: write them in another unit")
+        raise UserError(
+            f"{metric.test} has values beyond {MOST_VALUE:g}: write them in another unit"
+        )
     return Side(
         metric=metric,
         seeds=ended["seed"][has_value].astype(int).tolist(),

@@ -50,9 +50,13 @@ def read_turns(log: Path) -> Sequence[Turn]:
     """Read the last turn of each candidate; raises UserError."""
     try:
         lines = read_bounded(log).decode().splitlines() if log.exists() else []
-        return list({turn.number: turn for turn in (validated(Turn, line) for line in lines)}.values())
+        return list(
+            {turn.number: turn for turn in (validated(Turn, line) for line in lines)}.values()
+        )
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"--stream {log}: no log of the gate ({reason(error)}): name another file") from error
+        raise UserError(
+            f"--stream {log}: no log of the gate ({reason(error)}): name another file"
+        ) from error
 
 
 def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
@@ -61,7 +65,9 @@ def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
         number = len(turn.values) if turn.decision == "run" else len(side.values)
         if list(turn.values) == list(side.values)[:number]:
             return replace(turn, seeds=side.seeds, values=side.values)
-    level = next_level([turn.evidence for turn in turns], [turn.decision == "accept" for turn in turns])
+    level = next_level(
+        [turn.evidence for turn in turns], [turn.decision == "accept" for turn in turns]
+    )
     return Turn(len(turns) + 1, level, name, side.seeds, side.values)
 
 
@@ -73,8 +79,12 @@ def append_turn(log: Path, turn: Turn) -> None:
 
 def refuse_accepted(log: Path | None, side: Side) -> None:
     """Raise UserError if a side has runs by which the last candidate was accepted: they look better than they are."""
-    for turn in [turn for turn in (read_turns(log) if log else ()) if turn.decision == "accept"][-1:]:
-        if set(zip(turn.seeds, turn.values, strict=True)) & set(zip(side.seeds, side.values, strict=True)):
+    for turn in [turn for turn in (read_turns(log) if log else ()) if turn.decision == "accept"][
+        -1:
+    ]:
+        if set(zip(turn.seeds, turn.values, strict=True)) & set(
+            zip(side.seeds, side.values, strict=True)
+        ):
             raise UserError(
                 f"these runs made the gate accept {turn.candidate}, so they look better than they are: "
                 f"store {NUM_SEEDS} further seeds, from {max(turn.seeds) + 1} on"

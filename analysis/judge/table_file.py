@@ -28,7 +28,9 @@ class Line(NamedTuple):
     what: str = ""  # that the number counts: `row ` where the file has no lines
 
     def __str__(self) -> str:
-        path = str(self.path).encode(errors="backslashreplace").decode()  # a file's name may be no text
+        path = (
+            str(self.path).encode(errors="backslashreplace").decode()
+        )  # a file's name may be no text
         return f"{path}:{self.what}{self.number}"
 
 
@@ -37,11 +39,15 @@ class TableFile:
     """Content of one file or of several, before any of it is understood."""
 
     path: Path
-    columns: dict[str, list[str]]  # fields by the name of their column, in the file's order; empty text: nothing
+    columns: dict[
+        str, list[str]
+    ]  # fields by the name of their column, in the file's order; empty text: nothing
     lines: list[Line]  # the place of each row
     sha256: str = ""  # of the file, or of what was read where it is no single file
     reader: str = ""  # what it is, where it is no file of CSV or Parquet
-    said: dict[str, str] = field(default_factory=dict)  # by meaning, how its columns were found, if not by name
+    said: dict[str, str] = field(
+        default_factory=dict
+    )  # by meaning, how its columns were found, if not by name
     remarks: tuple[str, ...] = ()  # what was left out, or may be damaged, a sentence each
 
     @property
@@ -86,14 +92,22 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
     names = dict.fromkeys(name for table in tables for name in table.columns)
     check_size(first.path, sum(len(table.lines) for table in tables), len(names))
     columns = {
-        name: [text for table in tables for text in table.columns.get(name) or [""] * len(table.lines)]
+        name: [
+            text for table in tables for text in table.columns.get(name) or [""] * len(table.lines)
+        ]
         for name in names
     }
-    path = first.path.with_name(f"{first.path.name} and {len(others)} more") if others else first.path
-    return replace(first, path=path, columns=columns, lines=[line for table in tables for line in table.lines])
+    path = (
+        first.path.with_name(f"{first.path.name} and {len(others)} more") if others else first.path
+    )
+    return replace(
+        first, path=path, columns=columns, lines=[line for table in tables for line in table.lines]
+    )
 
 
-def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str, numbers: Sequence[int] = ()) -> TableFile:
+def table_of_rows(
+    path: Path, rows: Sequence[ReadFields], reader: str, numbers: Sequence[int] = ()
+) -> TableFile:
     """Return rows with any columns as a table; raises UserError if there are none, or too many.
 
     `numbers`: the line of each row in the file, where it has lines.
@@ -103,12 +117,16 @@ def table_of_rows(path: Path, rows: Sequence[ReadFields], reader: str, numbers: 
     if not names:
         raise UserError(f"{path} has no runs to read{', as ' if reader else ''}{reader}")
     columns = {str(name): [as_field(row.get(name)) for row in rows] for name in names}
-    lines = [Line(path, row, "" if numbers else "row ") for row in numbers or range(1, len(rows) + 1)]
+    lines = [
+        Line(path, row, "" if numbers else "row ") for row in numbers or range(1, len(rows) + 1)
+    ]
     return TableFile(path=path, columns=columns, lines=lines, reader=reader)
 
 
 @contextmanager
-def damage_named(path: object, opened: object = "", advice: str = "is it damaged, or cut?") -> Iterator[None]:
+def damage_named(
+    path: object, opened: object = "", advice: str = "is it damaged, or cut?"
+) -> Iterator[None]:
     """Raise UserError in place of any error of a reader; `opened`: what it opened in place of the path."""
     try:
         yield

@@ -23,7 +23,11 @@ NEAR = 0.01
 """A run has converged where its validation accuracy is this close to the best of its curve, as a fraction."""
 NEVER = "-"
 """Never matched, as the paper writes it."""
-AT_END = {theirs.TRAIN_AT_END: "train", theirs.TEST_AT_END: "test", theirs.TRAIN_MINUS_TEST_AT_END: "difference"}
+AT_END = {
+    theirs.TRAIN_AT_END: "train",
+    theirs.TEST_AT_END: "test",
+    theirs.TRAIN_MINUS_TEST_AT_END: "difference",
+}
 AT_BEST = {theirs.TRAIN: "train", theirs.TRAIN_MINUS_TEST: "gap"}
 """Columns of `accuracies_at_budget` and `train_accuracies`, by metric."""
 
@@ -60,7 +64,9 @@ class OurNumbers:
 
     def have_test_at_end(self, model: str) -> bool:
         """Return whether test was evaluated at the last step of every run of a model that reached it."""
-        return not any(math.isnan(row["test"]) for cell, row in self._ended.items() if cell[1] == model)
+        return not any(
+            math.isnan(row["test"]) for cell, row in self._ended.items() if cell[1] == model
+        )
 
     def _measured(self, metric: str, cell: Cell, row: Row) -> Number:
         marked = seeds_text(row) + marks_of(row)
@@ -80,7 +86,9 @@ class OurNumbers:
         if target is None or not target["num_values"]:
             return Number(f"{NO_VALUE} (no {REFERENCE} to match)")
         steps = self._matched[cell]["steps"]
-        return Number(steps_text(steps) + seeds_text(row) + (marks_of(row) or marks_of(target)), steps)
+        return Number(
+            steps_text(steps) + seeds_text(row) + (marks_of(row) or marks_of(target)), steps
+        )
 
     def _at_end(self, column: str, cell: Cell, row: Row) -> Number:
         ended = self._ended.get(cell)
@@ -115,7 +123,10 @@ class OurNumbers:
 
     @cached_property
     def _budgets(self) -> dict[Any, list[float]]:
-        return {key: sorted(steps.unique()) for key, steps in self._summary.runs.groupby(GROUP)["num_steps"]}
+        return {
+            key: sorted(steps.unique())
+            for key, steps in self._summary.runs.groupby(GROUP)["num_steps"]
+        }
 
 
 def published_text(there: Entry, here: float) -> str:
@@ -150,7 +161,9 @@ def budget_text(steps: float) -> str:
 
 
 def _power_text(mantissa: str, exponent: str) -> str:
-    return f"{mantissa}×10{str(int(exponent)).translate(str.maketrans('0123456789-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁻'))}"
+    return (
+        f"{mantissa}×10{str(int(exponent)).translate(str.maketrans('0123456789-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁻'))}"
+    )
 
 
 def _above(there: float, here: float, digits: int) -> str:
@@ -172,7 +185,9 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     Returns one row a cell that has a value: its columns, `target` (fraction; NaN: the reference has no value) and
     `steps` (gradient steps; NaN: never within the budget, or no target).
     """
-    reference = summary.cells[summary.cells["variant"] == REFERENCE].set_index(["task", "model"])["test_mean"]
+    reference = summary.cells[summary.cells["variant"] == REFERENCE].set_index(["task", "model"])[
+        "test_mean"
+    ]
     rows = []
     for cell, points in _reported_so_far(summary, curves).groupby(CELL, sort=False):
         by_run = points.pivot(index="step", columns="run_id", values="test_accuracy").ffill()
@@ -194,7 +209,9 @@ def accuracies_at_budget(summary: StudySummary, curves: pd.DataFrame) -> pd.Data
     complete = counted[counted["status"] == "complete"].rename(columns={"num_steps": "step"})
     last = complete[["run_id", "step", *CELL]].merge(curves, on=["run_id", "step"])
     found = last.groupby(CELL, sort=False).agg(
-        train=("train_accuracy", "mean"), test=("test_accuracy", _mean_of_all), num_at_budget=("run_id", "size")
+        train=("train_accuracy", "mean"),
+        test=("test_accuracy", _mean_of_all),
+        num_at_budget=("run_id", "size"),
     )
     return found.assign(difference=found["train"] - found["test"]).reset_index()
 
@@ -218,7 +235,9 @@ def train_accuracies(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFram
     Returns, by cell, the fractions `train`, `train_sem`, `gap` (train less test) and `gap_sem`.
     """
     train = curves[["run_id", "step", "train_accuracy"]].rename(columns={"step": "best_step"})
-    found = _counted(summary).merge(train.astype({"best_step": "Int64"}), on=["run_id", "best_step"])
+    found = _counted(summary).merge(
+        train.astype({"best_step": "Int64"}), on=["run_id", "best_step"]
+    )
     found["gap"] = found["train_accuracy"] - found["test_accuracy"]
     return found.groupby(CELL).agg(
         train=("train_accuracy", "mean"),
@@ -239,8 +258,14 @@ def _mean_of_all(values: pd.Series[float]) -> float:
 
 def _reported_so_far(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     known = curves.dropna(subset=["validation_accuracy"])
-    points = points_within_budget(_counted(summary), known, ["validation_accuracy", "test_accuracy"])
-    before = points.groupby("run_id")["validation_accuracy"].cummax().groupby(points["run_id"]).shift()
-    improved = before.isna() | points["validation_accuracy"].gt(before)  # ties: the earliest, as in selection
+    points = points_within_budget(
+        _counted(summary), known, ["validation_accuracy", "test_accuracy"]
+    )
+    before = (
+        points.groupby("run_id")["validation_accuracy"].cummax().groupby(points["run_id"]).shift()
+    )
+    improved = before.isna() | points["validation_accuracy"].gt(
+        before
+    )  # ties: the earliest, as in selection
     reported = points["test_accuracy"].where(improved).groupby(points["run_id"]).ffill()
     return points.assign(test_accuracy=reported)

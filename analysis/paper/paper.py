@@ -18,8 +18,22 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper import published as theirs
-from lr_sweep.analysis.paper.entries import NEVER, REFERENCE, OurNumbers, budget_text, published_text
-from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Entry, entries, published, published_best, table_of
+from lr_sweep.analysis.paper.entries import (
+    NEVER,
+    REFERENCE,
+    OurNumbers,
+    budget_text,
+    published_text,
+)
+from lr_sweep.analysis.paper.published import (
+    SMALL_MODELS,
+    TABLES,
+    Entry,
+    entries,
+    published,
+    published_best,
+    table_of,
+)
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import Block, Image, Table, stem_of_each
@@ -32,7 +46,11 @@ from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE
 
 FIGURE_1_TASK = "cifar10-lra"
-ROWS_OF_TABLE_3 = {"train": theirs.TRAIN_AT_END, "test": theirs.TEST_AT_END, "diff": theirs.TRAIN_MINUS_TEST_AT_END}
+ROWS_OF_TABLE_3 = {
+    "train": theirs.TRAIN_AT_END,
+    "test": theirs.TEST_AT_END,
+    "diff": theirs.TRAIN_MINUS_TEST_AT_END,
+}
 
 Labels = tuple[str, ...]
 """What a row begins with."""
@@ -71,7 +89,9 @@ class Layout(NamedTuple):
     """Tables of the paper that have any of the entries."""
 
 
-def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Written:
+def write_paper(
+    folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame
+) -> Written:
     """Write the files of tables and figures into `folder`; `curves` have `run_id`, `step` and the accuracies.
 
     Main tables are Table 1, one a model; a table of Lu et al. 2021; or the main table of each model. Sweeps are
@@ -83,18 +103,29 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     if number:
         table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
         is_swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
-        return Written([table], _sweep_figures(folder, info, found, shown, stems) if is_swept else [], [])
+        return Written(
+            [table], _sweep_figures(folder, info, found, shown, stems) if is_swept else [], []
+        )
     sweeps = _sweep_figures(folder, info, found, shown, stems)
     if not info.metric.chosen_on:
         return Written([], sweeps, [])
-    bars: list[Block] = [_bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()]
+    bars: list[Block] = [
+        _bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()
+    ]
     if not _of_papers(info):
-        main = [main_table(info, summary, model).write(folder, f"main-{stem}") for model, stem in stems.items()]
+        main = [
+            main_table(info, summary, model).write(folder, f"main-{stem}")
+            for model, stem in stems.items()
+        ]
         return Written(main, sweeps, bars)
     tables = paper_tables(info, summary, curves)
     for name, table in tables.items():
         table.write(folder, name)
-    with_task = {m: each.of(task=FIGURE_1_TASK) for m, each in shown.items() if FIGURE_1_TASK in set(each.runs["task"])}
+    with_task = {
+        m: each.of(task=FIGURE_1_TASK)
+        for m, each in shown.items()
+        if FIGURE_1_TASK in set(each.runs["task"])
+    }
     sweeps += _sweep_figures(folder, info, found, with_task, stems, FIGURE_1_TASK)
     by_number = sorted(tables, key=lambda name: name.partition("-")[0])
     main = [tables[name] for name in by_number if name.startswith("table1-")]
@@ -131,29 +162,44 @@ def _sweep_figures(
     images = []
     for model, each in shown.items():
         figure = sweep_figure(info, each, found, model, task)
-        files = figure_frame.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
+        files = figure_frame.save(
+            figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}"
+        )
         numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
-        images.append(Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files))
+        images.append(
+            Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files)
+        )
     return images
 
 
-def sweep_figure(info: StudyInfo, shown: StudySummary, found: pd.DataFrame, model: str, task: str = "") -> Figure:
+def sweep_figure(
+    info: StudyInfo, shown: StudySummary, found: pd.DataFrame, model: str, task: str = ""
+) -> Figure:
     """Draw the sweep of a model, a panel a task; `shown`: what is of it; `found`: optima of all cells."""
     best = best_published(info, shown.cells)
     title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
     caption = _caption(info, shown, "Dotted" if best else "")
     best_rates = found[[*CELL, *BEST_RATE]]
-    cells = shown.cells.merge(best_rates, on=CELL, how="left") if info.metric.chosen_on else shown.cells
-    return figures.learning_rate_figure(shown.learning_rates, cells, title, caption, best, info.metric)
+    cells = (
+        shown.cells.merge(best_rates, on=CELL, how="left") if info.metric.chosen_on else shown.cells
+    )
+    return figures.learning_rate_figure(
+        shown.learning_rates, cells, title, caption, best, info.metric
+    )
 
 
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
     best = best_published(info, shown.cells)
-    heading, caption = f"{info.title}: {model}, best learning rates", _caption(info, shown, "Black" if best else "")
+    heading, caption = (
+        f"{info.title}: {model}, best learning rates",
+        _caption(info, shown, "Black" if best else ""),
+    )
     figure = figures.best_rates_figure(shown.cells, heading, caption, best, info.metric)
     title = f"{info.metric.title} at the best learning rate, {model}"
     if _of_papers(info):
-        return Image(f"Figure 2, left. {title}", *figure_frame.save(figure, folder / f"figure2-left-{stem}"))
+        return Image(
+            f"Figure 2, left. {title}", *figure_frame.save(figure, folder / f"figure2-left-{stem}")
+        )
     return Image(title, *figure_frame.save(figure, folder / f"best-{stem}"))
 
 
@@ -178,7 +224,9 @@ def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> La
             line.append(number.text if number else absent)
             if beside:
                 there = place and place.published
-                line.append(published_text(there, number.value if number else math.nan) if there else "")
+                line.append(
+                    published_text(there, number.value if number else math.nan) if there else ""
+                )
     tables = {place.published.table for place in places.values() if place.published}
     return Layout(tuple(header), tuple(map(tuple, lines.values())), columns, sorted(tables))
 
@@ -194,17 +242,30 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
         variants = list(shown.cells["variant"].unique())
         found[f"table1-{stem}"] = _table1(info, summary, ours, model)
         if REFERENCE in variants:
-            title, what = f"Gradient steps to match {REFERENCE}", say("to_match", reference=REFERENCE, never=NEVER)
+            title, what = (
+                f"Gradient steps to match {REFERENCE}",
+                say("to_match", reference=REFERENCE, never=NEVER),
+            )
             rows: Rows = {(v,): (theirs.STEPS_TO_MATCH, model, v) for v in variants}
             found[f"table2-{stem}"] = table(2, f"{title}, {model}", what, ("variant",), rows, shown)
         if ours.have_test_at_end(model):
             title, what = f"Train and test accuracy at the last step, {model}", say("at_last_step")
-            rows = {(v, name): (metric, model, v) for v in variants for name, metric in ROWS_OF_TABLE_3.items()}
+            rows = {
+                (v, name): (metric, model, v)
+                for v in variants
+                for name, metric in ROWS_OF_TABLE_3.items()
+            }
             found[f"table3-{stem}"] = table(3, title, what, ("variant", "accuracy"), rows, shown)
     if len(models) > 1:
-        rows = {(v, model): (theirs.TEST, model, v) for v in summary.cells["variant"].unique() for model in models}
+        rows = {
+            (v, model): (theirs.TEST, model, v)
+            for v in summary.cells["variant"].unique()
+            for model in models
+        }
         what = say("tuned", metric=info.metric)
-        found["table4"] = table(4, "Test accuracy of the models", what, ("variant", "model"), rows, summary)
+        found["table4"] = table(
+            4, "Test accuracy of the models", what, ("variant", "model"), rows, summary
+        )
     found["table5"] = _table5(summary.runs, ours)
     return found
 
@@ -248,7 +309,9 @@ def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
     places: Places = {}
     for task, model in tuples_in(runs[GROUP].drop_duplicates()):
         cell = (task, model, "all")
-        places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
+        places[(task, model), "gradient steps"] = Place(
+            theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS)
+        )
     layout = lay_out(("task", "model"), places, ours, NO_VALUE)
     about = " Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
     return Table(
@@ -275,9 +338,14 @@ def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage
         return ""
     other = []
     for (task, model), rows in runs.groupby(GROUP, sort=False):
-        there, here = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
+        there, here = (
+            published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS),
+            rows["num_steps"].max(),
+        )
         if there is not None and here != there.number:
-            other.append(f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there")
+            other.append(
+                f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there"
+            )
     tables = " and ".join(f"Table {number}" for number in layout.published_in)
     return " " + say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
 
@@ -286,10 +354,18 @@ def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.Dat
     """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one is missing."""
     small = theirs.is_small(info.study)
     found, text = entries(number, small=small), TABLES[number]
-    places: Places = {((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found}
+    places: Places = {
+        ((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found
+    }
     layout = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
     metrics = list(dict.fromkeys(entry.metric for entry in found))
-    about = say("lu2021", metrics=metrics, number=number, note=text.note, stand_ins=_stand_ins(number) if small else "")
+    about = say(
+        "lu2021",
+        metrics=metrics,
+        number=number,
+        note=text.note,
+        stand_ins=_stand_ins(number) if small else "",
+    )
     return Table(
         title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
         caption=about + marks_text(layout.rows),
@@ -301,5 +377,8 @@ def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.Dat
 
 def _stand_ins(number: int) -> str:
     models = {entry.model for entry in entries(number)}
-    pairs = {**TABLES[number].small, **{model: ours for model, ours in SMALL_MODELS.items() if model in models}}
+    pairs = {
+        **TABLES[number].small,
+        **{model: ours for model, ours in SMALL_MODELS.items() if model in models},
+    }
     return ", ".join(f"{here} for {there}" for there, here in pairs.items())

@@ -89,7 +89,10 @@ def published_best(cell: Cell) -> Entry | None:
 
 @cache
 def _rothermel2021() -> dict[tuple[int, Cell, str], Entry]:
-    found = [Entry(int(table.removeprefix("table")), "", "", *rest) for table, *rest in _lines("rothermel2021.csv")]
+    found = [
+        Entry(int(table.removeprefix("table")), "", "", *rest)
+        for table, *rest in _lines("rothermel2021.csv")
+    ]
     return {(entry.table, entry.cell, entry.metric): entry for entry in found}
 
 
@@ -105,7 +108,8 @@ class TableText:
 
 
 TABLES = {
-    number: TableText(**text) for number, text in YAML(typ="safe", pure=True).load(FOLDER / "lu2021.yaml").items()
+    number: TableText(**text)
+    for number, text in YAML(typ="safe", pure=True).load(FOLDER / "lu2021.yaml").items()
 }
 
 

@@ -51,7 +51,9 @@ Row = Mapping[Any, Any]
 
 STATUSES = ("complete", "diverged", "failed", "stopped")
 """How a run can have ended."""
-NOT_MADE_OF = frozenset({"learning_rate", "seed", "protocol_version", "weights_checksum", "task", "schedule_steps"})
+NOT_MADE_OF = frozenset(
+    {"learning_rate", "seed", "protocol_version", "weights_checksum", "task", "schedule_steps"}
+)
 """What differs within a cell, follows from the rest, or is a name."""
 ENGINE = "trainables/"
 """Code below it may change without changing numbers; where it changes them, `protocol_version` is raised."""
@@ -68,9 +70,20 @@ _TIME = pa.timestamp("ms", tz="UTC")
 RUNS: Columns = (
     Column("run_id", _STR, "", "16 hex digits, hashed from `content`"),
     Column("protocol_version", _I32, "", "raised when the code changes the numbers of a run"),
-    Column("status", _STR, "", "`complete`, `diverged`, `failed` or `stopped` (by the user or by a rule)"),
+    Column(
+        "status",
+        _STR,
+        "",
+        "`complete`, `diverged`, `failed` or `stopped` (by the user or by a rule)",
+    ),
     Column("num_steps", _I64, _STEPS, "steps trained"),
-    Column("diverged_at_step", _I64, _STEPS, "first step with a non-finite loss or gradient; null: none", True),
+    Column(
+        "diverged_at_step",
+        _I64,
+        _STEPS,
+        "first step with a non-finite loss or gradient; null: none",
+        True,
+    ),
     Column("failure", _STR, "", "why the run failed; null: it did not", True),
     Column("task", _STR, "", "its name when the run was first trained"),
     Column("model", _STR, "", "its name when the run was first trained"),
@@ -78,12 +91,19 @@ RUNS: Columns = (
     Column("learning_rate", _F64, "", "of the optimizer, at the schedule's highest"),
     Column("seed", _I64, "", "keys every random choice of the run"),
     Column("content", _STR, "", "JSON of everything that can change the run's numbers"),
-    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random", True),
+    Column(
+        "pretrained_on", _STR, "", "what the initial weights were trained on; null: random", True
+    ),
     Column("weights_checksum", _STR, "", "sha256 of the initial weights; null: random", True),
     Column("data_checksum", _STR, "", "identifies the task's examples"),
     Column("data_origin", _STR, "", "where the examples came from"),
     Column("device", _STR, "", "what the run trained on"),
-    Column("wall_s", _F64, "s", "time trained, without pauses, shared out over the runs that train together"),
+    Column(
+        "wall_s",
+        _F64,
+        "s",
+        "time trained, without pauses, shared out over the runs that train together",
+    ),
     Column("device_s", _F64, "s", "the run's share of its cohort's device time"),
     Column("started_at", _TIME, "UTC", "when training started"),
     Column("finished_at", _TIME, "UTC", "when training ended"),
@@ -102,17 +122,34 @@ RUNS: Columns = (
     ),
     _later("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`"),
     _later("test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing"),
-    _later("stopped_at_step", _I64, _STEPS, "rung at which `stop_early` stopped the run; null: none"),
-    _later("last_printed", _I64, "", "number or step of the last evaluation of a command, if it alone counts"),
+    _later(
+        "stopped_at_step", _I64, _STEPS, "rung at which `stop_early` stopped the run; null: none"
+    ),
+    _later(
+        "last_printed",
+        _I64,
+        "",
+        "number or step of the last evaluation of a command, if it alone counts",
+    ),
 )
 
 CURVES: Columns = (
     Column("run_id", _STR, "", "as in `runs`"),
     Column("step", _I64, _STEPS, "steps taken before this evaluation"),
     Column("train_loss", _F64, "nats", "mean since the last evaluation, in training mode"),
-    Column("train_accuracy", _F64, "fraction", "on a fixed part of the training split, in evaluation mode"),
+    Column(
+        "train_accuracy",
+        _F64,
+        "fraction",
+        "on a fixed part of the training split, in evaluation mode",
+    ),
     Column("validation_loss", _F64, "nats", "on the whole validation split"),
-    Column("validation_accuracy", _F64, "fraction", "on the whole validation split; the only column that selects"),
+    Column(
+        "validation_accuracy",
+        _F64,
+        "fraction",
+        "on the whole validation split; the only column that selects",
+    ),
     Column("test_loss", _F64, "nats", "on the whole test split"),
     Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
     Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
@@ -135,11 +172,15 @@ WANTED: Columns = (
 )
 
 
-_CELL = [Column(name, _STR, "", "the cell's, as in `wanted`") for name in ("task", "model", "variant")]
+_CELL = [
+    Column(name, _STR, "", "the cell's, as in `wanted`") for name in ("task", "model", "variant")
+]
 
 PROPOSALS: Columns = (
     *_CELL,
-    Column("number", _I64, "", "of the proposals by `search`, `winners`, `refine` or `decide`, from 0"),
+    Column(
+        "number", _I64, "", "of the proposals by `search`, `winners`, `refine` or `decide`, from 0"
+    ),
     Column("round", _I64, "", "from 1; stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
     Column(
@@ -156,8 +197,16 @@ RUNGS: Columns = (
     *_CELL,
     Column("learning_rate", _F64, "", "of the judged runs, all seeds together"),
     Column("step", _I64, _STEPS, "of the rung"),
-    Column("value", _F64, "fraction", "validation, mean over the seeds at the rung; null: not finite", True),
-    Column("num_compared", _I64, "", "learning rates of the cell at the rung by then, with this one"),
+    Column(
+        "value",
+        _F64,
+        "fraction",
+        "validation, mean over the seeds at the rung; null: not finite",
+        True,
+    ),
+    Column(
+        "num_compared", _I64, "", "learning rates of the cell at the rung by then, with this one"
+    ),
     Column("kept", _BOOL, "", "whether its runs continue"),
 )
 
@@ -165,8 +214,16 @@ RUNGS: Columns = (
 def best_of(curve: Iterable[ReadFields], metric: Metric = ACCURACY) -> Fields:
     """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
     known = [point for point in curve if math.isfinite(point["validation_accuracy"])]
-    best = max(known, key=lambda point: (metric.sign * point["validation_accuracy"], -point["step"]), default={})
-    columns = {"best_step": "step", "validation_at_best": "validation_accuracy", "test_at_best": "test_accuracy"}
+    best = max(
+        known,
+        key=lambda point: (metric.sign * point["validation_accuracy"], -point["step"]),
+        default={},
+    )
+    columns = {
+        "best_step": "step",
+        "validation_at_best": "validation_accuracy",
+        "test_at_best": "test_accuracy",
+    }
     return {name: best.get(source) for name, source in columns.items()}
 
 
@@ -195,10 +252,14 @@ def table(rows: Sequence[ReadFields], columns: Columns) -> pa.Table:
     required = {column.name for column in columns if not column.nullable}
     for row in rows:
         if row.keys() != names:
-            raise ValueError(f"unknown keys {sorted(row.keys() - names)}, missing keys {sorted(names - row.keys())}")
+            raise ValueError(
+                f"unknown keys {sorted(row.keys() - names)}, missing keys {sorted(names - row.keys())}"
+            )
         if empty := sorted(name for name in required if row[name] is None):
             raise ValueError(f"columns {empty} may not be null")
-        if naive := sorted(key for key, x in row.items() if isinstance(x, datetime) and x.tzinfo is None):
+        if naive := sorted(
+            key for key, x in row.items() if isinstance(x, datetime) and x.tzinfo is None
+        ):
             raise ValueError(f"times in columns {naive} have no time zone")
     return pa.Table.from_pylist([dict(row) for row in rows], schema=schema(columns))
 
@@ -218,14 +279,22 @@ def _leaves(content: ReadFields) -> Iterator[tuple[str, Any]]:
 
 def other_versions(code: str, now: Now) -> set[str]:
     """Return the files of which a run was trained, at any step, by another version than the present one."""
-    return {file for file, found in versions_of(code).items() if now(file) is not None and found != {now(file)}}
+    return {
+        file
+        for file, found in versions_of(code).items()
+        if now(file) is not None and found != {now(file)}
+    }
 
 
 def versions_of(code: str, trained_steps: int | None = None) -> dict[str, set[str]]:
     """Return the versions of each file that a run's `code` names, up to step `trained_steps`; None: all."""
     found: dict[str, set[str]] = defaultdict(set)
     for version in json.loads(code):
-        if trained_steps is None or version["from_step"] < trained_steps or version["from_step"] == 0:
+        if (
+            trained_steps is None
+            or version["from_step"] < trained_steps
+            or version["from_step"] == 0
+        ):
             for file, text in (version["files"] or {}).items():
                 found[file].add(text)
     return found
@@ -240,11 +309,26 @@ def files_text(files: Iterable[str]) -> str:
 
 
 TABLES: dict[str, tuple[Columns, str]] = {
-    "runs/<run_id>.parquet": (RUNS, "One row a run, written when it ends, never changed but by training it further."),
-    "curves/<run_id>.parquet": (CURVES, "One row an evaluation, ordered by step. No row in `runs`: not ended yet."),
-    "studies/<study>/wanted.parquet": (WANTED, "One row a run that the study wants, under the study's names."),
-    "studies/<study>/proposals.parquet": (PROPOSALS, "One row a learning rate proposed for a cell."),
-    "studies/<study>/rungs.parquet": (RUNGS, "One row a learning rate that `stop_early` judged at a rung, in order."),
+    "runs/<run_id>.parquet": (
+        RUNS,
+        "One row a run, written when it ends, never changed but by training it further.",
+    ),
+    "curves/<run_id>.parquet": (
+        CURVES,
+        "One row an evaluation, ordered by step. No row in `runs`: not ended yet.",
+    ),
+    "studies/<study>/wanted.parquet": (
+        WANTED,
+        "One row a run that the study wants, under the study's names.",
+    ),
+    "studies/<study>/proposals.parquet": (
+        PROPOSALS,
+        "One row a learning rate proposed for a cell.",
+    ),
+    "studies/<study>/rungs.parquet": (
+        RUNGS,
+        "One row a learning rate that `stop_early` judged at a rung, in order.",
+    ),
 }
 
 
@@ -252,9 +336,14 @@ def markdown() -> str:
     """Return a section a table, with name, type, unit and meaning of every column, in lines of 100 characters."""
     lines = []
     for path, (columns, about) in TABLES.items():
-        kinds = [f"{c.type}{' or null' if c.nullable else ''}{c.unit and f', {c.unit}'}" for c in columns]
+        kinds = [
+            f"{c.type}{' or null' if c.nullable else ''}{c.unit and f', {c.unit}'}" for c in columns
+        ]
         alike = groupby(zip(columns, kinds, strict=True), key=lambda pair: (pair[1], pair[0].doc))
-        rows = [f"- {', '.join(f'`{c.name}`' for c, _ in group)} ({kind}): {doc}" for (kind, doc), group in alike]
+        rows = [
+            f"- {', '.join(f'`{c.name}`' for c, _ in group)} ({kind}): {doc}"
+            for (kind, doc), group in alike
+        ]
         lines += [
             f"## `{path}`",
             "",

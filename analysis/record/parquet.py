@@ -44,12 +44,16 @@ def parquet_bytes(content: pa.Table) -> bytes:
 
 
 def _with_digest(content: bytes) -> bytes:
-    start = content.rfind(_MARK) + len(_MARK)  # the last: the footer comes behind any text of the table
+    start = content.rfind(_MARK) + len(
+        _MARK
+    )  # the last: the footer comes behind any text of the table
     before, after = content[:start], content[start + len(_BLANK) :]
     return before + hashlib.sha256(before + _BLANK + after).hexdigest().encode() + after
 
 
-def read_each(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> Iterator[tuple[str, pa.Table]]:
+def read_each(
+    folder: Path, run_ids: Iterable[str] | None, columns: Columns
+) -> Iterator[tuple[str, pa.Table]]:
     """Yield runs with the content of their files, if they have one; None: all, by name. Raises RecordError."""
     if run_ids is None:
         run_ids = sorted(path.stem for path in folder.glob("[!.]*.parquet"))
@@ -89,27 +93,39 @@ def damaged(path: Path, error: Exception) -> RecordError:
 
 
 def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
-    if _MARK in content and content != _with_digest(content):  # an earlier version wrote files without a checksum
+    if _MARK in content and content != _with_digest(
+        content
+    ):  # an earlier version wrote files without a checksum
         raise damaged(path, ValueError("its checksum is not that of its content"))
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
             if file.metadata.num_rows > MAX_ROWS:
-                raise ValueError(f"it has {file.metadata.num_rows:,} rows, want at most {MAX_ROWS:,}")
+                raise ValueError(
+                    f"it has {file.metadata.num_rows:,} rows, want at most {MAX_ROWS:,}"
+                )
             found = file.read([column.name for column in columns], use_threads=False)
             found.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
     for column in columns:
         if column.later and column.name not in found.column_names:
-            found = found.append_column(pa.field(column.name, column.type), pa.nulls(found.num_rows, column.type))
+            found = found.append_column(
+                pa.field(column.name, column.type), pa.nulls(found.num_rows, column.type)
+            )
     types = dict(zip(found.schema.names, found.schema.types, strict=True))
     if wrong := [c for c in columns if types.get(c.name) != c.type]:
         texts = [f"{c.name}: got {types.get(c.name, 'no column')}, want {c.type}" for c in wrong]
-        raise RecordError(f"{path} is not of format {FORMAT} ({'; '.join(texts)}): delete it and run the study again")
-    return pa.Table.from_arrays([found.column(column.name) for column in columns], schema=schema(columns))
+        raise RecordError(
+            f"{path} is not of format {FORMAT} ({'; '.join(texts)}): delete it and run the study again"
+        )
+    return pa.Table.from_arrays(
+        [found.column(column.name) for column in columns], schema=schema(columns)
+    )
 
 
 def rows_of(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
     """Return some columns of rows in the order of the ids; None: of all. Raises RecordError if one is damaged."""
     empty = pa.Table.from_batches([], schema(columns))  # `empty_table()` would import pandas
-    return pa.concat_tables([empty, *(rows for _, rows in read_each(Paths(results).runs, run_ids, columns))])
+    return pa.concat_tables(
+        [empty, *(rows for _, rows in read_each(Paths(results).runs, run_ids, columns))]
+    )

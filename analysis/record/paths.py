@@ -60,7 +60,9 @@ class Paths:
     def study(self, name: str) -> Path:
         """Return the folder of a study; raises RecordError if the name is not a plain folder name."""
         if name in ("", ".", "..") or Path(name).name != name:
-            raise RecordError(f"got {name!r} as the name of a study, want a plain name without slashes")
+            raise RecordError(
+                f"got {name!r} as the name of a study, want a plain name without slashes"
+            )
         return self.studies / name
 
     def study_folders(self) -> list[Path]:

@@ -18,10 +18,32 @@ from pydantic import TypeAdapter, ValidationError
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
-from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS, WANTED, Columns, in_range, table
+from lr_sweep.analysis.record.columns import (
+    CURVES,
+    PROPOSALS,
+    RUNGS,
+    RUNS,
+    WANTED,
+    Columns,
+    in_range,
+    table,
+)
 from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table, rows_of
-from lr_sweep.analysis.record.paths import Paths, RecordError, UnreadableError, closed_folder, unreadable
-from lr_sweep.analysis.record.study import NOTHING_STOPPED, Judgement, RateKey, Refinement, StoppedRates, StudyInfo
+from lr_sweep.analysis.record.paths import (
+    Paths,
+    RecordError,
+    UnreadableError,
+    closed_folder,
+    unreadable,
+)
+from lr_sweep.analysis.record.study import (
+    NOTHING_STOPPED,
+    Judgement,
+    RateKey,
+    Refinement,
+    StoppedRates,
+    StudyInfo,
+)
 from lr_sweep.common.files import Fields, is_changed, read_plain
 from lr_sweep.common.text import RATES, rates_text
 
@@ -53,9 +75,13 @@ def check_format(results: Path) -> None:
     paths = Paths(results)
     path = paths.format
     if not _there(results):
-        raise RecordError(f"no results directory at {results}: give the one that the study was run with")
+        raise RecordError(
+            f"no results directory at {results}: give the one that the study was run with"
+        )
     if not _there(path):
-        raise RecordError(f"{results} has no format.json, so it is no results directory: give one that a study made")
+        raise RecordError(
+            f"{results} has no format.json, so it is no results directory: give one that a study made"
+        )
     found = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
     if found != FORMAT:
         raise RecordError(
@@ -63,15 +89,23 @@ def check_format(results: Path) -> None:
             "or run the study into a new results directory"
         )
     folders = (paths.runs, paths.curves, paths.studies)
-    if closed := [text for folder in folders if (text := closed_folder(folder))]:  # else they would seem to be empty
+    if closed := [
+        text for folder in folders if (text := closed_folder(folder))
+    ]:  # else they would seem to be empty
         raise UnreadableError("\n".join(closed))
-    if links := [str(folder) for folder in (*folders, *paths.study_folders()) if folder.is_symlink()]:
-        raise RecordError(f"{', '.join(links)}: a link may lead anywhere: put the folder itself in its place")
+    if links := [
+        str(folder) for folder in (*folders, *paths.study_folders()) if folder.is_symlink()
+    ]:
+        raise RecordError(
+            f"{', '.join(links)}: a link may lead anywhere: put the folder itself in its place"
+        )
 
 
 def recorded_studies(results: Path) -> list[str]:
     """Return the names of the studies in a results directory; raises UnreadableError for a folder that is closed."""
-    return sorted(folder.name for folder in Paths(results).study_folders() if _there(folder / "study.json"))
+    return sorted(
+        folder.name for folder in Paths(results).study_folders() if _there(folder / "study.json")
+    )
 
 
 def read_study(results: Path, study: str) -> StudyInfo:
@@ -81,20 +115,30 @@ def read_study(results: Path, study: str) -> StudyInfo:
         if path.parent.is_dir():
             raise RecordError(f"no {path}: run the study again to write it")
         known = recorded_studies(results)
-        raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
+        raise RecordError(
+            f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}"
+        )
     content = _read_json(path)
     try:
         found = _STUDY_INFO.validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise RecordError(f"{path}: got {first['input']!r} as {key}: {first['msg']}: run the study again") from error
+        raise RecordError(
+            f"{path}: got {first['input']!r} as {key}: {first['msg']}: run the study again"
+        ) from error
     refinement = None
     if found.refine is not None:
         rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
-        cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
+        cells = Counter(
+            (row["task"], row["model"], row["variant"])
+            for row in rows
+            if row["sampler"] == "refine"
+        )
         refinement = Refinement(rates=found.refine, proposed=cells)
-    return replace(found, metric=replace(found.metric, model=found.selection), refinement=refinement)
+    return replace(
+        found, metric=replace(found.metric, model=found.selection), refinement=refinement
+    )
 
 
 def read_judgements(results: Path, study: str) -> list[Judgement]:
@@ -109,7 +153,11 @@ def read_stopped(results: Path, study: str) -> dict[RateKey, int]:
 
 def stopped_of(results: Path, study: str) -> StoppedRates:
     """Return what a recorded study holds as stopped: nothing if it has no rule now. Raises RecordError."""
-    return read_stopped(results, study) if read_study(results, study).stop_early is not None else NOTHING_STOPPED
+    return (
+        read_stopped(results, study)
+        if read_study(results, study).stop_early is not None
+        else NOTHING_STOPPED
+    )
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:
@@ -118,7 +166,9 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
     wrong = found.loc[~found["learning_rate"].between(*RATES), "learning_rate"]
     if len(wrong):
         path = Paths(results).wanted(study)
-        raise RecordError(f"{path}: got the learning rate {wrong.iloc[0]:g}, want {rates_text()}: mend what wrote it")
+        raise RecordError(
+            f"{path}: got the learning rate {wrong.iloc[0]:g}, want {rates_text()}: mend what wrote it"
+        )
     return found
 
 
@@ -135,7 +185,9 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
     if found is None:
         raise RecordError(f"no {path}: run the study again to write it")
     if not found.num_rows:
-        raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
+        raise RecordError(
+            f"{path} wants no runs: give the study at least one task, model, variant, rate and seed"
+        )
     return found
 
 
@@ -150,7 +202,9 @@ def read_runs(
     return _frame(rows_of(results, run_ids, columns), columns)
 
 
-def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[Fields]:
+def read_run_rows(
+    results: Path, run_ids: Iterable[str] | None, names: Collection[str]
+) -> list[Fields]:
     """Read as `read_runs`, but plain values: quick, as it needs no pandas."""
     return rows_of(results, run_ids, _named(RUNS, names)).to_pylist()
 
@@ -164,7 +218,9 @@ def read_curves(
     """
     columns, folder = _named(CURVES, names), Paths(results).curves
     found = read_each(folder, run_ids, columns)
-    return in_range(_frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns))
+    return in_range(
+        _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
+    )
 
 
 def read_rows(path: Path, columns: Columns) -> list[Fields] | None:
@@ -191,7 +247,9 @@ def _named(columns: Columns, names: Collection[str] | None) -> Columns:
 def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
     # Plain pandas turns integers and truth values with gaps into floats and objects.
     gaps = {pa.int64(): "Int64", pa.bool_(): "boolean"}
-    return found.to_pandas().astype({c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps})
+    return found.to_pandas().astype(
+        {c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps}
+    )
 
 
 def _there(path: Path) -> bool:

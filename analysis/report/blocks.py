@@ -18,7 +18,9 @@ import pandas as pd
 from lr_sweep.common.text import aligned
 
 _SPECIAL = re.compile(r"[<&|\n]|\]\(")
-_MARKS = re.compile(r"\\[\\`]|(?P<mark>`+)(?!`).+?(?<!`)(?P=mark)(?!`)|`+|<|&(?=#?\w+;)|\]\(", re.DOTALL)
+_MARKS = re.compile(
+    r"\\[\\`]|(?P<mark>`+)(?!`).+?(?<!`)(?P=mark)(?!`)|`+|<|&(?=#?\w+;)|\]\(", re.DOTALL
+)
 """What begins something in Markdown, code first: as a whole it is left as it is."""
 _INERT = {"<": "&lt;", "&": "&amp;", "](": "]\\("}
 LONGEST_STEM = 100
@@ -77,7 +79,11 @@ class Table:
     def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
         """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
         folder.joinpath(f"{name}.md").write_text(self.markdown(alone=True), encoding="utf-8")
-        content = pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str) if numbers is None else numbers
+        content = (
+            pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str)
+            if numbers is None
+            else numbers
+        )
         write_csv(content, folder / f"{name}.csv")
         return self
 
@@ -126,7 +132,9 @@ class Verdict:
 
     def text(self) -> str:
         """Render for a terminal, a line each."""
-        return "\n".join(f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items)
+        return "\n".join(
+            f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items
+        )
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,9 @@ class SweepChart:
 
     def markdown(self) -> str:
         """Point to the page."""
-        return "`index.html`, beside this file, shows the following with values under the pointer.\n"
+        return (
+            "`index.html`, beside this file, shows the following with values under the pointer.\n"
+        )
 
 
 Block = Table | Paragraph | Bullets | Verdict | Image | SweepChart
@@ -234,10 +244,14 @@ def _no_html(text: str) -> str:
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame without its index; text that a spreadsheet would read as a formula begins with an apostrophe."""
     columns = {
-        place: column.map(quoted_text) if column.dtype == object or isinstance(column.dtype, pd.StringDtype) else column
+        place: column.map(quoted_text)
+        if column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+        else column
         for place, (_, column) in enumerate(frame.items())
     }
-    pd.DataFrame(columns).set_axis([quoted_text(name) for name in frame], axis=1).to_csv(path, index=False)
+    pd.DataFrame(columns).set_axis([quoted_text(name) for name in frame], axis=1).to_csv(
+        path, index=False
+    )
 
 
 def quoted_text(value: object) -> object:

@@ -69,7 +69,9 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
     The same figure gives the same bytes.
     """
     if also_pdf.get():
-        with matplotlib.rc_context({"pdf.fonttype": 42}):  # letters as letters, which publishers want
+        with matplotlib.rc_context(
+            {"pdf.fonttype": 42}
+        ):  # letters as letters, which publishers want
             figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata={"CreationDate": None})
     png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
     if len(figure.axes) > MOST_SVG_PANELS:
@@ -87,7 +89,9 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
 def variant_styles(variants: list[str]) -> dict[str, Style]:
     """Choose a colour, a marker and a dash for each of a figure's variants: its own, or the next that no other has."""
     free = [(style.colour, style.marker) for name, style in STYLES.items() if name not in variants]
-    marks = FURTHER_MARKS + (free if len(free) > 1 else [])  # five marks would repeat with the five dashes at once
+    marks = FURTHER_MARKS + (
+        free if len(free) > 1 else []
+    )  # five marks would repeat with the five dashes at once
     styles: dict[str, Style] = {}
     for variant in variants:
         number = len([name for name in styles if name not in STYLES])
@@ -104,12 +108,19 @@ def line_look(style: Style) -> dict[str, Any]:
 
 def legend(styles: Mapping[str, Style], **look: Any) -> list[Line2D]:
     """Return the entries of a legend by their names, as the lines are drawn unless `look` says otherwise."""
-    looks = {name: line_look(style) | {"linewidth": LINE_WIDTH} | look for name, style in styles.items()}
+    looks = {
+        name: line_look(style) | {"linewidth": LINE_WIDTH} | look for name, style in styles.items()
+    }
     return [Line2D([], [], label=plain(name), **look) for name, look in looks.items()]
 
 
 def framed(
-    title: str, caption: str, handles: Sequence[Artist], names: Sequence[str], columns: int, width: float | None = None
+    title: str,
+    caption: str,
+    handles: Sequence[Artist],
+    names: Sequence[str],
+    columns: int,
+    width: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure of equal panels, one a name, with a title and a legend above and a caption below.
 
@@ -121,26 +132,43 @@ def framed(
     text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
     heading = plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
     title_height = TITLE_ROW * (heading.count("\n") + 1)
-    per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
+    per_row = max(
+        1,
+        math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))),
+    )
     top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
     bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
     height = top + bottom + PANEL_HEIGHT * rows + BETWEEN_ROWS * (rows - 1)
     panel_width = (width - LEFT - RIGHT - BETWEEN_COLUMNS * (columns - 1)) / columns
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    margins = {"left": LEFT / width, "right": 1 - RIGHT / width, "top": 1 - top / height, "bottom": bottom / height}
+    margins = {
+        "left": LEFT / width,
+        "right": 1 - RIGHT / width,
+        "top": 1 - top / height,
+        "bottom": bottom / height,
+    }
     margins |= {"wspace": BETWEEN_COLUMNS / panel_width, "hspace": BETWEEN_ROWS / PANEL_HEIGHT}
-    figure.text(0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold")
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height)}
+    figure.text(
+        0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold"
+    )
+    place: dict[str, Any] = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height),
+    }
     figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
-    figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
+    figure.text(
+        0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25
+    )
     panels = shown_panels(figure, rows, columns, len(names), gridspec_kw=margins)
     for panel, name in zip(panels, names, strict=True):
         panel.set_title(plain(name), fontsize=10.5)
     return figure, panels
 
 
-def shown_panels(figure: Figure, rows: int, columns: int, number: int, **settings: Any) -> list[Axes]:
+def shown_panels(
+    figure: Figure, rows: int, columns: int, number: int, **settings: Any
+) -> list[Axes]:
     """Make a grid of panels of which a number, the first ones, are seen; return these."""
     panels = list(figure.subplots(rows, columns, squeeze=False, **settings).flatten())
     for panel in panels[number:]:
@@ -156,8 +184,12 @@ def plain(text: str) -> str:
 def mark_rates(axis: Axis, low: float, high: float) -> None:
     """Mark decades on a logarithmic axis, or in a narrow range 1, 2 and 5 of each."""
     axis.set_minor_locator(NullLocator())
-    axis.set_major_locator(LogLocator(numticks=12) if high / low >= WIDE else LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))  # without formulas, which take 0.1 s
+    axis.set_major_locator(
+        LogLocator(numticks=12) if high / low >= WIDE else LogLocator(subs=(1.0, 2.0, 5.0))
+    )
+    axis.set_major_formatter(
+        lambda rate, _: rate_text(float(f"{rate:.1g}"))
+    )  # without formulas, which take 0.1 s
 
 
 def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:

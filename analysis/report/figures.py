@@ -73,21 +73,35 @@ def learning_rate_figure(
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     handles = _legend(rates, styles, metric, published is not None)
     if published:
-        handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
+        handles.append(
+            Line2D(
+                [], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"
+            )
+        )
     caption += _left_out(cells, styles, tasks, every)
     figure, panels = framed(title, caption, handles, tasks, columns)
     for panel, task in zip(panels, tasks, strict=True):
-        _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
+        _draw_panel(
+            panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric
+        )
         if published is not None and near_lu2021(rates.loc[rates["task"] == task, "learning_rate"]):
-            panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
+            panel.axvline(
+                LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1
+            )
         for (of_task, _, variant), value in (published or {}).items():
             if of_task == task and variant in styles:
-                panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
+                panel.axhline(
+                    value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5
+                )
     return figure
 
 
 def best_rates_figure(
-    cells: pd.DataFrame, title: str, caption: str, published: PublishedBest, metric: Metric = ACCURACY
+    cells: pd.DataFrame,
+    title: str,
+    caption: str,
+    published: PublishedBest,
+    metric: Metric = ACCURACY,
 ) -> Figure:
     """Draw test accuracy at each cell's chosen learning rate as bars (Rothermel et al. 2021, Figure 2 left).
 
@@ -105,9 +119,13 @@ def best_rates_figure(
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
     figure, (panel,) = framed(title, caption, handles, [""], 1, width)
     places = {
-        (task, variant): i * (len(styles) + 1) + j for i, task in enumerate(tasks) for j, variant in enumerate(styles)
+        (task, variant): i * (len(styles) + 1) + j
+        for i, task in enumerate(tasks)
+        for j, variant in enumerate(styles)
     }
-    cells = cells.assign(x=[places[key] for key in zip(cells["task"], cells["variant"], strict=True)])
+    cells = cells.assign(
+        x=[places[key] for key in zip(cells["task"], cells["variant"], strict=True)]
+    )
     known = cells[cells["num_values"] > 0]
     colours = [styles[variant].colour for variant in known["variant"]]
     means, sems = (metric.scale * known[name] for name in ("test_mean", "test_sem"))
@@ -116,12 +134,21 @@ def best_rates_figure(
         if is_partial:
             bar.set(hatch=HATCH, edgecolor="white")
     for x in cells.loc[cells["num_values"] == 0, "x"]:
-        look: Fields = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
+        look: Fields = {
+            "rotation": 90,
+            "ha": "center",
+            "va": "bottom",
+            "fontsize": 8,
+            "color": "0.4",
+        }
         panel.text(x, 0.01 * metric.scale, "no value", **look)
     for *cell, x in cells[[*CELL, "x"]].itertuples(index=False):
         if (value := (published or {}).get(tuple(cell))) is not None:
             panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
-    panel.set_xticks([(len(styles) + 1) * i + (len(styles) - 1) / 2 for i in range(len(tasks))], [*map(plain, tasks)])
+    panel.set_xticks(
+        [(len(styles) + 1) * i + (len(styles) - 1) / 2 for i in range(len(tasks))],
+        [*map(plain, tasks)],
+    )
     panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
     if metric.is_fraction:
         panel.set_ylim(0, 100)
@@ -134,12 +161,16 @@ def _drawn(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> dict
     styles = variant_styles(list(variants))
     if len(styles) <= MOST_VARIANTS:
         return styles
-    ranks = cells.groupby("task")["test_mean"].rank(ascending=not metric.higher_is_better, na_option="bottom")
+    ranks = cells.groupby("task")["test_mean"].rank(
+        ascending=not metric.higher_is_better, na_option="bottom"
+    )
     best = set(ranks.groupby(cells["variant"], sort=False).mean().nsmallest(DRAWN_VARIANTS).index)
     return {variant: style for variant, style in styles.items() if variant in best}
 
 
-def _left_out(cells: pd.DataFrame, variants: Collection[str], tasks: Sequence[str], every: Sequence[str]) -> str:
+def _left_out(
+    cells: pd.DataFrame, variants: Collection[str], tasks: Sequence[str], every: Sequence[str]
+) -> str:
     others, text = cells["variant"].nunique() - len(variants), ""
     if others:
         text += f" The {len(variants)} variants with the best mean rank over tasks; {others} others are left out."
@@ -155,7 +186,11 @@ def near_lu2021(learning_rates: Iterable[float]) -> bool:
 
 
 def _draw_panel(
-    panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
+    panel: Axes,
+    rates: pd.DataFrame,
+    cells: pd.DataFrame,
+    styles: Mapping[str, Style],
+    metric: Metric,
 ) -> None:
     place = {variant: i for i, variant in enumerate(styles)}
     shown = rates.sort_values("variant", key=lambda names: names.map(place), kind="stable")
@@ -171,18 +206,30 @@ def _draw_panel(
     rows_of = shown.groupby("variant", sort=False).indices
     for i, (variant, style) in enumerate(styles.items()):
         if variant in rows_of:
-            _draw_line(panel, [each[rows_of[variant]] for each in points], style, CROSS_HEIGHT * (i + 0.8))
+            _draw_line(
+                panel, [each[rows_of[variant]] for each in points], style, CROSS_HEIGHT * (i + 0.8)
+            )
     _draw_spread(panel, shown[shown["sem"] > 0])  # one seed has no interval
     rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
     look: Fields = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
     _draw_edges(panel, rings.merge(cells[[*CELL, "at_edge"]], on=CELL))
     if "optimum" in cells:
-        _draw_optima(panel, rings.merge(cells[[*CELL, *BEST_RATE]], on=CELL).dropna(subset=BEST_RATE))
+        _draw_optima(
+            panel, rings.merge(cells[[*CELL, *BEST_RATE]], on=CELL).dropna(subset=BEST_RATE)
+        )
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     mark_rates(panel.xaxis, *panel.get_xlim())
     if rates["test_mean"].isna().all():
-        panel.text(0.5, 0.5, "no values yet", transform=panel.transAxes, ha="center", color="0.4", backgroundcolor="w")
+        panel.text(
+            0.5,
+            0.5,
+            "no values yet",
+            transform=panel.transAxes,
+            ha="center",
+            color="0.4",
+            backgroundcolor="w",
+        )
         panel.set_ylim(0, metric.scale)
     panel.margins(y=0.12)
     panel.set_xlabel("learning rate")
@@ -192,14 +239,18 @@ def _draw_panel(
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
 
 
-def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, cross_height: float) -> None:
+def _draw_line(
+    panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, cross_height: float
+) -> None:
     """Draw a variant's means, hollow over fewer seeds, and crosses where all seeds diverged.
 
     `rows`: rates, means, whether over fewer seeds, and whether all diverged.
     """
     rates, means, partial, lost = rows
     known = ~np.isnan(means)
-    panel.plot(rates[known], means[known], zorder=3, linewidth=LINE_WIDTH, markersize=5, **line_look(style))
+    panel.plot(
+        rates[known], means[known], zorder=3, linewidth=LINE_WIDTH, markersize=5, **line_look(style)
+    )
     if partial.any():
         hollow: Fields = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
         panel.plot(rates[partial], means[partial], style.marker, **hollow)
@@ -212,22 +263,33 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
 def _draw_edges(panel: Axes, rings: pd.DataFrame) -> None:
     """Draw an arrow from each best rate that is the smallest or largest tried, to where a better one may be."""
     for row in rings[rings["at_edge"] != ""].to_dict("records"):
-        end, start = (16 if row["at_edge"] == "high" else -16, 0), (row["learning_rate"], row["mean"])
+        end, start = (
+            (16 if row["at_edge"] == "high" else -16, 0),
+            (row["learning_rate"], row["mean"]),
+        )
         arrow = {"arrowstyle": "<-", "color": row["colour"], "shrinkB": RING / 2}
         panel.annotate("", start, xytext=end, textcoords="offset points", arrowprops=arrow)
 
 
 def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:
     heights, colours = rows["mean"], list(rows["colour"])
-    panel.hlines(heights, rows["low"], rows["high"], colors=colours, linewidths=5, alpha=0.35, zorder=2.5)
-    panel.scatter(rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4)
+    panel.hlines(
+        heights, rows["low"], rows["high"], colors=colours, linewidths=5, alpha=0.35, zorder=2.5
+    )
+    panel.scatter(
+        rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4
+    )
 
 
 def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw the error bars of all variants at once: an artist each would take longer than all the rest."""
     rates, low, high = rows["learning_rate"], rows["mean"] - rows["sem"], rows["mean"] + rows["sem"]
-    ends = np.stack([np.column_stack([rates, low]), np.column_stack([rates, high])], axis=1)  # bars, ends, (x, y)
-    panel.add_collection(LineCollection(list(ends), colors=list(rows["colour"]), linewidths=LINE_WIDTH, zorder=3))
+    ends = np.stack(
+        [np.column_stack([rates, low]), np.column_stack([rates, high])], axis=1
+    )  # bars, ends, (x, y)
+    panel.add_collection(
+        LineCollection(list(ends), colors=list(rows["colour"]), linewidths=LINE_WIDTH, zorder=3)
+    )
     x, y = ends.reshape(-1, 2).T
     colours = list(rows["colour"].repeat(2))
     panel.scatter(x, y, s=CAP**2, c=colours, marker="_", linewidths=1, zorder=3)
@@ -241,15 +303,38 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
     return rates["num_tests"].between(1, rates["most_seeds"] - 1)
 
 
-def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
+def _legend(
+    rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool
+) -> list[Line2D]:
     grey: Fields = {"color": "0.3", "linestyle": "none"}
-    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")["learning_rate"])
-    chosen = {"marker": "o", "markersize": 11, "fillstyle": "none", "label": f"chosen on {metric.chosen_on}"}
-    fixed = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2, "label": "Lu et al. 2021 (1e-3)"}
+    near = of_papers and any(
+        near_lu2021(rows) for _, rows in rates.groupby("task")["learning_rate"]
+    )
+    chosen = {
+        "marker": "o",
+        "markersize": 11,
+        "fillstyle": "none",
+        "label": f"chosen on {metric.chosen_on}",
+    }
+    fixed = {
+        "color": "#B00020",
+        "linestyle": "--",
+        "linewidth": 1.2,
+        "label": "Lu et al. 2021 (1e-3)",
+    }
     marks: list[tuple[object, Fields]] = [
         (metric.chosen_on, grey | chosen),
-        (_partial(rates).any(), grey | {"marker": "o", "markersize": 5, "mfc": "white", "label": FEWER_SEEDS}),
-        (_all_diverged(rates).any(), grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"}),
+        (
+            _partial(rates).any(),
+            grey | {"marker": "o", "markersize": 5, "mfc": "white", "label": FEWER_SEEDS},
+        ),
+        (
+            _all_diverged(rates).any(),
+            grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"},
+        ),
         (near, fixed),
     ]
-    return [*legend(styles, markersize=5), *(Line2D([], [], **look) for is_there, look in marks if is_there)]
+    return [
+        *legend(styles, markersize=5),
+        *(Line2D([], [], **look) for is_there, look in marks if is_there),
+    ]

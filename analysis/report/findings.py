@@ -30,7 +30,9 @@ def folded(findings: Sequence[CheckFinding], cells: pd.DataFrame) -> list[CheckF
 
     Those that come first stay first. `cells`: of `StudySummary`, all that there are.
     """
-    variants_of = {(str(t), str(m)): list(rows["variant"]) for (t, m), rows in cells.groupby(GROUP, sort=False)}
+    variants_of = {
+        (str(t), str(m)): list(rows["variant"]) for (t, m), rows in cells.groupby(GROUP, sort=False)
+    }
     alike: dict[CheckFinding, dict[Group, list[str]]] = {}
     for each in findings:
         said = replace(each, task="", model="", variant="")
@@ -78,12 +80,16 @@ def checks_line(findings: Sequence[CheckFinding]) -> str:
     return f"Checks: {', '.join(counted(*each) for each in counts if each[0]) or 'nothing found'}."
 
 
-def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> str:
+def findings_text(
+    findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True
+) -> str:
     """Write findings for a terminal, a line each; `tried` are the learning rates of the study, or of the table."""
     lines = [checks_line(findings).removesuffix(".").lower()]
     for each in findings[:MAX_LINES]:
         fix = f"; {each.fix}" if each.fix else ""
-        lines.append(f"  {each.level}: {each.task} {each.model} {each.variant}: {each.message}{fix}")
+        lines.append(
+            f"  {each.level}: {each.task} {each.model} {each.variant}: {each.message}{fix}"
+        )
     if len(findings) > MAX_LINES:
         lines.append(f"  and {len(findings) - MAX_LINES} more in the report")
     to_add, setting = _suggested(findings, tried)
@@ -94,14 +100,20 @@ def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of
     return "\n".join(lines)
 
 
-def findings_table(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> Table:
+def findings_table(
+    findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True
+) -> Table:
     """Lay findings out for the report."""
     to_add, setting = _suggested(findings, tried)
     rows = pd.DataFrame([asdict(finding) for finding in findings])
-    return replace(laid_out("checks", rows, to_add=to_add, setting=setting, of_study=of_study), stacked=True)
+    return replace(
+        laid_out("checks", rows, to_add=to_add, setting=setting, of_study=of_study), stacked=True
+    )
 
 
-def write_checks_json(folder: Path, study: str, findings: Sequence[CheckFinding], tried: Collection[float]) -> None:
+def write_checks_json(
+    folder: Path, study: str, findings: Sequence[CheckFinding], tried: Collection[float]
+) -> None:
     """Write `checks.json`; the fields of its findings are those of `CheckFinding`."""
     content = {
         "format": 1,

@@ -21,21 +21,37 @@ SPECIAL = str.maketrans(
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"},
-        **{"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}"},
+        **{
+            "±": r"$\pm$",
+            "−": "$-$",
+            "×": r"$\times$",
+            "†": r"$\dagger$",
+            "‡": r"$\ddagger$",
+            "§": r"\S{}",
+        },
     }
 )
 """What TeX reads as a command, or has no letter for."""
 
 
-def latex_text(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_rate: Sequence[Table]) -> str:
+def latex_text(
+    info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_rate: Sequence[Table]
+) -> str:
     """Return a table of each model, best entries marked; where no learning rate is chosen, the tables by rate.
 
     `found`: the result of `verdicts.verdicts`, whose tests are those of the marks.
     """
-    tables = [replace(table, rows=tuple(tuple(map(escaped, row)) for row in table.rows)) for table in by_rate]
+    tables = [
+        replace(table, rows=tuple(tuple(map(escaped, row)) for row in table.rows))
+        for table in by_rate
+    ]
     if summary.metric.chosen_on:
-        tables = [_of_model(info, summary, found, model) for model in summary.runs["model"].unique()]
-    is_alone = len(tables) == 1 and bool(summary.metric.chosen_on)  # its caption begins as its title does
+        tables = [
+            _of_model(info, summary, found, model) for model in summary.runs["model"].unique()
+        ]
+    is_alone = len(tables) == 1 and bool(
+        summary.metric.chosen_on
+    )  # its caption begins as its title does
     parts = [r"% In the preamble: \usepackage{booktabs}"]
     for number, table in enumerate(tables):
         frame = pd.DataFrame(list(table.rows), columns=[*map(escaped, table.header)])
@@ -43,7 +59,9 @@ def latex_text(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_r
             hrules=True,
             column_format=f"l{'r' * (len(table.header) - 1)}",
             position_float="centering",
-            caption=escaped(table.full_caption if is_alone else f"{table.title}. {table.full_caption}"),
+            caption=escaped(
+                table.full_caption if is_alone else f"{table.title}. {table.full_caption}"
+            ),
             label=f"tab:{file_stem(info.study)}{f'-{number}' if number else ''}",
         )
         parts.append(text)
@@ -52,15 +70,23 @@ def latex_text(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_r
 
 def _of_model(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, model: str) -> Table:
     """Lay out a model's table with rows for TeX; of one task it has the learning rates."""
-    table, metric, rows = main_table(info, summary, model), summary.metric, found[found["model"] == model]
-    leaders = {(best[0], task) for task, best in zip(rows["task"], rows["best"], strict=True) if best}
+    table, metric, rows = (
+        main_table(info, summary, model),
+        summary.metric,
+        found[found["model"] == model],
+    )
+    leaders = {
+        (best[0], task) for task, best in zip(rows["task"], rows["best"], strict=True) if best
+    }
     rates = summary.of(model=model).cells.set_index("variant")["learning_rate"]
     is_one, lines = len(rows) == 1, []
     for i, (variant, *texts) in enumerate(table.rows):
         entries = [escaped(variant), rate_text(rates[variant])] if is_one else [escaped(variant)]
         for j, (task, text) in enumerate(zip(table.header[1:], texts, strict=True), 1):
             mark = "textbf" if (variant, task) in leaders else "underline"
-            entries.append(rf"\{mark}{{{escaped(text)}}}" if (i, j) in table.bold else escaped(text))
+            entries.append(
+                rf"\{mark}{{{escaped(text)}}}" if (i, j) in table.bold else escaped(text)
+            )
         lines.append(tuple(entries))
     marks = say(
         "latex_marks",

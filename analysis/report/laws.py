@@ -52,7 +52,9 @@ def _law_texts(found: pd.DataFrame) -> Sequence[str]:
     return [say("law", **row) for row in rows]
 
 
-def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> tuple[list[Section], Sequence[str]]:
+def optima_section(
+    folder: Path, summary: StudySummary, axes: pd.DataFrame
+) -> tuple[list[Section], Sequence[str]]:
     """Write the table, figures and CSV files of the best rates; also return the sentences.
 
     `axes`: as of `laws.laws`.
@@ -84,7 +86,11 @@ def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
 
 def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
     has_bands = bests["num_rates"].max() >= LEAST_TRIED and bests["low"].notna().any()
-    return [_tuning_figure(folder, bests, metric)] if has_bands and bests["variant"].nunique() <= MOST_BANDS else []
+    return (
+        [_tuning_figure(folder, bests, metric)]
+        if has_bands and bests["variant"].nunique() <= MOST_BANDS
+        else []
+    )
 
 
 def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
@@ -96,8 +102,16 @@ def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
     for panel, (_, of_group) in zip(panels, groups, strict=True):
         for variant, curve in of_group.groupby("variant", sort=False):
             style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
-            panel.plot(curve["num_tried"], values["expected"], linewidth=LINE_WIDTH, markersize=4, **line_look(style))
-            panel.fill_between(curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15)
+            panel.plot(
+                curve["num_tried"],
+                values["expected"],
+                linewidth=LINE_WIDTH,
+                markersize=4,
+                **line_look(style),
+            )
+            panel.fill_between(
+                curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15
+            )
         panel.set_xlabel("learning rates tried")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         dress(panel, "both", metric)
@@ -112,13 +126,17 @@ def _figures(
     for row, (axis, series) in zip(found.to_dict("records"), series_of(axes), strict=True):
         if len(images) < MOST_FIGURES and not np.isnan(row["slope"]):
             title = f"Best learning rate against {axis}{', ' if row['where'] else ''}{row['where']}"
-            figure = _figure(summary, best.loc[series.index], series[axis].astype(float), row, title)
+            figure = _figure(
+                summary, best.loc[series.index], series[axis].astype(float), row, title
+            )
             stem = f"law-{len(images)}-{file_stem(axis)}"
             images.append(Image(title, *save(figure, folder / stem)))
     return images
 
 
-def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], law: Row, title: str) -> Figure:
+def _figure(
+    summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], law: Row, title: str
+) -> Figure:
     marks = [*FURTHER_MARKS, *((style.colour, style.marker) for style in STYLES.values())]
     styles = [Style(*marks[i % len(marks)]) for i in range(len(sizes))]
     named = {f"{law['axis']} {size:g}": style for size, style in zip(sizes, styles, strict=True)}
@@ -142,14 +160,22 @@ def _dress(panel: Axes, metric: Metric) -> None:
     panel.set_ylabel(plain(metric.validation))
 
 
-def _draw_law(panel: Axes, best: pd.DataFrame, sizes: pd.Series[float], law: Row, colours: Sequence[str]) -> None:
+def _draw_law(
+    panel: Axes, best: pd.DataFrame, sizes: pd.Series[float], law: Row, colours: Sequence[str]
+) -> None:
     x = np.array([*sizes, law["next_size"]])
-    panel.plot(x, law["next_rate"] * (x / law["next_size"]) ** law["slope"], color="0.4", linewidth=1)
-    for size, colour, (at, low, high) in zip(sizes, colours, best[["optimum", "low", "high"]].to_numpy(), strict=True):
+    panel.plot(
+        x, law["next_rate"] * (x / law["next_size"]) ** law["slope"], color="0.4", linewidth=1
+    )
+    for size, colour, (at, low, high) in zip(
+        sizes, colours, best[["optimum", "low", "high"]].to_numpy(), strict=True
+    ):
         ends = np.nan_to_num([[at - low], [high - at]])
         panel.errorbar([size], [at], yerr=ends, color=colour, marker="o", markersize=4, capsize=3)
     ends = [[law["next_rate"] - law["next_low"]], [law["next_high"] - law["next_rate"]]]
-    panel.errorbar([law["next_size"]], [law["next_rate"]], yerr=ends, color="0.4", marker="x", capsize=3)
+    panel.errorbar(
+        [law["next_size"]], [law["next_rate"]], yerr=ends, color="0.4", marker="x", capsize=3
+    )
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_xticks(x, [f"{size:g}" for size in x], minor=False)

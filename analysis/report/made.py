@@ -22,7 +22,11 @@ def made_sections(folder: Path, runs: pd.DataFrame, ended: pd.DataFrame) -> list
     """Write the failures and the costs; `runs`: all of a study, fresh ones too; `ended`: columns of `RUNS`."""
     device_s = ledger(runs, ended)
     cost = tables.ledger_table(device_s).write(folder, "ledger", device_s)
-    return [*_failures(runs), Section("What it cost", [cost]), Section("How it was made", [_provenance(ended)])]
+    return [
+        *_failures(runs),
+        Section("What it cost", [cost]),
+        Section("How it was made", [_provenance(ended)]),
+    ]
 
 
 def _failures(runs: pd.DataFrame) -> list[Section]:
@@ -37,7 +41,9 @@ def _provenance(runs: pd.DataFrame) -> Block:
         return Paragraph("No run has ended yet.")
     dirty = " (some with uncommitted changes)" if runs["git_dirty"].fillna(False).any() else ""
     commits = ", ".join(sorted(runs["git_commit"].dropna().unique())) or "unknown"
-    versions = sorted({pair for recorded in runs["versions"].unique() for pair in json.loads(recorded).items()})
+    versions = sorted(
+        {pair for recorded in runs["versions"].unique() for pair in json.loads(recorded).items()}
+    )
     listed = [
         f"{name} {' and '.join(version for _, version in found)}"
         for name, found in groupby(versions, key=lambda pair: pair[0])

@@ -33,9 +33,16 @@ KINDS = {"weight": "weights", "bias": "biases"}
 
 def attention_figure(weights: np.ndarray, title: str, caption: str) -> Figure:
     """Draw the mean over heads, then each head, of one example's attention weights (H, T, T), on one colour scale."""
-    maps = {"mean over heads": weights.mean(0)} | {f"head {head}": each for head, each in enumerate(weights)}
+    maps = {"mean over heads": weights.mean(0)} | {
+        f"head {head}": each for head, each in enumerate(weights)
+    }
     figure, panels = _framed(title, caption, len(maps))
-    scale: dict[str, Any] = {"vmin": 0.0, "vmax": float(weights.max()), "cmap": "viridis", "interpolation": "nearest"}
+    scale: dict[str, Any] = {
+        "vmin": 0.0,
+        "vmax": float(weights.max()),
+        "cmap": "viridis",
+        "interpolation": "nearest",
+    }
     for panel, (name, each) in zip(panels, maps.items(), strict=True):
         image = panel.imshow(each, **scale)
         panel.set_title(name, fontsize=9)
@@ -56,10 +63,18 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
         of_kind = [row for row in rows if row["kind"] == kind]
         tensors = dict.fromkeys(row["tensor"] for row in of_kind)
         for tensor, (colour, marker) in zip(tensors, cycle(FURTHER_MARKS), strict=False):
-            points = [(row["layer"], row["standard_deviation"]) for row in of_kind if row["tensor"] == tensor]
-            panel.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=tensor)
+            points = [
+                (row["layer"], row["standard_deviation"])
+                for row in of_kind
+                if row["tensor"] == tensor
+            ]
+            panel.plot(
+                *zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=tensor
+            )
         if of_kind:
-            panel.axhline(of_kind[0]["default"], color="0.3", linestyle="--", linewidth=1.2, label="default")
+            panel.axhline(
+                of_kind[0]["default"], color="0.3", linestyle="--", linewidth=1.2, label="default"
+            )
         panel.set_title(name, fontsize=10.5)
         panel.set_xlabel("layer")
         panel.set_ylabel("standard deviation")

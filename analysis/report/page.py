@@ -24,7 +24,12 @@ from lr_sweep.analysis.report.figure_frame import Style, variant_styles
 from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
 from lr_sweep.analysis.report.tables import incomplete_texts, lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE, Conditions, Kind, Order
+from lr_sweep.analysis.statistics.comparisons.verdicts import (
+    LU2021_LEARNING_RATE,
+    Conditions,
+    Kind,
+    Order,
+)
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
@@ -71,10 +76,22 @@ def _templates(*folders: Path) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    templates.filters |= {"prose": _prose, "unbroken": _unbroken, "unparted": _unparted, "digest": _digest}
+    templates.filters |= {
+        "prose": _prose,
+        "unbroken": _unbroken,
+        "unparted": _unparted,
+        "digest": _digest,
+    }
     templates.globals["most_leads"] = MOST_LEADS
-    templates.tests |= {"long": lambda text: len(text) > LONG_ENTRY, "numbers": re.compile(r"[\d ]+").fullmatch}
-    templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    templates.tests |= {
+        "long": lambda text: len(text) > LONG_ENTRY,
+        "numbers": re.compile(r"[\d ]+").fullmatch,
+    }
+    templates.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False,
+        "allow_nan": False,
+        "separators": (",", ":"),
+    }
     return templates
 
 
@@ -90,7 +107,9 @@ def _prose(text: str) -> Markup:
 
 def _unbroken(text: str) -> Markup:
     """Escape text, and keep learning rates on one line: a browser breaks `1e-3` at its hyphen."""
-    return Markup(re.sub(r"\b\d+(?:\.\d+)?e-\d+\b", r'<data value="\g<0>">\g<0></data>', str(escape(text))))
+    return Markup(
+        re.sub(r"\b\d+(?:\.\d+)?e-\d+\b", r'<data value="\g<0>">\g<0></data>', str(escape(text)))
+    )
 
 
 def _unparted(text: str) -> str:
@@ -104,7 +123,10 @@ def _digest(text: str) -> Markup:
 
 
 def chart_data(
-    summary: StudySummary, published: PublishedBest, orders: pd.DataFrame, conditions: Conditions = MappingProxyType({})
+    summary: StudySummary,
+    published: PublishedBest,
+    orders: pd.DataFrame,
+    conditions: Conditions = MappingProxyType({}),
 ) -> Fields:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
 
@@ -114,8 +136,14 @@ def chart_data(
     is accuracy on test data, chosen on validation data.
     """
     metric = summary.metric
-    rates_of, best_of = rows_by_cell(summary.learning_rates), rows_by_cell(optima(summary)) if metric.chosen_on else {}
-    lu2021 = {"rate": LU2021_LEARNING_RATE, "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})"}
+    rates_of, best_of = (
+        rows_by_cell(summary.learning_rates),
+        rows_by_cell(optima(summary)) if metric.chosen_on else {},
+    )
+    lu2021 = {
+        "rate": LU2021_LEARNING_RATE,
+        "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})",
+    }
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     panels = []
     for model, of_model in summary.cells.groupby("model", sort=False):
@@ -123,15 +151,21 @@ def chart_data(
         for task, of_task in of_model.groupby("task", sort=False):
             cells = {tuple(cell[key] for key in CELL): cell for cell in of_task.to_dict("records")}
             lines = [
-                _line(cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric)
+                _line(
+                    cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric
+                )
                 | {"optimum": _optimum(*best_of.get(key, ())), "condition": conditions.get(key, "")}
                 for key, cell in cells.items()
             ]
             swept = [row["learning_rate"] for key in cells for row in rates_of[key]]
             fixed = lu2021 if published is not None and near_lu2021(swept) else None
             variants = [line["variant"] for line in lines]
-            handle = handle_data(orders_of[task, model], variants, LU2021_LEARNING_RATE if fixed else None)
-            panels.append({"task": task, "model": model, "fixed": fixed, "lines": lines, "handle": handle})
+            handle = handle_data(
+                orders_of[task, model], variants, LU2021_LEARNING_RATE if fixed else None
+            )
+            panels.append(
+                {"task": task, "model": model, "fixed": fixed, "lines": lines, "handle": handle}
+            )
     return {"panels": panels} | ({} if metric == ACCURACY else {"metric": _metric(metric)})
 
 
@@ -141,7 +175,9 @@ def _metric(metric: Metric) -> Fields:
     return names | {"unit": unit, "least": least, "most": most}
 
 
-def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None, metric: Metric) -> Fields:
+def _line(
+    cell: Row, rates: Sequence[Row], style: Style, published: float | None, metric: Metric
+) -> Fields:
     return {
         "variant": cell["variant"],
         "colour": style.colour,
@@ -150,13 +186,19 @@ def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None
         "published": published,
         "published_text": None if published is None else percent_text(published / 100),
         "edge": cell["at_edge"],
-        "points": [_point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates],
+        "points": [
+            _point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates
+        ],
     }
 
 
 def _optimum(found: Row = MappingProxyType({})) -> Fields | None:
     rates = [found.get(name, math.nan) for name in ("low", "optimum", "high")]
-    return {"rates": rates, "text": say("optimum", **found)} if all(map(math.isfinite, rates)) else None
+    return (
+        {"rates": rates, "text": say("optimum", **found)}
+        if all(map(math.isfinite, rates))
+        else None
+    )
 
 
 def _point(row: Row, chosen: bool, metric: Metric) -> Fields:
@@ -168,7 +210,11 @@ def _point(row: Row, chosen: bool, metric: Metric) -> Fields:
         "text": mean_sem_text(row, metric) if row["num_values"] else lost_text(row),
         "few": seeds_text(row) if row["num_values"] else "",
         "seeds": f"{row['num_tests']} of {row['num_seeds']}",
-        "lost": ", ".join(f"{row[status]} {status}" for status in OUTCOMES[1:] if status not in SELDOM or row[status]),
+        "lost": ", ".join(
+            f"{row[status]} {status}"
+            for status in OUTCOMES[1:]
+            if status not in SELDOM or row[status]
+        ),
         "kind": _kind(row),
         "chosen": chosen,
     }
@@ -177,7 +223,9 @@ def _point(row: Row, chosen: bool, metric: Metric) -> Fields:
 def _kind(row: Row) -> str:
     """Return how a point is drawn: `full`, `partial` (fewer seeds), `diverged` (all of them), `none` (no value)."""
     if row["diverged"] == row["num_wanted"]:
-        return "diverged"  # also where some have a value, from before they diverged: as in the images
+        return (
+            "diverged"  # also where some have a value, from before they diverged: as in the images
+        )
     if not row["num_values"]:
         return "none"
     return "partial" if seeds_text(row) else "full"
@@ -212,7 +260,12 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
         for row in fixed
     ]
     start = _start(rates, fixed_rate)
-    return {"tuned": _indices(tuned, variants), "rates": rates, "flips": _flips(rates), "start": start}
+    return {
+        "tuned": _indices(tuned, variants),
+        "rates": rates,
+        "flips": _flips(rates),
+        "start": start,
+    }
 
 
 def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
@@ -221,12 +274,22 @@ def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
 
 def _flips(rates: Sequence[Row]) -> list[Fields]:
     joined = groupby(enumerate(rates), key=lambda each: (each[1]["kind"], each[1]["sure"]))
-    found = [(kind, sure, [index for index, _ in each]) for (kind, sure), each in joined if kind in SHADED]
-    return [{"kind": kind, "sure": sure, "first": at[0], "last": at[-1]} for kind, sure, at in found]
+    found = [
+        (kind, sure, [index for index, _ in each])
+        for (kind, sure), each in joined
+        if kind in SHADED
+    ]
+    return [
+        {"kind": kind, "sure": sure, "first": at[0], "last": at[-1]} for kind, sure, at in found
+    ]
 
 
 def _start(rates: Sequence[Row], fixed_rate: float | None) -> int:
     if fixed_rate is not None:
-        return min(range(len(rates)), key=lambda index: abs(math.log(rates[index]["rate"] / fixed_rate)))
+        return min(
+            range(len(rates)), key=lambda index: abs(math.log(rates[index]["rate"] / fixed_rate))
+        )
     others = [index for index, row in enumerate(rates) if row["kind"] == "winner"]
-    return next((index for index in others if rates[index]["sure"]), next(iter(others), len(rates) // 2))
+    return next(
+        (index for index in others if rates[index]["sure"]), next(iter(others), len(rates) // 2)
+    )

@@ -20,7 +20,13 @@ from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.checks.significance import two_modes
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
-from lr_sweep.analysis.statistics.selection.best import CELL, comparable, rule_text, seeds_of, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    comparable,
+    rule_text,
+    seeds_of,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 from lr_sweep.common.text import NO_VALUE, rate_text
 
@@ -82,7 +88,10 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
     """
     shown, metric = summary.of(model=model), summary.metric
     tasks, variants = list(shown.cells["task"].unique()), list(shown.cells["variant"].unique())
-    texts = {(cell["variant"], cell["task"]): accuracy_text(cell, metric) for cell in shown.cells.to_dict("records")}
+    texts = {
+        (cell["variant"], cell["task"]): accuracy_text(cell, metric)
+        for cell in shown.cells.to_dict("records")
+    }
     rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
     bold = frozenset(
         (variants.index(variant), tasks.index(labels["task"]) + 1)
@@ -108,15 +117,22 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
     metric = summary.metric
     swept = sorted(rates["learning_rate"].unique())
     texts = {
-        (row["variant"], row["learning_rate"]): _at_rate(row, row["learning_rate"] == chosen[row["variant"]], metric)
+        (row["variant"], row["learning_rate"]): _at_rate(
+            row, row["learning_rate"] == chosen[row["variant"]], metric
+        )
         for row in rates.to_dict("records")
     }
     pretrained = _pretrained_text(summary.of(model=model).runs)
     return Table(
         title=f"{metric.title} by learning rate, {task}, {model}",
-        caption=say("learning_rates", metric=metric, seeds=rates["most_seeds"].max(), pretrained=pretrained),
+        caption=say(
+            "learning_rates", metric=metric, seeds=rates["most_seeds"].max(), pretrained=pretrained
+        ),
         header=("variant", *map(rate_text, swept)),
-        rows=tuple((v, *(texts.get((v, rate), NO_VALUE) for rate in swept)) for v in rates["variant"].unique()),
+        rows=tuple(
+            (v, *(texts.get((v, rate), NO_VALUE) for rate in swept))
+            for v in rates["variant"].unique()
+        ),
     )
 
 
@@ -124,7 +140,8 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
     cells, sign = summary.cells, summary.metric.sign
     shown = cells.assign(
-        margin=sign * (cells["validation_mean"].map(comparable) - cells["runner_up_mean"].map(comparable)),
+        margin=sign
+        * (cells["validation_mean"].map(comparable) - cells["runner_up_mean"].map(comparable)),
         not_complete=list(map(incomplete_text, cells.to_dict("records"))),
     )
     table = laid_out("cells", shown, metric=summary.metric, steps=has_steps(summary.runs))
@@ -147,12 +164,19 @@ def lost_text(cell: Row) -> str:
 def incomplete_text(counts: Row) -> str:
     """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
     found = [f"{counts[status]} {status}" for status in reversed(OUTCOMES[1:]) if counts[status]]
-    return ", ".join([*found, *([f"{lacking} without a value"] if (lacking := counts.get("num_lacking")) else [])])
+    return ", ".join(
+        [
+            *found,
+            *([f"{lacking} without a value"] if (lacking := counts.get("num_lacking")) else []),
+        ]
+    )
 
 
 def incomplete_texts(by_variant: Mapping[str, Row]) -> str:
     """Name the variants with runs that are not complete, and count these: `unfrozen-random: 3 diverged`."""
-    return "; ".join(f"{variant}: {incomplete_text(counts)}" for variant, counts in by_variant.items())
+    return "; ".join(
+        f"{variant}: {incomplete_text(counts)}" for variant, counts in by_variant.items()
+    )
 
 
 def seeds_text(row: Row, number: int | None = None) -> str:
@@ -182,7 +206,11 @@ def marks_of(cell: Row) -> str:
 
 def marks_text(rows: Sequence[Sequence[str]]) -> str:
     """Explain the marks that occur in a table's rows, for its caption."""
-    return "".join(f" {mark}: {doc}." for mark, doc in MARKS.items() if any(mark in x for row in rows for x in row))
+    return "".join(
+        f" {mark}: {doc}."
+        for mark, doc in MARKS.items()
+        if any(mark in x for row in rows for x in row)
+    )
 
 
 def mean_sem_text(cell: Row, metric: Metric = ACCURACY) -> str:
@@ -216,7 +244,11 @@ def options_table(chosen: pd.DataFrame) -> Table:
         caption="What the search chose with each cell's learning rate.",
         header=(*CELL, "learning rate", *map(str, names)),
         rows=tuple(
-            (*(row[name] for name in CELL), rate_text(row["learning_rate"]), *(json.dumps(row[name]) for name in names))
+            (
+                *(row[name] for name in CELL),
+                rate_text(row["learning_rate"]),
+                *(json.dumps(row[name]) for name in names),
+            )
             for row in chosen.to_dict("records")
         ),
     )
@@ -232,10 +264,15 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([first[[*CELL, "learning_rate"]], found], axis=1)
 
 
-def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None) -> Table:
+def comparison_table(
+    found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None
+) -> Table:
     """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
     metric = summary.metric
-    facts: dict[str, Any] = {"tested": found["p"].count(), "groups": len(found[GROUP].drop_duplicates())}
+    facts: dict[str, Any] = {
+        "tested": found["p"].count(),
+        "groups": len(found[GROUP].drop_duplicates()),
+    }
     facts |= {
         "condition": "",
         "within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within),
@@ -263,8 +300,12 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     `flipped` names the flips; means are in `learning_rates.csv`.
     """
     written = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
-    flipped = [", ".join(f"{flip.worse} > {flip.better}" for flip in flips) for flips in found["flips"]]
-    shown = found.assign(order=written, incomplete=list(map(incomplete_texts, found["incomplete"])), flipped=flipped)
+    flipped = [
+        ", ".join(f"{flip.worse} > {flip.better}" for flip in flips) for flips in found["flips"]
+    ]
+    shown = found.assign(
+        order=written, incomplete=list(map(incomplete_texts, found["incomplete"])), flipped=flipped
+    )
     return shown.drop(columns=["means", "flips"])
 
 

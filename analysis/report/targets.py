@@ -32,8 +32,17 @@ def target_section(
     device_s, devices = (math.nan, []) if timed is None else _device_s(summary, timed, cells)
     cells = cells.assign(device_s=device_s)
     best = cells.drop_duplicates(GROUP)
-    known: dict[str, Any] = {"metric": summary.metric, "unit": unit, "of": len(pairs), "several": len(best) > 1}
-    known |= {"shared": "shared_steps" in cells, "timed": cells["device_s"].notna().any(), "devices": devices}
+    known: dict[str, Any] = {
+        "metric": summary.metric,
+        "unit": unit,
+        "of": len(pairs),
+        "several": len(best) > 1,
+    }
+    known |= {
+        "shared": "shared_steps" in cells,
+        "timed": cells["device_s"].notna().any(),
+        "devices": devices,
+    }
     tables = [laid_out("targets", cells, **known).write(folder, "targets", cells)]
     if len(pairs):
         with_best = laid_out("target_pairs", pairs.merge(best[CELL]), **known)
@@ -47,9 +56,13 @@ def target_section(
     return Section(title, [*figures, *tables]), sentences
 
 
-def _device_s(summary: StudySummary, timed: pd.DataFrame, cells: pd.DataFrame) -> tuple[pd.Series[float], list[str]]:
+def _device_s(
+    summary: StudySummary, timed: pd.DataFrame, cells: pd.DataFrame
+) -> tuple[pd.Series[float], list[str]]:
     """Return the device seconds to the target, and the devices of tasks and models with several, which have none."""
-    runs = summary.runs[["run_id", *RATE]].merge(timed[["run_id", "device", "device_s", "num_steps"]], on="run_id")
+    runs = summary.runs[["run_id", *RATE]].merge(
+        timed[["run_id", "device", "device_s", "num_steps"]], on="run_id"
+    )
     several = runs.groupby(GROUP)["device"].transform("nunique") > 1
     per_step = (runs["device_s"] / runs["num_steps"]).mask(several).rename("per_step")
     found = cells.join(per_step.groupby([runs[name] for name in RATE]).mean(), on=RATE)
@@ -60,22 +73,39 @@ def _figure(folder: Path, summary: StudySummary, found: StepsCompared, title: st
     groups = list(found.cells.groupby(GROUP, sort=False))[:MOST_FIGURES]
     styles = figure_frame.variant_styles(list(found.cells["variant"].unique()))
     names, key = [f"{task}, {model}" for (task, model), _ in groups], figure_frame.legend(styles)
-    figure, panels = figure_frame.framed(title, say("target_figure"), key, names, min(len(groups), 2))
+    figure, panels = figure_frame.framed(
+        title, say("target_figure"), key, names, min(len(groups), 2)
+    )
     for panel, (_, cells) in zip(panels, groups, strict=True):
         means = found.means[found.means["step"] >= cells["steps"].min() / 2]
         for cell in cells.to_dict("records"):
-            _draw(panel, summary, cell, means.merge(pd.DataFrame([cell])[CELL]), styles[cell["variant"]])
-        panel.axhline(summary.metric.scale * cells["target"].iloc[0], color="0.4", linestyle="--", linewidth=1)
+            _draw(
+                panel,
+                summary,
+                cell,
+                means.merge(pd.DataFrame([cell])[CELL]),
+                styles[cell["variant"]],
+            )
+        panel.axhline(
+            summary.metric.scale * cells["target"].iloc[0], color="0.4", linestyle="--", linewidth=1
+        )
         panel.set_xlabel("step")
         figure_frame.dress(panel, "both", summary.metric)
         panel.set_ylabel(figure_frame.plain(summary.metric.validation))
     return Image(title, *figure_frame.save(figure, folder / "target"))
 
 
-def _draw(panel: Axes, summary: StudySummary, cell: Row, means: pd.DataFrame, style: figure_frame.Style) -> None:
+def _draw(
+    panel: Axes, summary: StudySummary, cell: Row, means: pd.DataFrame, style: figure_frame.Style
+) -> None:
     """Draw a variant's mean with its band, and when it reaches the target, with the interval of that."""
-    values, look = summary.metric.scale * means[["mean", "low", "high"]], figure_frame.line_look(style)
-    panel.plot(means["step"], values["mean"], linewidth=figure_frame.LINE_WIDTH, markersize=3, **look)
+    values, look = (
+        summary.metric.scale * means[["mean", "low", "high"]],
+        figure_frame.line_look(style),
+    )
+    panel.plot(
+        means["step"], values["mean"], linewidth=figure_frame.LINE_WIDTH, markersize=3, **look
+    )
     panel.fill_between(means["step"], values["low"], values["high"], color=style.colour, alpha=0.2)
     if not cell["short"]:
         ends = np.nan_to_num([[cell["steps"] - cell["low"]], [cell["high"] - cell["steps"]]])

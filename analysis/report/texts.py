@@ -56,8 +56,12 @@ def _templates() -> Environment:
         "about": _known(lambda rate: rate_text(float(f"{rate:.2g}"))),
         "slope": _known("{:.2f}".format),
         "ends": _ends,
-        "share": lambda share: percent_text(share if math.isnan(share) else max(share, 0.0), digits=0),
-        "seconds": _known(lambda seconds: f"{seconds:,.0f}" if abs(seconds) >= 100 else f"{seconds:.3g}"),
+        "share": lambda share: percent_text(
+            share if math.isnan(share) else max(share, 0.0), digits=0
+        ),
+        "seconds": _known(
+            lambda seconds: f"{seconds:,.0f}" if abs(seconds) >= 100 else f"{seconds:.3g}"
+        ),
     }
     templates.tests["nan"] = math.isnan
     return templates
@@ -68,12 +72,19 @@ def _table(name: str) -> tuple[Template, Template, list[Template], Template]:
     """Return the title, the caption, the headings, and the entries of a table: blocks of one template, in order."""
     new, table = _templates().from_string, _read("tables.yaml")[name]
     entries = "".join(_entry(i, *column) for i, column in enumerate(table["columns"].items()))
-    return new(table["title"]), new(table["caption"]), [new(heading) for heading in table["columns"]], new(entries)
+    return (
+        new(table["title"]),
+        new(table["caption"]),
+        [new(heading) for heading in table["columns"]],
+        new(entries),
+    )
 
 
 def _known(text: Callable[[float], str]) -> Callable[[float], str]:
     """Return a filter that writes a number, with a sign of minus in place of its hyphen; NaN: no value."""
-    return lambda number: NO_VALUE if math.isnan(number) else re.sub("^-", "\N{MINUS SIGN}", text(number))
+    return lambda number: (
+        NO_VALUE if math.isnan(number) else re.sub("^-", "\N{MINUS SIGN}", text(number))
+    )
 
 
 def _entry(number: int, heading: str, entry: str | None) -> str:
@@ -106,7 +117,9 @@ def _ends(ends: Sequence[float]) -> str:
 
 
 def _more(seeds: float) -> str:
-    return "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
+    return (
+        "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
+    )
 
 
 def _further(seeds: float) -> str:

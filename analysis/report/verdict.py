@@ -20,7 +20,15 @@ from matplotlib.ticker import MaxNLocator
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section, Verdict, write_csv
-from lr_sweep.analysis.report.figure_frame import MIN_WIDTH, Style, dress, framed, legend, save, variant_styles
+from lr_sweep.analysis.report.figure_frame import (
+    MIN_WIDTH,
+    Style,
+    dress,
+    framed,
+    legend,
+    save,
+    variant_styles,
+)
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
@@ -71,11 +79,15 @@ def verdict_block(
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
         fresh = (decided or {}).get((task, model), "")
-        seconds = {cell[-1]: value for cell, value in (device_s or {}).items() if cell[:2] == (task, model)}
+        seconds = {
+            cell[-1]: value for cell, value in (device_s or {}).items() if cell[:2] == (task, model)
+        }
         opening = [fresh, "The seeds that chose the learning rates say:"] if fresh else []
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
         behind = [lead.over for lead in row["leads"] if (task, model, lead.over) in improving]
-        budget = [say("improving", several=len(behind) > 1, named=_listed(behind))] if behind else []
+        budget = (
+            [say("improving", several=len(behind) > 1, named=_listed(behind))] if behind else []
+        )
         sentences = [*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned), *budget]
         items.append((name, sentences, _rests_on(of, rates)))
     return Verdict(items)
@@ -92,19 +104,29 @@ def _sentences(
         yield "No variant has a value."
         return
     metric, leader, certain = summary.metric, row["best"][0], row["certain"]
-    costs = [device_s.get(leader, math.nan) + device_s.get(lead.over, math.nan) for lead in row["leads"]]
+    costs = [
+        device_s.get(leader, math.nan) + device_s.get(lead.over, math.nan) for lead in row["leads"]
+    ]
     leads = [_lead(lead, metric, seed_s) for lead, seed_s in zip(row["leads"], costs, strict=True)]
     within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
     counts = {name: row[name] for name in COUNTS}
     rest = [lead for lead in leads if certain is None or lead["over"] not in certain.losers]
-    first = [_certain(certain, leads, metric)] if certain else [] if leads else [say("alone", leader=leader)]
+    first = (
+        [_certain(certain, leads, metric)]
+        if certain
+        else []
+        if leads
+        else [say("alone", leader=leader)]
+    )
     opening, *others = [*first, *_open(leader, rest, within)]
     yield say("opening", said=opening, is_tuned=is_tuned, untuned=metric.untuned, **counts)
     yield from others
     if leads and is_tuned and row["num_rates"] > 1:
         if row["fixed_best"]:
             yield _at_fixed_rate(row, metric, few)
-        if (flip := row["strongest"]) and (not row["flips"] or flip.learning_rate != row["fixed_rate"]):
+        if (flip := row["strongest"]) and (
+            not row["flips"] or flip.learning_rate != row["fixed_rate"]
+        ):
             yield _strongest(flip, leader, metric)
         yield say("elsewhere", metric=metric, **counts)
 
@@ -129,22 +151,31 @@ def _lead(lead: Lead, metric: Metric, seed_s: float) -> dict[str, Any]:
 def _sized(difference: float, low: float, high: float, metric: Metric) -> dict[str, str]:
     low, high = sorted((metric.sign * low, metric.sign * high))
     amount = metric.amount_text(metric.sign * difference, (high - low) / 2)
-    return {"amount": amount, "interval": "no interval" if math.isnan(low) else _span(low, high, metric)}
+    return {
+        "amount": amount,
+        "interval": "no interval" if math.isnan(low) else _span(low, high, metric),
+    }
 
 
 def _span(low: float, high: float, metric: Metric) -> str:
-    return " to ".join(MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high))
+    return " to ".join(
+        MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high)
+    )
 
 
 def _certain(certain: Certain, leads: Sequence[Row], metric: Metric) -> str:
-    closest = next(lead for lead in leads if lead["over"] in certain.losers)  # the leader is one of the winners
+    closest = next(
+        lead for lead in leads if lead["over"] in certain.losers
+    )  # the leader is one of the winners
     is_pair = len(certain.winners) == len(certain.losers) == 1
     amount = amounts_text(certain, (closest["high"] - closest["low"]) / 2, metric)
     written = {**closest, "amount": amount, "is_pair": is_pair}
     winners, losers = _listed(certain.winners), _listed(certain.losers)
     if len(certain.winners) + len(certain.losers) > max(len(leads), MOST_NAMED + 2):
         losers = f"all {len(certain.losers)} others"
-    return say("certain", winners=winners, losers=losers, several=len(certain.winners) > 1, **written)
+    return say(
+        "certain", winners=winners, losers=losers, several=len(certain.winners) > 1, **written
+    )
 
 
 def amounts_text(certain: Certain, half: float, metric: Metric) -> str:
@@ -170,11 +201,16 @@ def _lacks(lead: Row) -> str:
     """Return why nothing is concluded from a lead; empty: something is."""
     if lead["is_undecided"]:
         return "seeds"
-    return "" if lead["is_known"] or lead["distinguishable"] or not lead["difference"] else "interval"
+    return (
+        "" if lead["is_known"] or lead["distinguishable"] or not lead["difference"] else "interval"
+    )
 
 
 def _undecided(leader: str, leads: Sequence[Row]) -> str:
-    named = [say("undecided_lead", first=not index, **each) for index, each in enumerate(leads[:MOST_NAMED])]
+    named = [
+        say("undecided_lead", first=not index, **each)
+        for index, each in enumerate(leads[:MOST_NAMED])
+    ]
     if further := len(leads) - len(named):
         named.append(f"{counted(further, 'other')} by up to {leads[-1]['amount']}")
     seeds, is_known = max(each["num_seeds"] for each in leads), leads[0]["is_known"]
@@ -184,7 +220,9 @@ def _undecided(leader: str, leads: Sequence[Row]) -> str:
 def _listed(names: Sequence[str]) -> str:
     """Name all, or the first of many: `a, b, c and 4 others`."""
     return _joined(
-        names if len(names) <= MOST_NAMED + 1 else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
+        names
+        if len(names) <= MOST_NAMED + 1
+        else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
     )
 
 
@@ -197,20 +235,30 @@ def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
     leader, winner = (name + few.get((name, rate), "") for name in names)
     behind = -metric.sign * row["fixed_difference"]
     amount = "" if math.isnan(behind) else metric.amount_text(behind)
-    said = {"rate": rate_text(rate), "leader": leader, "winner": winner, "amount": amount, "tied": behind == 0}
+    said = {
+        "rate": rate_text(rate),
+        "leader": leader,
+        "winner": winner,
+        "amount": amount,
+        "tied": behind == 0,
+    }
     is_open = not any(lead.over == names[1] and lead.certain for lead in row["leads"])
     return say("fixed", flips=row["flips"], open=is_open, **said)
 
 
 def _strongest(flip: Flip, leader: str, metric: Metric) -> str:
     written = _sized(flip.difference, flip.low, flip.high, metric)
-    return say("strongest", rate=rate_text(flip.learning_rate), winner=flip.worse, leader=leader, **written)
+    return say(
+        "strongest", rate=rate_text(flip.learning_rate), winner=flip.worse, leader=leader, **written
+    )
 
 
 def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
     """Name the chosen learning rates, and those that have values and could not be chosen, with the reason."""
     known = group.cells.dropna(subset=["learning_rate"]).to_dict("records")
-    chosen = [f"{cell['variant']} {rate_text(cell['learning_rate'])}{seeds_text(cell)}" for cell in known]
+    chosen = [
+        f"{cell['variant']} {rate_text(cell['learning_rate'])}{seeds_text(cell)}" for cell in known
+    ]
     lost = [
         f"{row['variant']} {rate_text(row['learning_rate'])} ({row['num_values']} of {row['num_seeds']} seeds: "
         f"{incomplete_text(row)})"
@@ -237,7 +285,9 @@ def decided_texts(
 
 def _group_text(rows: Sequence[Row], decision: Decision) -> str:
     leads = Counter(row["variant"] for row in rows)
-    rows = sorted(rows, key=lambda row: (-leads[row["variant"]], not row["num_seeds"], abs(row["difference"])))
+    rows = sorted(
+        rows, key=lambda row: (-leads[row["variant"]], not row["num_seeds"], abs(row["difference"]))
+    )
     pairs = [_pair_text(row, decision) for row in rows[:MOST_PAIRS]]
     return say("decided", pairs=pairs, more=max(0, len(rows) - MOST_PAIRS))
 
@@ -252,10 +302,14 @@ def turned(row: Row, metric: Metric) -> Row:
 
 def _pair_text(row: Row, decision: Decision) -> str:
     numbers = _sized(row["difference"], row["low"], row["high"], decision.metric)
-    return say("decided_pair", **{**row, "seeds": row["num_seeds"], "within": _within(decision), **numbers})
+    return say(
+        "decided_pair", **{**row, "seeds": row["num_seeds"], "within": _within(decision), **numbers}
+    )
 
 
-def decided_section(folder: Path, decision: Decision | None, fresh: pd.DataFrame | None) -> list[Section]:
+def decided_section(
+    folder: Path, decision: Decision | None, fresh: pd.DataFrame | None
+) -> list[Section]:
     """Write the table, the figure and a row a fresh run; nothing without `decide`."""
     if decision is None:
         return []
@@ -291,7 +345,9 @@ def _figure(looks: pd.DataFrame, decision: Decision) -> Figure:
     limit = decision.metric.scale * decision.settings.min_difference
     caption += f" Dotted: {_within(decision)} to both sides." if limit else ""
     if len(groups) > MOST_PANELS or len(names) > MOST_LINES:
-        caption += f" The first {MOST_PANELS} tasks and models and {MOST_LINES} pairs; the table has all."
+        caption += (
+            f" The first {MOST_PANELS} tasks and models and {MOST_LINES} pairs; the table has all."
+        )
     drawn = groups[:MOST_PANELS]
     titles = [" ".join(map(str, labels)) for labels, _ in drawn]
     figure, panels = framed(TITLE, caption, legend(styles), titles, min(3, len(drawn)), MIN_WIDTH)

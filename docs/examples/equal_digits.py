@@ -12,7 +12,10 @@ def train(run, session):
     """Train on the first 800 images; the seed of all that is random depends on the run's seed and on its stream."""
     torch.manual_seed(1000 * run.options["stream"] + run.seed)
     digits = load_digits()
-    images, labels = torch.from_numpy(digits.images).float().flatten(1) / 16, torch.from_numpy(digits.target)
+    images, labels = (
+        torch.from_numpy(digits.images).float().flatten(1) / 16,
+        torch.from_numpy(digits.target),
+    )
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 10))
     optimizer = torch.optim.Adam(model.parameters(), run.learning_rate)
     for _ in session.steps(model=model, optimizer=optimizer):
@@ -22,7 +25,9 @@ def train(run, session):
         cross_entropy(model(images[batch]), labels[batch]).backward()
         optimizer.step()
         if session.due:
-            validation, test = (accuracy(model, images[part], labels[part]) for part in (VALIDATION, TEST))
+            validation, test = (
+                accuracy(model, images[part], labels[part]) for part in (VALIDATION, TEST)
+            )
             session.report(validation=validation, test=test)
 
 

@@ -30,9 +30,13 @@ WARM_UP = 0.05
 def train(run, session):
     """Train one run; options: `optimizer`, `weight_decay`, `batch_size` and `schedule_steps`."""
     parts = SPLITS[run.task](session.files)
-    (inputs, labels), validation, test = (tuple(each.to(session.device) for each in part) for part in parts)
+    (inputs, labels), validation, test = (
+        tuple(each.to(session.device) for each in part) for part in parts
+    )
     model = (TextModel() if run.task == "text" else image_model(inputs.shape[1])).to(session.device)
-    optimizers = OPTIMIZERS[run.options["optimizer"]](model, run.learning_rate, run.options["weight_decay"])
+    optimizers = OPTIMIZERS[run.options["optimizer"]](
+        model, run.learning_rate, run.options["weight_decay"]
+    )
     num_steps = run.options["schedule_steps"]
     schedules = [LambdaLR(each, lambda step: rate_factor(step, num_steps)) for each in optimizers]
     saved = {f"optimizer_{number}": each for number, each in enumerate(optimizers)}
@@ -64,7 +68,9 @@ def mnist(files):
 
     def read(name, header, number):
         with gzip.open(files / "mnist" / "MNIST" / "raw" / name) as file:
-            return torch.frombuffer(bytearray(file.read(header + number)[header:]), dtype=torch.uint8)
+            return torch.frombuffer(
+                bytearray(file.read(header + number)[header:]), dtype=torch.uint8
+            )
 
     def split(name, number):
         images = read(f"{name}-images-idx3-ubyte.gz", 16, number * 28 * 28).view(-1, 1, 28, 28)
@@ -79,7 +85,9 @@ def cifar10(files):
     def split(name):
         content = (files / "cifar10" / "cifar-10-batches-py" / name).read_bytes()
         file = pickle.loads(content, encoding="latin1")  # noqa: S301  # as published; runs have its sha256
-        return smaller(torch.from_numpy(file["data"]).view(-1, 3, 32, 32), 4), torch.tensor(file["labels"])
+        return smaller(torch.from_numpy(file["data"]).view(-1, 3, 32, 32), 4), torch.tensor(
+            file["labels"]
+        )
 
     return split("data_batch_1"), *halves(*split("test_batch"))
 
@@ -87,7 +95,9 @@ def cifar10(files):
 def text(files):
     """Return the splits, each (bytes (N, T), the bytes after them (N, T)), with the validation and test text first."""
     content = bytearray(lzma.decompress((files / "lora-books-text.xz").read_bytes()))
-    sequences = torch.frombuffer(content, dtype=torch.uint8).long().unfold(0, NUM_TOKENS + 1, NUM_TOKENS)  # (N, T + 1)
+    sequences = (
+        torch.frombuffer(content, dtype=torch.uint8).long().unfold(0, NUM_TOKENS + 1, NUM_TOKENS)
+    )  # (N, T + 1)
     held_out, rest = sequences[: 2 * NUM_SEQUENCES], sequences[2 * NUM_SEQUENCES :]
     parts = rest, held_out[::2], held_out[1::2]
     return [(part[:, :-1], part[:, 1:]) for part in parts]
@@ -108,7 +118,9 @@ SPLITS = {"mnist": mnist, "cifar10": cifar10, "text": text}
 
 def image_model(num_inputs):
     """Return a network with two hidden layers of 64."""
-    return nn.Sequential(nn.Linear(num_inputs, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return nn.Sequential(
+        nn.Linear(num_inputs, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
 
 
 class TextModel(nn.Module):
@@ -125,7 +137,9 @@ class TextModel(nn.Module):
     def forward(self, tokens):
         """Return the scores of the next bytes (N, T, 256) of (N, T)."""
         x = self.tokens(tokens) + self.positions.weight
-        heads = self.qkv(self.norms[0](x)).unflatten(-1, (3, 3, -1)).permute(2, 0, 3, 1, 4)  # (3, N, heads, T, D)
+        heads = (
+            self.qkv(self.norms[0](x)).unflatten(-1, (3, 3, -1)).permute(2, 0, 3, 1, 4)
+        )  # (3, N, heads, T, D)
         attended = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
         x = x + self.mixed(attended.transpose(1, 2).flatten(2))
         x = x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
@@ -134,8 +148,15 @@ class TextModel(nn.Module):
 
 def matrices(model):
     """Return the hidden matrices, the matrices at the ends (embeddings and the output layer), and the vectors."""
-    ends = [*(each.weight for each in model.modules() if isinstance(each, nn.Embedding)), list(model.parameters())[-2]]
-    hidden = [each for each in model.parameters() if each.ndim == 2 and not any(each is end for end in ends)]
+    ends = [
+        *(each.weight for each in model.modules() if isinstance(each, nn.Embedding)),
+        list(model.parameters())[-2],
+    ]
+    hidden = [
+        each
+        for each in model.parameters()
+        if each.ndim == 2 and not any(each is end for end in ends)
+    ]
     return hidden, ends, [each for each in model.parameters() if each.ndim == 1]
 
 
@@ -174,17 +195,27 @@ class CautiousAdamW(torch.optim.AdamW):
 
 
 OPTIMIZERS = {
-    "sgd": lambda model, rate, decay: [torch.optim.SGD(model.parameters(), rate, 0.9, weight_decay=decay)],
-    "adamw": lambda model, rate, decay: [torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)],
+    "sgd": lambda model, rate, decay: [
+        torch.optim.SGD(model.parameters(), rate, 0.9, weight_decay=decay)
+    ],
+    "adamw": lambda model, rate, decay: [
+        torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)
+    ],
     "lion": lambda model, rate, decay: [Lion(model.parameters(), rate, 0.9, 0.99, decay)],
     "muon": muon,
     "nadamw": lambda model, rate, decay: [
         torch.optim.NAdam(model.parameters(), rate, weight_decay=decay, decoupled_weight_decay=True)
     ],
-    "cautious": lambda model, rate, decay: [CautiousAdamW(model.parameters(), rate, weight_decay=decay)],
-    "mars": lambda model, rate, decay: [MARS(model.parameters(), rate, optimize_1d=True, weight_decay=decay)],
+    "cautious": lambda model, rate, decay: [
+        CautiousAdamW(model.parameters(), rate, weight_decay=decay)
+    ],
+    "mars": lambda model, rate, decay: [
+        MARS(model.parameters(), rate, optimize_1d=True, weight_decay=decay)
+    ],
     "scion": scion,
     "soap": lambda model, rate, decay: [SOAP(model.parameters(), rate, weight_decay=decay)],
-    "kron": lambda model, rate, decay: [Kron(model.parameters(), rate, weight_decay=decay, precondition_dtype=None)],
+    "kron": lambda model, rate, decay: [
+        Kron(model.parameters(), rate, weight_decay=decay, precondition_dtype=None)
+    ],
 }
 """The optimizers of a model by name, from the learning rate and the weight decay; other settings are the defaults."""

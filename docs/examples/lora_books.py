@@ -15,7 +15,9 @@ from transformers import GPT2LMHeadModel
 
 from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
 
-BODY = WeightsSource(shipped="books-2x128", sha256="1eade0b59caab4807f84ff4cba3bd9deee9cc3c2bfe462570477bd89e6dd9b5b")
+BODY = WeightsSource(
+    shipped="books-2x128", sha256="1eade0b59caab4807f84ff4cba3bd9deee9cc3c2bfe462570477bd89e6dd9b5b"
+)
 NUM_TOKENS, BATCH = 128, 8
 """Bytes of a sequence, all that the body has positions for, and sequences of a step."""
 HELD_OUT = 128
@@ -52,7 +54,11 @@ def train(run, session):
 
 def splits(path, device):
     """Return the validation and test sequences and the training text, as bytes' numbers."""
-    text = torch.frombuffer(bytearray(lzma.decompress(path.read_bytes())), dtype=torch.uint8).long().to(device)
+    text = (
+        torch.frombuffer(bytearray(lzma.decompress(path.read_bytes())), dtype=torch.uint8)
+        .long()
+        .to(device)
+    )
     held_out, rest = text.split([2 * HELD_OUT * NUM_TOKENS, len(text) - 2 * HELD_OUT * NUM_TOKENS])
     return *held_out.view(2, HELD_OUT, NUM_TOKENS), rest
 
@@ -78,8 +84,12 @@ def optimizer_of(model, run):
     settings = {"lr": run.learning_rate, "weight_decay": 0.0}
     if run.options["method"] == "lora-plus":
         ratio = run.options["rate_ratio"]
-        return create_loraplus_optimizer(model, torch.optim.AdamW, loraplus_lr_ratio=ratio, **settings)
-    return torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], **settings)
+        return create_loraplus_optimizer(
+            model, torch.optim.AdamW, loraplus_lr_ratio=ratio, **settings
+        )
+    return torch.optim.AdamW(
+        [each for each in model.parameters() if each.requires_grad], **settings
+    )
 
 
 def rate_factor(step, num_steps):

@@ -91,7 +91,10 @@ class Command(TyperCommand):
         params = [param for param in self.get_params(ctx) if param.param_type_name == kind]
         records = [(param, param.get_help_record(ctx)) for param in params]
         return [
-            (getattr(param, "metavar", None) or record[0] if kind == "argument" else record[0], record[1])
+            (
+                getattr(param, "metavar", None) or record[0] if kind == "argument" else record[0],
+                record[1],
+            )
             for param, record in records
             if record
         ]
@@ -118,7 +121,9 @@ def command(example: str, of: typer.Typer = app) -> Callable[[F], F]:
     def add(function: F) -> F:
         does = " ".join((function.__doc__ or "").split())
         epilog = f"\b\n{EXAMPLE}{PROGRAM} {example}"
-        return of.command(function.__name__, cls=Command, help=does, short_help=does, epilog=epilog)(function)
+        return of.command(
+            function.__name__, cls=Command, help=does, short_help=does, epilog=epilog
+        )(function)
 
     return add
 
@@ -137,13 +142,18 @@ def _let_threads_sleep() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # GNU's OpenMP, torch's on Linux; others know the policy alone
+        os.environ.setdefault(
+            "GOMP_SPINCOUNT", "3000"
+        )  # GNU's OpenMP, torch's on Linux; others know the policy alone
 
 
 @app.callback()
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Learning-rate sweeps whose conclusions hold."""

@@ -37,11 +37,18 @@ _write = partial(print, end="", flush=True)
 
 @command("data mnist cifar10 gpt2 --data-dir ~/data")
 def data(
-    names: Annotated[list[str], opt.argument("NAME", "Tasks, known models, or studies with all that they need.")],
+    names: Annotated[
+        list[str], opt.argument("NAME", "Tasks, known models, or studies with all that they need.")
+    ],
     pretrain: Annotated[
-        bool, opt.flag("Pretrain the weights for which these studies have a recipe, instead of fetching anything.")
+        bool,
+        opt.flag(
+            "Pretrain the weights for which these studies have a recipe, instead of fetching anything."
+        ),
     ] = False,
-    results: Annotated[str, opt.option("DIR", "With --pretrain: where weights are kept.", opt.location)] = "results",
+    results: Annotated[
+        str, opt.option("DIR", "With --pretrain: where weights are kept.", opt.location)
+    ] = "results",
     data_dir: opt.DataDir = None,
 ) -> None:
     """Fetch and verify data sets and published weights ahead of time, or pretrain weights."""
@@ -58,15 +65,22 @@ def data(
         if name in TASKS:
             tasks, weights = {name: TASKS[name].Options()}, {}
         elif known := MODELS.get(name):
-            source = WeightsSource(hub=known.hub, revision=known.revision, sha256=known.sha256, family=known.family)
+            source = WeightsSource(
+                hub=known.hub, revision=known.revision, sha256=known.sha256, family=known.family
+            )
             tasks, weights = {}, {name: source}
         elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
             study = load_built_in_study(name)
-            tasks, weights = {task: wanted.options for task, wanted in study.data_sets.items()}, hub_sources(study)
+            tasks, weights = (
+                {task: wanted.options for task, wanted in study.data_sets.items()},
+                hub_sources(study),
+            )
         else:
             valid = [*TASKS, *MODELS]
             listed = [*sorted(valid), *listed_studies()]
-            raise UserError(unknown("task, model or study", name, [*valid, *shipped_studies()], listed))
+            raise UserError(
+                unknown("task, model or study", name, [*valid, *shipped_studies()], listed)
+            )
         for task, options in tasks.items():
             TASKS[task].fetch(options, folder)
             _say(f"{task}: verified in {folder}")
@@ -91,19 +105,29 @@ def _pretrain(studies: list[str], results: str, folder: Path) -> None:
             check_disk((), recorded, to_pretrain(study, backbones))
             for name, backbone in backbones.items():
                 if not isinstance(study.bodies[name].pretrained, PretrainedHere):
-                    print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
+                    print(
+                        f"{name}: nothing to pretrain here; its weights come from {backbone.source}"
+                    )
                 elif backbone.here:
                     print(f"{name}: already there: {backbone.source}")
                 else:
                     paths = recorded.pretrained, recorded.pretraining_progress
-                    print(pretrain_model(name, study.bodies[name], *paths, torch.device("cpu"), _say, folder))
+                    print(
+                        pretrain_model(
+                            name, study.bodies[name], *paths, torch.device("cpu"), _say, folder
+                        )
+                    )
 
 
 @command("submit rothermel2021-table1 --results /shared/results --data-dir /shared/data")
 def submit(
     study: opt.Study,
     results: Annotated[
-        str, opt.option("DIR", "The results directory, on a disk that all machines share, or s3://BUCKET/PREFIX.")
+        str,
+        opt.option(
+            "DIR",
+            "The results directory, on a disk that all machines share, or s3://BUCKET/PREFIX.",
+        ),
     ],
     data_dir: Annotated[str, opt.option("DIR", "The folder of data sets, on such a disk.")],
     address: Address = DEFAULT_ADDRESS,
@@ -118,7 +142,10 @@ def submit(
     strict: opt.Strict = False,
     env: Annotated[
         list[str] | None,
-        opt.option("NAME", "Pass this environment variable, such as a password, encrypted; may be repeated."),
+        opt.option(
+            "NAME",
+            "Pass this environment variable, such as a password, encrypted; may be repeated.",
+        ),
     ] = None,
 ) -> int:
     """Train a study on a cluster: send the program there and follow what it prints."""
@@ -145,7 +172,9 @@ def check(file: File) -> int:
     problems = problems_in(file)
     for problem in problems:
         _say(f"problem: {problem}")
-    _say(f"{file}: {counted(len(problems), 'problem') if problems else 'no problem in what can be checked here'}")
+    _say(
+        f"{file}: {counted(len(problems), 'problem') if problems else 'no problem in what can be checked here'}"
+    )
     return int(bool(problems))
 
 
@@ -153,13 +182,17 @@ def check(file: File) -> int:
 def fetch(
     file: File,
     folder: Annotated[str, opt.argument("FOLDER", "The results directory, on the cluster's disk.")],
-    target: Annotated[Path, opt.argument("HERE", "The folder here that becomes its copy.", opt.local_path)],
+    target: Annotated[
+        Path, opt.argument("HERE", "The folder here that becomes its copy.", opt.local_path)
+    ],
 ) -> None:
     """Copy a results directory from the head by ssh, without checkpoints, for the commands that read results."""
     from lr_sweep.sweep.cluster.ssh import fetch
 
     fetch(file, folder, target)
-    _say(f"{target} is a copy of {folder}; `{program_command('ls', '--results', str(target))}` lists what it has")
+    _say(
+        f"{target} is a copy of {folder}; `{program_command('ls', '--results', str(target))}` lists what it has"
+    )
 
 
 @command("cluster down cluster.yaml", cluster)
@@ -179,14 +212,18 @@ def down(file: File, yes: Yes = False) -> int:
 
 @command("cluster jobs", cluster)
 def jobs(
-    study: Annotated[str | None, opt.argument("STUDY", "A study, or the name of a job. By default all jobs.")] = None,
+    study: Annotated[
+        str | None, opt.argument("STUDY", "A study, or the name of a job. By default all jobs.")
+    ] = None,
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
     """List the submitted studies and who submitted them, or one job, and count the machines."""
     server = ClusterJobs(address)
     listed = server.jobs() if study is None else [server.newest(_study_name(study))]
     if listed:
-        rows = [(job.name, job.status.lower(), _took(job), job.owner, job.results) for job in listed]
+        rows = [
+            (job.name, job.status.lower(), _took(job), job.owner, job.results) for job in listed
+        ]
         print("\n".join(aligned([("job", "status", "took", "of", "results"), *rows])))
     else:
         _say(f"no study was submitted to the cluster at {server.address}")
@@ -210,11 +247,17 @@ def stop(study: JobOf, address: Address = DEFAULT_ADDRESS, yes: Yes = False) -> 
         return 0
     whose = f"{job.name} was submitted by {job.owner or 'another user'}, and you are {owner_here()}"
     again = program_command("cluster", "stop", job.name, "--address", address, "--yes")
-    if not (yes or job.owner == owner_here() or opt.agreed(f"{whose}: stop it?", f"{whose}: `{again}` stops it")):
+    if not (
+        yes
+        or job.owner == owner_here()
+        or opt.agreed(f"{whose}: stop it?", f"{whose}: `{again}` stops it")
+    ):
         return 1
     server.stop(job.name)
     if job.status == "PENDING":
-        _say(f"{job.name} waits for memory on the head: it ends, without training, when its turn comes")
+        _say(
+            f"{job.name} waits for memory on the head: it ends, without training, when its turn comes"
+        )
         return 0
     _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
     return 0 if _ended(server, server.follow(job.name, _write)) == 130 else 1
@@ -255,7 +298,11 @@ def _ended(server: ClusterJobs, job: Job) -> int:
     if code > 0:
         return code
     # No end of `run` itself: a signal ended it, or Ray did.
-    cause = f"was killed by {signal.Signals(-code).name}" if code else f"was lost ({reason(Exception(job.message))})"
+    cause = (
+        f"was killed by {signal.Signals(-code).name}"
+        if code
+        else f"was lost ({reason(Exception(job.message))})"
+    )
     memory = ", as the system does when memory is short" if code == -signal.SIGKILL else ""
     _say(f"its driver {cause}{memory}. Submit the study again to resume it.")
     return 1

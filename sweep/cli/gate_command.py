@@ -21,29 +21,53 @@ MOST = 1e30
 @command("gate baseline.json candidate.csv --stream log.jsonl")
 def gate(
     baseline: Annotated[Path, opt.argument("BASELINE", "What --accept wrote.", opt.local_path)],
-    table: Annotated[str, opt.argument("TABLE", "The candidate's runs, as `judge` reads them.", opt.location)],
-    accept: Annotated[bool, opt.flag("Store the table's runs as BASELINE, for later candidates.")] = False,
+    table: Annotated[
+        str, opt.argument("TABLE", "The candidate's runs, as `judge` reads them.", opt.location)
+    ],
+    accept: Annotated[
+        bool, opt.flag("Store the table's runs as BASELINE, for later candidates.")
+    ] = False,
     stream: Annotated[
         Path | None,
-        opt.option("FILE", "Keep a log of all candidates, and limit false ones among all accepted.", opt.local_path),
+        opt.option(
+            "FILE",
+            "Keep a log of all candidates, and limit false ones among all accepted.",
+            opt.local_path,
+        ),
     ] = None,
     guard: Annotated[
         list[str] | None,
-        opt.option("METRIC", "Reject a candidate that is worse by this metric, or by a limit: memory_gb<=1.05x."),
+        opt.option(
+            "METRIC",
+            "Reject a candidate that is worse by this metric, or by a limit: memory_gb<=1.05x.",
+        ),
     ] = None,
     min_gain: Annotated[
         float,
         opt.number(
-            "Least gain to look for, in percentage points, or as the metric is.", least=0, most=MOST, metavar="SIZE"
+            "Least gain to look for, in percentage points, or as the metric is.",
+            least=0,
+            most=MOST,
+            metavar="SIZE",
         ),
     ] = 0.0,
     min_sd: Annotated[
         float,
-        opt.number("Least gain in standard deviations of a run, if no --min-gain.", least=0.1, most=MOST, metavar="SD"),
+        opt.number(
+            "Least gain in standard deviations of a run, if no --min-gain.",
+            least=0.1,
+            most=MOST,
+            metavar="SD",
+        ),
     ] = 1.5,
-    max_seeds: Annotated[int, opt.number("Seeds of a candidate that is accepted.", least=8, most=200)] = 30,
+    max_seeds: Annotated[
+        int, opt.number("Seeds of a candidate that is accepted.", least=8, most=200)
+    ] = 30,
     drift: Annotated[
-        bool, opt.flag("Read a run for each night, in the order of their seeds: exit code 1 if they became worse.")
+        bool,
+        opt.flag(
+            "Read a run for each night, in the order of their seeds: exit code 1 if they became worse."
+        ),
     ] = False,
     columns: opt.Columns = None,
     where: opt.Where = None,
@@ -56,8 +80,14 @@ def gate(
 
     opt.not_together(accept=accept, drift=drift)
     guards = [Guard.read(each) for each in guard or ()]
-    words = ["judge", shown_uri(table), "--save=reading.yaml"]  # answers a question once, by a file for --columns
-    candidate = answered(partial(read_side, table, guards=guards), reading_of(columns, where), words)
+    words = [
+        "judge",
+        shown_uri(table),
+        "--save=reading.yaml",
+    ]  # answers a question once, by a file for --columns
+    candidate = answered(
+        partial(read_side, table, guards=guards), reading_of(columns, where), words
+    )
     if accept:
         refuse_accepted(stream, candidate)
         candidate.store(baseline)
@@ -68,7 +98,11 @@ def gate(
         text = compared.drift_text()
         opt.say(text or "no drift")
         return int(bool(text))
-    found = compared.streamed(stream, " ".join([shown_uri(table), *(where or ())])) if stream else compared.gate()
+    found = (
+        compared.streamed(stream, " ".join([shown_uri(table), *(where or ())]))
+        if stream
+        else compared.gate()
+    )
     if json:
         opt.print_json({"format": 1, **asdict(found)})
     else:

@@ -40,26 +40,39 @@ def judge(
     select_on_test: opt.SelectOnTest = False,
     equal_within: Annotated[
         float | None,
-        opt.option("SIZE", "Count smaller differences as equal; SIZE is in percentage points, or as the metric is."),
+        opt.option(
+            "SIZE",
+            "Count smaller differences as equal; SIZE is in percentage points, or as the metric is.",
+        ),
     ] = None,
     target: Annotated[
         float | None,
-        opt.option("VALUE", "Compare the steps to this value, in percent for an accuracy (docs/laws.md)."),
+        opt.option(
+            "VALUE", "Compare the steps to this value, in percent for an accuracy (docs/laws.md)."
+        ),
     ] = None,
     by: Annotated[
-        str | None, opt.option("COLUMN", "Count another column than the steps to the target, as `tokens` or `seconds`.")
+        str | None,
+        opt.option(
+            "COLUMN", "Count another column than the steps to the target, as `tokens` or `seconds`."
+        ),
     ] = None,
     decide: Annotated[
         str | None,
         opt.option(
-            "TABLE", "Read fresh seeds at the chosen rates, and say what they decide and which seeds to run next."
+            "TABLE",
+            "Read fresh seeds at the chosen rates, and say what they decide and which seeds to run next.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, opt.option("FOLDER", "The folder of the report; by default ./judged/TABLE.", opt.local_path)
+        Path | None,
+        opt.option(
+            "FOLDER", "The folder of the report; by default ./judged/TABLE.", opt.local_path
+        ),
     ] = None,
     save: Annotated[
-        Path | None, opt.option("FILE", "Keep how the table was read, for --columns FILE.", opt.local_path)
+        Path | None,
+        opt.option("FILE", "Keep how the table was read, for --columns FILE.", opt.local_path),
     ] = None,
     strict: opt.Strict = False,
     latex: opt.Latex = False,
@@ -74,7 +87,9 @@ def judge(
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     if save is not None and not save.name.endswith(KEPT):
-        raise UserError(f"--save {save}: want a name that ends in .yaml, as --columns takes the file by")
+        raise UserError(
+            f"--save {save}: want a name that ends in .yaml, as --columns takes the file by"
+        )
     if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
     reading = reading_of(columns, where, metric, lower_is_better, higher_is_better, select_on_test)
@@ -132,7 +147,9 @@ def reading_of(
 def _reading(given: Sequence[str]) -> Reading:
     from lr_sweep.analysis.judge.reading import KEPT, Reading, columns_in, saved_reading
 
-    files = [text for text in given if text.endswith(KEPT) and ("=" not in text or Path(text).is_file())]
+    files = [
+        text for text in given if text.endswith(KEPT) and ("=" not in text or Path(text).is_file())
+    ]
     kept = Reading()
     for file in files:
         kept = kept.but(saved_reading(opt.local_path(file)))
@@ -152,5 +169,7 @@ def answered(read: Callable[[Reading], T], reading: Reading, words: Sequence[str
         mark = "" if question.text.endswith("?") else "."
         start, lines = shlex.join([PROGRAM, *words]), [f"{question.text}{mark} One of:"]
         for choice in question.choices:
-            lines.append(f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}")
+            lines.append(
+                f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}"
+            )
         raise UserError("\n".join(lines)) from question

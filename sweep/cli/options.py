@@ -29,7 +29,10 @@ def location(text: str) -> str:
     """Return a path, or the URI of a store, as it was given; raises ValueError."""
     try:
         Path(text).expanduser().resolve()
-    except (RuntimeError, OSError) as error:  # `~nouser`, a circle of links, a folder that may not be read
+    except (
+        RuntimeError,
+        OSError,
+    ) as error:  # `~nouser`, a circle of links, a folder that may not be read
         raise ValueError(f"got {text!r}: {error}; write the path out") from error
     return text
 
@@ -101,7 +104,9 @@ def folded(text: str) -> str:
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     fit = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
-    return _PROSE.sub(lambda line: fit(line[0], subsequent_indent=line[1] + " " * len(line[2] or "  ")), text)
+    return _PROSE.sub(
+        lambda line: fit(line[0], subsequent_indent=line[1] + " " * len(line[2] or "  ")), text
+    )
 
 
 STUDY_HELP = "The name of a shipped study, or the path of a .yaml file."
@@ -119,7 +124,9 @@ DataDir = Annotated[
         local_path,
     ),
 ]
-Run = Annotated[str, argument("RUN", "The run's id, or at least its first 4 letters; `ls` lists all ids.")]
+Run = Annotated[
+    str, argument("RUN", "The run's id, or at least its first 4 letters; `ls` lists all ids.")
+]
 Json = Annotated[bool, flag("Print JSON, as docs/gate.md describes it.")]
 Columns = Annotated[
     list[str] | None,
@@ -131,20 +138,30 @@ Columns = Annotated[
         "wrote.",
     ),
 ]
-Where = Annotated[list[str] | None, option("COLUMN=VALUE", "Read these rows alone; COLUMN!=VALUE leaves rows out.")]
-MetricName = Annotated[str | None, option("NAME", "The name of the metric; by default that of validation's column.")]
+Where = Annotated[
+    list[str] | None,
+    option("COLUMN=VALUE", "Read these rows alone; COLUMN!=VALUE leaves rows out."),
+]
+MetricName = Annotated[
+    str | None, option("NAME", "The name of the metric; by default that of validation's column.")
+]
 LowerIsBetter = Annotated[bool, flag("Lower values are better; by default the name decides.")]
 HigherIsBetter = Annotated[bool, flag("Higher values are better; by default the name decides.")]
-SelectOnTest = Annotated[bool, flag("Choose on test data if a table has no validation data; the report says so.")]
+SelectOnTest = Annotated[
+    bool, flag("Choose on test data if a table has no validation data; the report says so.")
+]
 Strict = Annotated[bool, flag("Exit with code 1 if a report's checks find a problem.")]
 
 Latex = Annotated[bool, flag("Also write table.tex, a table for a paper, and the figures as PDF.")]
 
 CpusPerTrial = Annotated[int | None, number("CPUs of a trial, instead of the study's number.")]
 GpusPerTrial = Annotated[
-    float | None, option("G", "GPUs of a trial, instead of the study's number; a fraction shares a GPU.", float)
+    float | None,
+    option("G", "GPUs of a trial, instead of the study's number; a fraction shares a GPU.", float),
 ]
-RunsPerTrial = Annotated[int | None, number("Runs that a trial trains, instead of the study's number.")]
+RunsPerTrial = Annotated[
+    int | None, number("Runs that a trial trains, instead of the study's number.")
+]
 Only = Annotated[
     OnlyRuns | None,
     option(
@@ -156,7 +173,9 @@ Only = Annotated[
 ]
 RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
 MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
-CheckpointEveryS = Annotated[float, number("Seconds between two checkpoints.", least=0.01, metavar="S")]
+CheckpointEveryS = Annotated[
+    float, number("Seconds between two checkpoints.", least=0.01, metavar="S")
+]
 
 
 def open_results(location: str, *, weights: bool = False, curves: bool = True) -> Directory:
@@ -189,7 +208,9 @@ def _study_name(given: str, recorded: Collection[str]) -> str:
     name = path.stem if is_file else given
     if name in recorded and (path.is_file() or not is_file):
         return name
-    from lr_sweep.sweep.study.file import load_study  # imported late: a recorded study needs no YAML
+    from lr_sweep.sweep.study.file import (
+        load_study,
+    )  # imported late: a recorded study needs no YAML
 
     return load_study(given, recorded).study
 
@@ -201,7 +222,9 @@ def data_folder(given: Path | None) -> Path:
     try:
         return Path(given or default_data_dir()).expanduser().resolve()
     except RuntimeError as error:  # `~nouser`, or links that lead to themselves
-        raise UserError(f"{given or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
+        raise UserError(
+            f"{given or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir"
+        ) from error
 
 
 def load_studies(
@@ -216,7 +239,11 @@ def load_studies(
     from lr_sweep.sweep.study.file import load_study
     from lr_sweep.sweep.study.settings import Resources
 
-    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
+    resources = {
+        "cpus_per_trial": cpus_per_trial,
+        "gpus_per_trial": gpus_per_trial,
+        "runs_per_trial": runs_per_trial,
+    }
     given = {name: value for name, value in resources.items() if value is not None}
     studies = [load_study(name) for name in names]
     try:
@@ -225,7 +252,10 @@ def load_studies(
         first = error.errors()[0]
         option = "-".join(map(str, first["loc"])).replace("_", "-")
         raise UserError(f"--{option}: {first['msg']}") from error
-    return [study.model_copy(update={"resources": each}) for study, each in zip(studies, held, strict=True)]
+    return [
+        study.model_copy(update={"resources": each})
+        for study, each in zip(studies, held, strict=True)
+    ]
 
 
 def print_json(content: object) -> None:

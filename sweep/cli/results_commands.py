@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @command("ls quickstart")
 def ls(
     studies: Annotated[
-        opt.SomeStudies, opt.argument("STUDY", "List only these studies and their runs, in this order.")
+        opt.SomeStudies,
+        opt.argument("STUDY", "List only these studies and their runs, in this order."),
     ] = None,
     results: opt.Results = "results",
     json: opt.Json = False,
@@ -36,7 +37,9 @@ def ls(
 @command("show 0f3a --log")
 def show(
     run: opt.Run,
-    log: Annotated[bool, opt.flag("Print its log: starts, evaluations, what a function printed, failures.")] = False,
+    log: Annotated[
+        bool, opt.flag("Print its log: starts, evaluations, what a function printed, failures.")
+    ] = False,
     results: opt.Results = "results",
     json: opt.Json = False,
 ) -> None:
@@ -52,11 +55,18 @@ def show(
 
 @command("ui --cluster cluster.yaml")
 def ui(
-    results: Annotated[str | None, opt.option("DIR", f"{opt.RESULTS_HELP} By default ./results.", opt.location)] = None,
-    cluster: Annotated[
-        Path | None, opt.option("FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path)
+    results: Annotated[
+        str | None, opt.option("DIR", f"{opt.RESULTS_HELP} By default ./results.", opt.location)
     ] = None,
-    port: Annotated[int, opt.number("The port of the pages, on this machine's loopback address.", most=65_535)] = 5000,
+    cluster: Annotated[
+        Path | None,
+        opt.option(
+            "FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path
+        ),
+    ] = None,
+    port: Annotated[
+        int, opt.number("The port of the pages, on this machine's loopback address.", most=65_535)
+    ] = 5000,
 ) -> int:
     """Serve a live page of a results directory and MLflow's pages, or open the MLflow and Ray pages of a cluster."""
     from lr_sweep.sweep.terminal import signals_as_ctrl_c
@@ -83,7 +93,9 @@ def _serve(results: Results, port: int) -> None:
     token, say = secrets.token_hex(16), opt.say
     check_listening(LOOPBACK, port, "another program may have it: choose another with --port")
     say(f"live page  {link(port, token)}")
-    say("Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both.")
+    say(
+        "Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both."
+    )
     serve(results, port, token, say)
 
 
@@ -92,7 +104,8 @@ def verify(
     studies: Annotated[
         opt.SomeStudies,
         opt.argument(
-            "STUDY", "Also train a few steps of these studies' training functions: do they repeat, and resume exactly?"
+            "STUDY",
+            "Also train a few steps of these studies' training functions: do they repeat, and resume exactly?",
         ),
     ] = None,
     results: opt.Results = "results",
@@ -105,7 +118,9 @@ def verify(
 
     with fetched(results) as recorded:
         # A store is verified in a temporary copy; findings name the store.
-        problems = verify_all(recorded, lambda line: opt.say(line.replace(str(recorded.root), recorded.location)))
+        problems = verify_all(
+            recorded, lambda line: opt.say(line.replace(str(recorded.root), recorded.location))
+        )
     if studies:
         say, folder = opt.say, opt.data_folder(data_dir)
         problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies))
@@ -122,9 +137,14 @@ def export(
             opt.location,
         ),
     ] = None,
-    csv: Annotated[bool, opt.flag("Write every evaluation into a CSV file, for `judge`, pandas or W&B.")] = False,
+    csv: Annotated[
+        bool, opt.flag("Write every evaluation into a CSV file, for `judge`, pandas or W&B.")
+    ] = False,
     mlflow: Annotated[
-        bool, opt.flag("Rebuild MLflow at $MLFLOW_TRACKING_URI, by default the database in the results directory.")
+        bool,
+        opt.flag(
+            "Rebuild MLflow at $MLFLOW_TRACKING_URI, by default the database in the results directory."
+        ),
     ] = False,
     results: opt.Results = "results",
 ) -> None:
@@ -145,8 +165,13 @@ def export(
     opt.say(write_csv(recorded, studies, Path(target).expanduser()))
 
 
-figure = group("figure", "Draw what is inside trained or pretrained models, and write the numbers of the figure.")
-Out = Annotated[Path, opt.option("FOLDER", "The folder where the files are written.", opt.local_path)]
+figure = group(
+    "figure",
+    "Draw what is inside trained or pretrained models, and write the numbers of the figure.",
+)
+Out = Annotated[
+    Path, opt.option("FOLDER", "The folder where the files are written.", opt.local_path)
+]
 
 
 @command("figure attention 0f3a", figure)
@@ -168,11 +193,14 @@ def attention(
 
 @command("figure deviations rothermel2021-table1", figure)
 def deviations(
-    weights: Annotated[str, opt.argument("STUDY|FOLDER", "A study, or a folder of weights.", opt.location)],
+    weights: Annotated[
+        str, opt.argument("STUDY|FOLDER", "A study, or a folder of weights.", opt.location)
+    ],
     results: opt.Results = "results",
     out: Out = Path(),
     model: Annotated[
-        str | None, opt.option("NAME", "The model of the study; by default the only one with weights.")
+        str | None,
+        opt.option("NAME", "The model of the study; by default the only one with weights."),
     ] = None,
 ) -> None:
     """Draw the standard deviations of pretrained weights by layer (Lu et al. 2021, figure 6)."""
@@ -188,7 +216,8 @@ def gc(
     only: Annotated[
         list[str] | None,
         opt.option(
-            "KIND", "leftovers, checkpoints or unwanted (runs that no study wants); may be repeated; by default all."
+            "KIND",
+            "leftovers, checkpoints or unwanted (runs that no study wants); may be repeated; by default all.",
         ),
     ] = None,
     results: opt.Results = "results",

@@ -27,9 +27,14 @@ def run(
     data_dir: opt.DataDir = None,
     address: Annotated[
         str | None,
-        opt.option("ADDRESS", "Train on a running Ray cluster (`auto`, HOST:PORT); by default Ray is started here."),
+        opt.option(
+            "ADDRESS",
+            "Train on a running Ray cluster (`auto`, HOST:PORT); by default Ray is started here.",
+        ),
     ] = None,
-    cpus: Annotated[int | None, opt.number("CPUs that a Ray started here may use; by default all.")] = None,
+    cpus: Annotated[
+        int | None, opt.number("CPUs that a Ray started here may use; by default all.")
+    ] = None,
     force: Annotated[bool, opt.flag("Let --cpus be more than this machine has.")] = False,
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
@@ -55,7 +60,9 @@ def run(
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
             loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
             for study in loaded:
-                placement = Placement(resources=study.resources, address=address, cpus=cpus, force=force)
+                placement = Placement(
+                    resources=study.resources, address=address, cpus=cpus, force=force
+                )
                 options = Options(
                     results=recorded,
                     data_dir=opt.data_folder(data_dir),
@@ -71,7 +78,9 @@ def run(
                     print(f"MLflow     {program_command('ui', '--results', results)}")
                 if outcome.stopped:
                     return STOPPED
-                if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
+                if outcome.failed or (
+                    strict and outcome.report is not None and outcome.report.num_problems
+                ):
                     code = 1
             return code
         except KeyboardInterrupt:
@@ -93,10 +102,16 @@ def plan(
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
-    cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine.")] = None,
-    gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine.")] = None,
+    cpus: Annotated[
+        int | None, opt.number("CPUs to plan for, if not those of this machine.")
+    ] = None,
+    gpus: Annotated[
+        int | None, opt.number("GPUs to plan for, if not those of this machine.")
+    ] = None,
     only: opt.Only = None,
-    measure: Annotated[bool, opt.flag("Train each cell without a timing for a few steps here first.")] = False,
+    measure: Annotated[
+        bool, opt.flag("Train each cell without a timing for a few steps here first.")
+    ] = False,
     json: opt.Json = False,
 ) -> None:
     """Show what `run` would train, what it needs and what it costs; start nothing."""
@@ -114,10 +129,14 @@ def plan(
     for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {})
-        count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
+        count_gpus = (
+            gpus is None and placement.device == "cuda"
+        )  # takes seconds where there are GPUs
         machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
-            from lr_sweep.sweep.tune.measure import measure_cells  # with torch, for which no other plan waits
+            from lr_sweep.sweep.tune.measure import (
+                measure_cells,
+            )  # with torch, for which no other plan waits
 
             measure_cells(planned, cost_on(planned, machine), say)
         if json:
@@ -130,7 +149,10 @@ def plan(
 
 @command("report quickstart --strict")
 def report(
-    studies: opt.Studies, results: opt.Results = "results", strict: opt.Strict = False, latex: opt.Latex = False
+    studies: opt.Studies,
+    results: opt.Results = "results",
+    strict: opt.Strict = False,
+    latex: opt.Latex = False,
 ) -> int:
     """Write the tables, figures and checks of what is recorded so far."""
     from lr_sweep.analysis.study_report import write_report
@@ -143,7 +165,9 @@ def report(
     for study in opt.study_names(studies, recorded):
         with storage_problems(recorded.root):
             written = write_report(recorded.root, study, version_here, latex=latex)
-        _print_report(written, recorded.uri and publish(recorded.uri, recorded.root, written.folder))
+        _print_report(
+            written, recorded.uri and publish(recorded.uri, recorded.root, written.folder)
+        )
         if latex:
             print(f"LaTeX      {written.folder / 'table.tex'}")
         num_problems += written.num_problems
@@ -166,10 +190,18 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
 
 @command("init --hf-trainer my-sweep")
 def init(
-    folder: Annotated[Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)] = Path(),
-    hf_trainer: Annotated[bool, opt.flag("Write code around Hugging Face's Trainer, not a plain loop.")] = False,
-    lightning: Annotated[bool, opt.flag("Write code around a LightningModule, not a plain loop.")] = False,
-    command: Annotated[bool, opt.flag("Write a script with options, which a study's command starts.")] = False,
+    folder: Annotated[
+        Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)
+    ] = Path(),
+    hf_trainer: Annotated[
+        bool, opt.flag("Write code around Hugging Face's Trainer, not a plain loop.")
+    ] = False,
+    lightning: Annotated[
+        bool, opt.flag("Write code around a LightningModule, not a plain loop.")
+    ] = False,
+    command: Annotated[
+        bool, opt.flag("Write a script with options, which a study's command starts.")
+    ] = False,
 ) -> None:
     """Write a study and the code that it trains; both run as they are."""
     kinds = {"hf_trainer": hf_trainer, "lightning": lightning, "command": command}
@@ -177,7 +209,9 @@ def init(
     kind = next((name.replace("_", "-") for name, chosen in kinds.items() if chosen), "torch")
     files = {folder / path.name: path for path in sorted((STARTERS / kind).glob("*.*"))}
     if taken := [str(path) for path in files if path.exists()]:
-        raise UserError(f"nothing was written: {', '.join(taken)} would be replaced. Name another folder.")
+        raise UserError(
+            f"nothing was written: {', '.join(taken)} would be replaced. Name another folder."
+        )
     make_folder(folder)
     for path, source in files.items():
         write_bytes(path, source.read_bytes())

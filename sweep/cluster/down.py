@@ -47,5 +47,7 @@ def _end(cluster: Fields, address: str) -> list[str]:
         done = subprocess.run(words, stdin=script, stdout=subprocess.PIPE, check=False)
     _, ended, left = done.stdout.decode(errors="replace").partition(ENDED)
     if not ended:
-        return [f"{address}: not known what is left: ssh failed (code {done.returncode}); its reason is above"]
+        return [
+            f"{address}: not known what is left: ssh failed (code {done.returncode}); its reason is above"
+        ]
     return [f"{address}: process {line} is left" for line in left.splitlines()]

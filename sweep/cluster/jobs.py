@@ -100,13 +100,17 @@ class ClusterJobs:
             logging.getLogger(name).setLevel(logging.ERROR)
         use_token_file()
         self.address = address
-        os.environ["RAY_API_SERVER_ADDRESS"] = address  # overrides RAY_ADDRESS, which overrides the argument (2.60)
+        os.environ["RAY_API_SERVER_ADDRESS"] = (
+            address  # overrides RAY_ADDRESS, which overrides the argument (2.60)
+        )
         with _problems(address):
             self._client = JobSubmissionClient(address)
 
     def jobs(self) -> list[Job]:
         """Return the jobs of all studies, oldest first."""
-        jobs = [_job(details) for details in self._listed() if STUDY_KEY in (details.metadata or {})]
+        jobs = [
+            _job(details) for details in self._listed() if STUDY_KEY in (details.metadata or {})
+        ]
         return sorted(jobs, key=lambda job: job.started_s)
 
     def drivers(self) -> int:
@@ -139,9 +143,13 @@ class ClusterJobs:
         with _problems(self.address):
             response = self._client._do_request("GET", f"/api/v0/nodes?limit={MAX_NODES}")
             response.raise_for_status()
-            return sum(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
+            return sum(
+                node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"]
+            )
 
-    def start(self, study: str, results: str, command: str, folder: Path, more: Mapping[str, str]) -> str:
+    def start(
+        self, study: str, results: str, command: str, folder: Path, more: Mapping[str, str]
+    ) -> str:
         """Start a job as soon as the head has memory for it, and return its name.
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
@@ -164,7 +172,9 @@ class ClusterJobs:
         """Ask a job to save its runs and end, and note who asked; do not wait for it."""
         with _problems(self.address):
             # Ray lets no job's metadata be changed.
-            self._client.submit_job(entrypoint="true", metadata={STOPS_KEY: name, OWNER_KEY: owner_here()})
+            self._client.submit_job(
+                entrypoint="true", metadata={STOPS_KEY: name, OWNER_KEY: owner_here()}
+            )
             self._client.stop_job(name)
 
     def stopped_by(self, name: str) -> str:
@@ -283,7 +293,17 @@ def submit_study(
         if study.files is not None:  # data files are looked for in the data directory
             write_code(study.files, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
-        run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
+        run = (
+            "run",
+            sent,
+            "--address",
+            "auto",
+            "--results",
+            results,
+            "--data-dir",
+            data_dir,
+            *options,
+        )
         command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
         name = server.start(study.study, results, command, folder, more)
     return server.get(name)
@@ -304,7 +324,11 @@ def check_paths(results: str, data_dir: str) -> None:
     """Raise UserError for relative paths, which mean nothing on other machines, StoreError for URIs of no store."""
     folder = local_path(results)
     given = {"--results": folder, "--data-dir": PurePosixPath(data_dir)}
-    relative = [f"{option} {path}" for option, path in given.items() if path is not None and not path.is_absolute()]
+    relative = [
+        f"{option} {path}"
+        for option, path in given.items()
+        if path is not None and not path.is_absolute()
+    ]
     if folder is None:
         checked(results)
     if relative:
@@ -325,11 +349,16 @@ def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
     commit, changed = git_state()
-    (folder / "lr_sweep" / PACKED_STATE).write_text(json.dumps({"git_commit": commit, "git_dirty": changed}))
+    (folder / "lr_sweep" / PACKED_STATE).write_text(
+        json.dumps({"git_commit": commit, "git_dirty": changed})
+    )
     return sum(sizes.values())
 
 
 def sent_files(program: Path) -> list[Path]:
     """Return the files of the program that a cluster gets."""
-    paths = [program / "__init__.py", *(path for folder in SENT for path in (program / folder).rglob("*"))]
+    paths = [
+        program / "__init__.py",
+        *(path for folder in SENT for path in (program / folder).rglob("*")),
+    ]
     return [path for path in paths if path.is_file() and "__pycache__" not in path.parts]

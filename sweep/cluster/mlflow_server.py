@@ -54,7 +54,9 @@ def _server_app(uri: str, artifacts: Path, token: str, port: int) -> Starlette:
 def main(option: str) -> None:
     """Serve until a signal ends it; `option` is `--port=NUMBER`."""
     port = int(option.removeprefix("--port="))
-    app = _server_app(os.environ["MLFLOW_BACKEND_STORE_URI"], Path("artifacts").absolute(), head_token(), port)
+    app = _server_app(
+        os.environ["MLFLOW_BACKEND_STORE_URI"], Path("artifacts").absolute(), head_token(), port
+    )
     uvicorn.run(app, host=LOOPBACK, port=port, log_level="warning", access_log=False)
 
 

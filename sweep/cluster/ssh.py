@@ -17,7 +17,10 @@ OPTIONS = ("ServerAliveInterval=10", "StrictHostKeyChecking=accept-new", "LogLev
 """Options of ssh; it would print a line for each request to a port where nothing listens yet."""
 OF_FILE = {"User": "ssh_user", "ProxyCommand": "ssh_proxy_command"}
 """Options of ssh, and what the `auth` of a cluster file calls them."""
-PARTS = (("--include=/runs/***", "--exclude=*"), ("--exclude=/runs/", "--exclude=/checkpoints/", "--exclude=/tune/"))
+PARTS = (
+    ("--include=/runs/***", "--exclude=*"),
+    ("--exclude=/runs/", "--exclude=/checkpoints/", "--exclude=/tune/"),
+)
 """Rules of rsync, in turn: rows are copied first, so that each has its curve while a sweep writes more."""
 
 
@@ -28,7 +31,9 @@ def read_cluster(cluster_file: Path) -> Fields:
     except (OSError, YAMLError) as error:
         raise UserError(f"cannot read {cluster_file}: {error}") from error
     if not isinstance(cluster, dict) or not {"provider", "auth"} <= cluster.keys():
-        raise UserError(f"{cluster_file} has no `provider` and `auth`: name the file given to `ray up`")
+        raise UserError(
+            f"{cluster_file} has no `provider` and `auth`: name the file given to `ray up`"
+        )
     return prepared(cluster)
 
 
@@ -50,7 +55,11 @@ def ssh(cluster: Fields, *options: str) -> list[str]:
     """Return the command of ssh with user and key of a cluster file and further options; an address is to follow."""
     auth = cluster["auth"]
     given = [f"{option}={auth[name]}" for option, name in OF_FILE.items() if auth.get(name)]
-    key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if auth.get("ssh_private_key") else []
+    key = (
+        ["-i", str(Path(auth["ssh_private_key"]).expanduser())]
+        if auth.get("ssh_private_key")
+        else []
+    )
     return ["ssh", *(f"-o{option}" for option in [*options, *OPTIONS, *given]), *key]
 
 
@@ -61,6 +70,16 @@ def fetch(cluster_file: Path, folder: str, target: Path) -> None:
     cluster = read_cluster(cluster_file)
     source = f"{head_address(cluster_file, cluster)}:{folder}/"
     for rules in PARTS:
-        words = ["rsync", "--archive", "--rsh", shlex.join(ssh(cluster)), *rules, source, f"{target}/"]
+        words = [
+            "rsync",
+            "--archive",
+            "--rsh",
+            shlex.join(ssh(cluster)),
+            *rules,
+            source,
+            f"{target}/",
+        ]
         if code := subprocess.run(words, check=False).returncode:
-            raise UserError(f"rsync ended (code {code}); its reason is above. What it copied is complete.")
+            raise UserError(
+                f"rsync ended (code {code}); its reason is above. What it copied is complete."
+            )

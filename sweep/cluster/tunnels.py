@@ -32,7 +32,9 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     cluster = read_cluster(cluster_file)
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
-        check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
+        check_listening(
+            LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's"
+        )
     tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
     text, head = _text(port, head_token()), head_address(cluster_file, cluster)
     command = [*ssh(cluster, "ExitOnForwardFailure=yes"), "-N", *tunnels, head]

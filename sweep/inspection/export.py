@@ -29,14 +29,20 @@ def _curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
     """Return evaluations within each study's budgets; a run without one has a row without a step."""
     frames = []
     for study in studies:
-        wanted = with_stops(record.read_wanted(results.root, study), record.stopped_of(results.root, study))
+        wanted = with_stops(
+            record.read_wanted(results.root, study), record.stopped_of(results.root, study)
+        )
         runs = account(wanted, record.read_runs(results.root, wanted["run_id"], RUN_COLUMNS))
         curves = record.read_curves(results.root, wanted["run_id"]).astype({"step": "Int64"})
         points = runs.merge(curves, on="run_id", how="left")
         within = points[~points["step"].gt(points["num_steps"]).fillna(False)]
-        frames.append(within.assign(study=study, **record.read_study(results.root, study).metric.columns))
+        frames.append(
+            within.assign(study=study, **record.read_study(results.root, study).metric.columns)
+        )
     table = pd.concat(frames, ignore_index=True).rename(columns=VALUES)
-    return table[["study", *LABELS, "run_id", "status", "step", *VALUES.values(), *LOSSES, *ACCURACY.columns]]
+    return table[
+        ["study", *LABELS, "run_id", "status", "step", *VALUES.values(), *LOSSES, *ACCURACY.columns]
+    ]
 
 
 def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
@@ -59,7 +65,9 @@ def write_mlflow(results: Results, studies: Sequence[str]) -> str:
     for study in names:
         record.read_study(results.root, study)
     if not names:
-        raise UserError(f"{results.root} holds no study yet; `run` one first, or give its --results.")
+        raise UserError(
+            f"{results.root} holds no study yet; `run` one first, or give its --results."
+        )
     uri = tracking_uri(results.root)
     results.prepare()
     with storage_problems(results.root), results.writing("export --mlflow"):
@@ -74,7 +82,9 @@ def write_mlflow(results: Results, studies: Sequence[str]) -> str:
 
 def _check_target(target: Path) -> None:
     if target.exists():
-        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
+        raise UserError(
+            f"{target} exists; `export` overwrites nothing. Remove it, or name another path."
+        )
     if not target.parent.is_dir():
         raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
     remove_dead_partials(target.parent)
@@ -86,7 +96,9 @@ def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataF
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
     table = _curve_table(results, names) if names else pd.DataFrame()
     if table.empty or table["step"].isna().all():
-        raise UserError(f"{results.root} holds no evaluation to export; `run` a study first, or give its --results.")
+        raise UserError(
+            f"{results.root} holds no evaluation to export; `run` a study first, or give its --results."
+        )
     return table
 
 

@@ -63,16 +63,26 @@ def draw_attention(
     """
     known, run = recorded_run(results, given)
     if run.model.family != "gpt2":
-        raise UserError(f"run {known.run_id} is of the family {run.model.family}; attention is drawn of gpt2 alone")
+        raise UserError(
+            f"run {known.run_id} is of the family {run.model.family}; attention is drawn of gpt2 alone"
+        )
     if not layer < run.model.layers:
-        raise UserError(f"--layer: got {layer}, want 0 to {run.model.layers - 1}: the layers of run {known.run_id}")
+        raise UserError(
+            f"--layer: got {layer}, want 0 to {run.model.layers - 1}: the layers of run {known.run_id}"
+        )
     rebuilt = rebuild(results, known, run, data_dir)
     split = rebuilt.data.test[:examples]
     most = MOST_BYTES // (4 * gpt2_size(run).heads * rebuilt.data.shape.num_tokens**2)
     if len(split) > most:
-        raise UserError(f"--examples: got {len(split)}, want at most {most}: more take over {MOST_BYTES / 1e9:g} GB")
+        raise UserError(
+            f"--examples: got {len(split)}, want at most {most}: more take over {MOST_BYTES / 1e9:g} GB"
+        )
     weights = attention_of(rebuilt, split, layer)  # (N, H, T, T)
-    arrays: Fields = {"attention": weights, "inputs": split.inputs.numpy(), "labels": split.labels.numpy()}
+    arrays: Fields = {
+        "attention": weights,
+        "inputs": split.inputs.numpy(),
+        "labels": split.labels.numpy(),
+    }
     arrays |= {} if split.lengths is None else {"lengths": split.lengths.numpy()}
     assert known.labels, "it has ended"
     title = f"Attention in layer {layer}: {run_state.run_title(known.labels)}"
@@ -91,7 +101,9 @@ def attention_of(rebuilt: Rebuilt, split: Split, layer: int) -> np.ndarray:
     model, body = rebuilt.model, rebuilt.model.body
     assert isinstance(body, GPT2)
     tokens = rebuilt.data.tokens(split.inputs)
-    each = [body.attention_weights(model.input_layer(one), layer) for one in tokens.split(1)]  # (1, H, T, T)
+    each = [
+        body.attention_weights(model.input_layer(one), layer) for one in tokens.split(1)
+    ]  # (1, H, T, T)
     return torch.cat(each).numpy()
 
 
@@ -107,7 +119,9 @@ def draw_deviations(given: str, results: Results, out: Path, *, model: str | Non
         raise WeightsError(f"{where}: {'; '.join(mistakes)}")
     rows = list(deviations(load_weights(where)))
     if not rows:
-        raise UserError(f"{where}: no attention or feedforward of a GPT-2 among its weights (h.0.attn.c_attn.weight)")
+        raise UserError(
+            f"{where}: no attention or feedforward of a GPT-2 among its weights (h.0.attn.c_attn.weight)"
+        )
     caption = (
         f"Weights in {where}. Standard deviation of all numbers of a tensor, about their mean. Dashed: the default "
         f"initialisation of GPT-2, {WEIGHT_STD:g} for weights and 0 for biases."
@@ -122,8 +136,12 @@ def deviations(tensors: Mapping[str, torch.Tensor]) -> Iterator[Row]:
     Rows have `layer` (from 0), `tensor` (such as `attn.c_attn`), `kind` (`weight` or `bias`), `standard_deviation` and
     `default`.
     """
-    found = [(match, tensor) for name, tensor in tensors.items() if (match := _LAYER.fullmatch(name))]
-    for match, tensor in sorted(found, key=lambda each: (int(each[0][1]), each[0][2], each[0][3] == "bias")):
+    found = [
+        (match, tensor) for name, tensor in tensors.items() if (match := _LAYER.fullmatch(name))
+    ]
+    for match, tensor in sorted(
+        found, key=lambda each: (int(each[0][1]), each[0][2], each[0][3] == "bias")
+    ):
         yield {
             "layer": int(match[1]),
             "tensor": match[2],
@@ -137,7 +155,11 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     """Return a name for files, and the folder of the weights, which is fetched if it is on the hub."""
     if (path := Path(given).expanduser()).is_dir():
         return path.resolve().name, path
-    models = {name: each for name, each in load_built_in_study(given).bodies.items() if each.pretrained is not None}
+    models = {
+        name: each
+        for name, each in load_built_in_study(given).bodies.items()
+        if each.pretrained is not None
+    }
     if not models:
         raise UserError(f"{given}: none of its models has pretrained weights")
     if model is None and len(models) > 1:
@@ -182,7 +204,9 @@ def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
     """
     known = find_run(results, given, ["content"])
     if known.row is None:
-        raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
+        raise UserError(
+            f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them"
+        )
     content: Fields = json.loads(known.row["content"])
     if (version := content.get("protocol_version")) != PROTOCOL_VERSION:
         raise UserError(
@@ -190,7 +214,9 @@ def recorded_run(results: Results, given: str) -> tuple[RecordedRun, Run]:
             f"use the program that trained it"
         )
     if own := content.get("trainable") or content.get("command"):
-        raise UserError(f"run {known.run_id} is of the user's own code, {own}; want a built-in model")
+        raise UserError(
+            f"run {known.run_id} is of the user's own code, {own}; want a built-in model"
+        )
     return known, Run.from_content(content, size_from(content["model"]))
 
 
@@ -226,7 +252,9 @@ def _weights_of(results: Results, known: RecordedRun, run: Run) -> WeightsSource
         if weights_checksum(path.parent) == run.weights_checksum:
             return WeightsSource(folder=str(path.parent))
     for study in known.budgets:
-        model = load_built_in_study(results.options(study)).bodies.get((known.labels or {})["model"])
+        model = load_built_in_study(results.options(study)).bodies.get(
+            (known.labels or {})["model"]
+        )
         if model is not None and model.pretrained is not None:
             return find_backbone(model, results.pretrained).source
     raise UserError(

@@ -37,7 +37,9 @@ class Garbage(NamedTuple):
     notes: list[str]
 
 
-def collect(results: Results, only: Collection[str], agreed: Callable[[str], bool], say: Say) -> None:
+def collect(
+    results: Results, only: Collection[str], agreed: Callable[[str], bool], say: Say
+) -> None:
     """List what can go of the kinds `only`, then remove those agreed to; no process can write until this has ended.
 
     Raises UserError if another process writes.
@@ -66,11 +68,21 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
         try:
             _find_runs(results, found)
         except RecordError as error:
-            found.notes.append(f"{error}. What studies want is unknown until then, so only {LEFTOVERS} are listed")
-    links = {path: link for paths in found.files.values() for path in paths if (link := _link_to(path))}
+            found.notes.append(
+                f"{error}. What studies want is unknown until then, so only {LEFTOVERS} are listed"
+            )
+    links = {
+        path: link for paths in found.files.values() for path in paths if (link := _link_to(path))
+    }
     named = sorted(set(links.values()))
-    found.notes.extend(f"{link} is a link: it and what it leads to are left alone" for link in named)
-    kept = {kind: [path for path in found.files[kind] if path not in links] for kind in KINDS if kind in only}
+    found.notes.extend(
+        f"{link} is a link: it and what it leads to are left alone" for link in named
+    )
+    kept = {
+        kind: [path for path in found.files[kind] if path not in links]
+        for kind in KINDS
+        if kind in only
+    }
     return found._replace(files={kind: paths for kind, paths in kept.items() if paths})
 
 
@@ -91,7 +103,11 @@ def _find_runs(results: Results, found: Garbage) -> None:
         folder = results.checkpoints(run_id)
         saved = [*folder.glob(KEPT), *sorted(folder.glob("step-*.safetensors"))]
         # A run that failed may be tried again; one that a study wants may have steps left to train.
-        if row and State(row["status"]).over and (not wanted or state_of(budgets[run_id], row, started=True).over):
+        if (
+            row
+            and State(row["status"]).over
+            and (not wanted or state_of(budgets[run_id], row, started=True).over)
+        ):
             found.files[CHECKPOINTS] += saved
         if not wanted:
             # The row first: a row without its curve would count as done.
@@ -117,7 +133,9 @@ def _wanted_budgets(results: Results) -> dict[str, int]:
 
 def leftovers(results: Results) -> Iterator[Path]:
     """Yield what nothing reads while no process writes: partial files, damaged checkpoints, folders of scratch."""
-    yield from (path for path in sorted(results.root.rglob(".*.partial")) if not is_being_written(path))
+    yield from (
+        path for path in sorted(results.root.rglob(".*.partial")) if not is_being_written(path)
+    )
     for name in ("partial-*", ".tmp*", "damaged-*"):  # the second are safetensors'
         yield from sorted(results.root.glob(f"checkpoints/*/{name}"))
     yield from filter(os.path.lexists, _scratch_folders(results))
@@ -145,4 +163,6 @@ def _files_in(path: Path) -> list[Path]:
 
 def _size(paths: Sequence[Path]) -> str:
     files = [file for path in paths for file in _files_in(path)]
-    return f"{counted(len(files), 'file')}, {gigabytes(sum(file.lstat().st_size for file in files))}"
+    return (
+        f"{counted(len(files), 'file')}, {gigabytes(sum(file.lstat().st_size for file in files))}"
+    )

@@ -26,7 +26,15 @@ MOST_LOG = 100_000_000
 MAX_EVALUATIONS = 20
 """Most evaluations of a curve that are shown, with the first, the best and the last."""
 ROW = (
-    *("pretrained_on", "weights_checksum", "data_origin", "data_checksum", "git_commit", "git_dirty", "versions"),
+    *(
+        "pretrained_on",
+        "weights_checksum",
+        "data_origin",
+        "data_checksum",
+        "git_commit",
+        "git_dirty",
+        "versions",
+    ),
     *("device", "wall_s", "device_s", "attempts", "lost_steps", "started_at", "finished_at"),
 )
 BAR_WIDTH = 24
@@ -59,12 +67,26 @@ def run_json(results: Results, given: str) -> Row:
     """Return everything about a run as content for JSON; raises as `run_text`."""
     run = _whole(results, given)
     end = run.row
-    row = None if end is None else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
+    row = (
+        None
+        if end is None
+        else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
+    )
     states = {study: _state_in(study, run, results) for study in run.budgets}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
-    wanted = [{"study": study, "num_steps": budget, "state": states[study]} for study, budget in run.budgets.items()]
+    wanted = [
+        {"study": study, "num_steps": budget, "state": states[study]}
+        for study, budget in run.budgets.items()
+    ]
     curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
-    return {"run_id": run.run_id, **labels, "status": run.status, "studies": wanted, "row": row, "curve": curve}
+    return {
+        "run_id": run.run_id,
+        **labels,
+        "status": run.status,
+        "studies": wanted,
+        "row": row,
+        "curve": curve,
+    }
 
 
 def log_text(results: Results, given: str, most_bytes: int | None = None) -> str:
@@ -75,13 +97,19 @@ def log_text(results: Results, given: str, most_bytes: int | None = None) -> str
     run = find_run(results, given)
     path = results.log(run.run_id)
     if path.is_symlink() or path.parent.is_symlink():
-        raise UserError(f"{path} is a link, or in one: links in results are not followed, as they may lead anywhere")
+        raise UserError(
+            f"{path} is a link, or in one: links in results are not followed, as they may lead anywhere"
+        )
     try:
         content = read_plain(path, MOST_LOG) if most_bytes is None else end_of(path, most_bytes)
         text = re.sub("\r\n?", "\n", content.decode(errors="replace"))
         return without_escapes(text).rstrip("\n")
     except FileNotFoundError:
-        where = f" here: it is on the machine of the sweep that trained it, not in {results.uri}" if results.uri else ""
+        where = (
+            f" here: it is on the machine of the sweep that trained it, not in {results.uri}"
+            if results.uri
+            else ""
+        )
         raise UserError(
             f"run {run.run_id} ({run.status}) has no log{where}; a log begins when a sweep starts a run"
         ) from None
@@ -107,10 +135,15 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Recor
     if found:
         runs = run_state.known_runs(results, run_state.read_all_wanted(results))
         labels = {run.run_id: run.labels for run in runs if run.run_id in found[:MAX_CANDIDATES]}
-        titles = {each: run_state.run_title(row) if row else "wanted by no study here" for each, row in labels.items()}
+        titles = {
+            each: run_state.run_title(row) if row else "wanted by no study here"
+            for each, row in labels.items()
+        }
         shown = "".join(f"\n  {run_id}  {title}" for run_id, title in titles.items())
         more = f"\n  and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        raise UserError(f"{len(found)} runs begin with {given!r}; give more letters of one of:{shown}{more}")
+        raise UserError(
+            f"{len(found)} runs begin with {given!r}; give more letters of one of:{shown}{more}"
+        )
     raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 
 
@@ -124,17 +157,31 @@ def _outcome(run: RecordedRun) -> list[Fact]:
         facts.append(("steps", f"{end['num_steps']} trained"))
         if end["best_step"] is not None:
             metric = run_state.metric_of(end)
-            scores = [metric.score_text(end[f"{split}_at_best"], digits=1) for split in ("validation", "test")]
+            scores = [
+                metric.score_text(end[f"{split}_at_best"], digits=1)
+                for split in ("validation", "test")
+            ]
             shown = "validation {}, test {}".format(*scores)
-            facts.append((metric.name, f"{shown}, at step {end['best_step']}, where validation is {metric.best}"))
+            facts.append(
+                (
+                    metric.name,
+                    f"{shown}, at step {end['best_step']}, where validation is {metric.best}",
+                )
+            )
     if run.labels is None:
-        return [*facts, ("labels", "not known: no study here wants it, and its row is written when it ends")]
-    return facts + [(name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS]
+        return [
+            *facts,
+            ("labels", "not known: no study here wants it, and its row is written when it ends"),
+        ]
+    return facts + [
+        (name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS
+    ]
 
 
 def _studies(run: RecordedRun, results: Results) -> list[Fact]:
     return [
-        (study, f"up to step {budget}: {_state_in(study, run, results)}") for study, budget in run.budgets.items()
+        (study, f"up to step {budget}: {_state_in(study, run, results)}")
+        for study, budget in run.budgets.items()
     ] or [("no study", "that is recorded here")]
 
 
@@ -145,7 +192,9 @@ def _state_in(study: str, run: RecordedRun, results: Results) -> run_state.State
 
 def _content(end: Row) -> list[Fact]:
     flat = run_state.flattened(json.loads(end["content"]))
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in flat.items()}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value) for name, value in flat.items()
+    }
     return sorted(texts.items(), key=lambda fact: "." in fact[0])
 
 
@@ -154,13 +203,19 @@ def _row(end: Row) -> list[Fact]:
 
 
 def _files(run_id: str, results: Results) -> list[Fact]:
-    paths = {"row": results.run(run_id), "evaluations": results.curve(run_id), "log": results.log(run_id)}
+    paths = {
+        "row": results.run(run_id),
+        "evaluations": results.curve(run_id),
+        "log": results.log(run_id),
+    }
     facts = [(name, str(path) if path.exists() else "none") for name, path in paths.items()]
     if results.uri is not None:
         return [*facts, ("checkpoints", f"{results.uri}/checkpoints/{run_id}")]
     folder = results.checkpoints(run_id)
     saved = [] if folder.is_symlink() else sorted(folder.glob("*"), reverse=True)
-    return facts + ([("checkpoint", f"{path}  {_size(path)}") for path in saved] or [("checkpoint", "none")])
+    return facts + (
+        [("checkpoint", f"{path}  {_size(path)}") for path in saved] or [("checkpoint", "none")]
+    )
 
 
 def _size(path: Path) -> str:
@@ -175,17 +230,28 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
     if curve.empty:
         return ["no evaluations yet"]
     found = best_steps(curve[["run_id", "step", "validation_accuracy"]], metric)
-    best = None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
+    best = (
+        None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
+    )
     rows = [("step", "train loss", metric.test, metric.validation, "", "")]
     shown = evenly(len(curve), MAX_EVALUATIONS - 1) | ({best} if best is not None else set())
     for index in sorted(shown):
         at = curve.iloc[index]
         validation = at["validation_accuracy"]
         loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
-        numbers = (f"{at['step']}", loss, metric.score_text(at["test_accuracy"]), metric.score_text(validation))
-        rows.append((*numbers, "█" * _bar_length(validation, metric), "best" if index == best else ""))
+        numbers = (
+            f"{at['step']}",
+            loss,
+            metric.score_text(at["test_accuracy"]),
+            metric.score_text(validation),
+        )
+        rows.append(
+            (*numbers, "█" * _bar_length(validation, metric), "best" if index == best else "")
+        )
     hidden = len(curve) - (len(rows) - 1)
-    return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])
+    return aligned(rows, right=range(4)) + (
+        [f"{hidden} evaluations between these are not shown"] if hidden else []
+    )
 
 
 def evenly(number: int, most: int) -> set[int]:

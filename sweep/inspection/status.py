@@ -42,24 +42,46 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
 
 def status_json(results: Results, study: str) -> Row:
     """Return what `status_text` shows as content for JSON."""
-    facts: dict[str, Any] = {"study": study, "results": results.location, "activity": activity(results, time.time())}
+    facts: dict[str, Any] = {
+        "study": study,
+        "results": results.location,
+        "activity": activity(results, time.time()),
+    }
     if _pretrains_first(results, study):
         return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "decided": None}
     info, runs, found = _read(results, study)
-    cells = [dict(zip(CELL, cell, strict=True)) | {"runs": run_state.counts_json(each)} for cell, each in found.items()]
-    failed = [{name: row[name] for name in ("run_id", *LABELS)} | {"failure": why} for row, why in runs.failed()]
-    facts |= {"title": info.title, "runs": run_state.counts_json(runs.counts()), "cells": cells, "failed": failed}
+    cells = [
+        dict(zip(CELL, cell, strict=True)) | {"runs": run_state.counts_json(each)}
+        for cell, each in found.items()
+    ]
+    failed = [
+        {name: row[name] for name in ("run_id", *LABELS)} | {"failure": why}
+        for row, why in runs.failed()
+    ]
+    facts |= {
+        "title": info.title,
+        "runs": run_state.counts_json(runs.counts()),
+        "cells": cells,
+        "failed": failed,
+    }
     return facts | {"decided": next(iter(_decision_lines(results, info)), None)}
 
 
-def _read(results: Results, study: str) -> tuple[StudyInfo, RunStates[Row], dict[tuple[str, ...], Counter[State]]]:
+def _read(
+    results: Results, study: str
+) -> tuple[StudyInfo, RunStates[Row], dict[tuple[str, ...], Counter[State]]]:
     info, wanted = read_study(results.root, study), read_wanted_rows(results.root, study)
     runs = run_state.recorded_states(
-        results, study, wanted, run_state.read_ends(results, [row["run_id"] for row in wanted], ["failure"])
+        results,
+        study,
+        wanted,
+        run_state.read_ends(results, [row["run_id"] for row in wanted], ["failure"]),
     )
     cells: dict[tuple[str, ...], Counter[State]] = {}
     for row in wanted:
-        cells.setdefault(tuple(row[name] for name in CELL), Counter())[runs.states[row["run_id"]]] += 1
+        cells.setdefault(tuple(row[name] for name in CELL), Counter())[
+            runs.states[row["run_id"]]
+        ] += 1
     return info, runs, cells
 
 
@@ -67,7 +89,9 @@ def _decision_lines(results: Results, info: StudyInfo) -> list[str]:
     """Say how many pairs fresh seeds have decided; nothing of a study without `decide`."""
     if info.decide is None:
         return []
-    from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need no pandas
+    from lr_sweep.analysis.study_summary import (
+        read_summary,
+    )  # imported late: other studies need no pandas
 
     results.fetch_curves()
     decision = read_summary(results.root, info.study).decision
@@ -80,14 +104,20 @@ def _pretrains_first(results: Results, study: str) -> bool:
     """Return whether a sweep pretrains for a study that was never run here; it is recorded only after that."""
     if results.facts(study).exists() or not results.being_written():
         return False
-    return results.pretraining_progress.exists() and read_state(results.holder).get("study") == study
+    return (
+        results.pretraining_progress.exists() and read_state(results.holder).get("study") == study
+    )
 
 
-def _counts_lines(head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[State]]) -> list[str]:
+def _counts_lines(
+    head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[State]]
+) -> list[str]:
     """Return a table of how many runs are in each state, a line for each of `counts`, whose keys `head` names."""
     shown = run_state.shown_states(set().union(*counts.values()))
     rows = [(*head, *shown)]
-    rows += [(*labels, *(str(number[state]) for state in shown)) for labels, number in counts.items()]
+    rows += [
+        (*labels, *(str(number[state]) for state in shown)) for labels, number in counts.items()
+    ]
     return aligned(rows, right=range(len(head), len(head) + len(shown)))
 
 
@@ -110,8 +140,14 @@ def activity(results: Results, now: float) -> str:
         doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"
-    age_s = max(0.0, now - progress["updated_at"])  # the sweep may run on a machine whose clock is ahead
-    left = "" if progress["time_left_s"] is None else f", about {duration(progress['time_left_s'])} left"
+    age_s = max(
+        0.0, now - progress["updated_at"]
+    )  # the sweep may run on a machine whose clock is ahead
+    left = (
+        ""
+        if progress["time_left_s"] is None
+        else f", about {duration(progress['time_left_s'])} left"
+    )
     return f"{who} {doing}{left} (as of {age_s:.0f} s ago){failed}"
 
 
@@ -151,9 +187,16 @@ def _listed(results: Results, names: Sequence[str]) -> _Listed:
     runs = run_state.known_runs(
         results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *SCORES.values()]
     )
-    here = [run for run in runs if run.status != State.WAITING and (not names or run.budgets.keys() & studies.keys())]
+    here = [
+        run
+        for run in runs
+        if run.status != State.WAITING and (not names or run.budgets.keys() & studies.keys())
+    ]
     ends = {run.run_id: run.row for run in runs if run.row}
-    counts = {name: run_state.recorded_states(results, name, wanted[name], ends).counts() for name in studies}
+    counts = {
+        name: run_state.recorded_states(results, name, wanted[name], ends).counts()
+        for name in studies
+    }
     return _Listed(studies, counts, here)
 
 
@@ -167,19 +210,42 @@ def _study_lines(found: _Listed) -> list[str]:
     return _counts_lines(("study", "title"), counts)
 
 
-def _run_lines(runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:
+def _run_lines(
+    runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results
+) -> list[str]:
     if not runs:
         return ["no runs yet"]
-    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *SCORES, "trained for", "studies")
+    head = (
+        "run",
+        "task",
+        "model",
+        "variant",
+        "rate",
+        "seed",
+        "status",
+        "steps",
+        *SCORES,
+        "trained for",
+        "studies",
+    )
     metrics = _metrics(runs, studies, results)
-    return aligned([head, *(_run_row(run, metrics[run.run_id], results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
+    return aligned(
+        [head, *(_run_row(run, metrics[run.run_id], results) for run in runs)],
+        right=(4, 5, 7, 8, 9, 10),
+    )
 
 
-def _metrics(runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results) -> dict[str, Metric]:
+def _metrics(
+    runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results
+) -> dict[str, Metric]:
     """Return what was measured of each run: of a study's runs that is in their ids, and the study has it."""
-    by_study = {run.run_id: next((name for name in run.budgets if name in studies), None) for run in runs}
+    by_study = {
+        run.run_id: next((name for name in run.budgets if name in studies), None) for run in runs
+    }
     others = [run_id for run_id, study in by_study.items() if study is None]
-    ends = run_state.read_ends(results, others, ["content"])  # of all it would take most of the memory
+    ends = run_state.read_ends(
+        results, others, ["content"]
+    )  # of all it would take most of the memory
     return {
         run_id: run_state.metric_of(ends.get(run_id)) if study is None else studies[study].metric
         for run_id, study in by_study.items()
@@ -188,17 +254,25 @@ def _metrics(runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], resu
 
 def _run_json(run: RecordedRun, results: Results) -> Row:
     end, labels = run.row or {}, run.labels or {}
-    facts = {"run_id": run.run_id, **{name: labels.get(name) for name in LABELS}, "status": run.status}
+    facts = {
+        "run_id": run.run_id,
+        **{name: labels.get(name) for name in LABELS},
+        "status": run.status,
+    }
     # The curve of a run that has not ended has its steps, too, and is not read.
     step = run.row["num_steps"] if run.row else run_state.checkpoint_step(results, run.run_id)
     values = {name: end.get(column) for name, column in SCORES.items()}
-    return facts | {"num_steps": step} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
+    return (
+        facts | {"num_steps": step} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
+    )
 
 
 def _run_row(run: RecordedRun, metric: Metric, results: Results) -> tuple[str, ...]:
     facts = _run_json(run, results)
     labels = [run_state.label(run.labels, name) for name in LABELS]
-    scores = [None if facts[name] is None else metric.score_text(facts[name], digits=1) for name in SCORES]
+    scores = [
+        None if facts[name] is None else metric.score_text(facts[name], digits=1) for name in SCORES
+    ]
     trained = None if facts["wall_s"] is None else duration(facts["wall_s"])
     values = (run.status, facts["num_steps"], *scores, trained, ", ".join(run.budgets) or None)
     return (run.run_id, *labels, *("-" if value is None else str(value) for value in values))

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lr_sweep.analysis.record.columns import CURVES
-from lr_sweep.analysis.record.paths import RecordError, UnreadableError, closed_folder, is_folder, unreadable
+from lr_sweep.analysis.record.paths import (
+    RecordError,
+    UnreadableError,
+    closed_folder,
+    is_folder,
+    unreadable,
+)
 from lr_sweep.analysis.record.read import check_format, read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
@@ -80,7 +86,9 @@ class Verification:
         try:
             yield
         except RecordError as error:
-            begun = self.results.being_written() and not self.results.facts(study.name).exists()  # its last file
+            begun = (
+                self.results.being_written() and not self.results.facts(study.name).exists()
+            )  # its last file
             if isinstance(error, UnreadableError) or not begun:
                 problems.append(str(error))
 
@@ -97,8 +105,12 @@ class Verification:
         except RecordError as error:
             return 0, [*issues, str(error)]
         problems = curve_problems(run_id, points, row)
-        where, also = (row_path, "") if points is None else (path, f", and {row_path} if there is one,")
-        issues += [f"{where}: {problem}: delete it{also} and run the study again" for problem in problems]
+        where, also = (
+            (row_path, "") if points is None else (path, f", and {row_path} if there is one,")
+        )
+        issues += [
+            f"{where}: {problem}: delete it{also} and run the study again" for problem in problems
+        ]
         return len(points or ()), issues
 
     def _checkpoints(self, run_id: str) -> Iterator[str]:
@@ -127,7 +139,9 @@ class Verification:
 
     def _weights(self) -> Iterator[str]:
         for folder in sorted(self.results.pretrained.glob("[!.]*")):
-            if not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name:  # named above, or scratch
+            if (
+                not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name
+            ):  # named above, or scratch
                 continue
             try:
                 problem = weights_damage(folder)
@@ -136,7 +150,9 @@ class Verification:
                 continue
             self.counts["weights"] += 1
             if problem:
-                mend = "`run` and `data --pretrain` make it again; runs from other bytes are new runs"
+                mend = (
+                    "`run` and `data --pretrain` make it again; runs from other bytes are new runs"
+                )
                 yield f"{folder}: {problem}: delete it; {mend}"
 
 
@@ -150,7 +166,10 @@ def verify(results: Results, say: Say) -> int:
     for problem in verification.problems():
         num_problems += 1
         say(f"problem: {problem}")
-    seen = ", ".join(counted(verification.counts[f"{noun}s"], noun) for noun in ("run", "evaluation", "checkpoint"))
+    seen = ", ".join(
+        counted(verification.counts[f"{noun}s"], noun)
+        for noun in ("run", "evaluation", "checkpoint")
+    )
     problems = counted(num_problems, "problem") if num_problems else "no problems"
     say(f"{seen}, {verification.counts['weights']} weights: {problems}")
     return num_problems
@@ -169,7 +188,9 @@ def probe_study(study: Study, data_dir: Path, say: Say) -> int:
     from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
     if study.files is None or study.files.command is not None:
-        raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
+        raise UserError(
+            f"{study.study} has no training function of its own (`trainable`): nothing to probe"
+        )
     placement, num_problems = Placement(resources=study.resources), 0
     check_beforehand(placement, study.for_gpus)
     for cell, first in one_of_each(study, {}, data_dir).items():

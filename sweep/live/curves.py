@@ -40,7 +40,10 @@ class Curves:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        self._lock, self._version = threading.Lock(), int(1000 * time.time())  # higher than before a restart
+        self._lock, self._version = (
+            threading.Lock(),
+            int(1000 * time.time()),
+        )  # higher than before a restart
         self._kept: dict[str, Curve] = {}
 
     def read(self, run_ids: Iterable[str]) -> dict[str, Curve]:
@@ -50,18 +53,32 @@ class Curves:
             for run_id in run_ids:
                 with suppress(FileNotFoundError):
                     stamps[run_id] = self.results.curve(run_id).stat().st_mtime_ns
-            changed = [each for each in stamps if each not in self._kept or self._kept[each].stamp != stamps[each]]
+            changed = [
+                each
+                for each in stamps
+                if each not in self._kept or self._kept[each].stamp != stamps[each]
+            ]
             if changed:
                 self._version += 1
-                rows = record.read_curves(self.results.root, changed, ("run_id", "step", "validation_accuracy"))
-                of_run = dict(list(rows[np.isfinite(rows["validation_accuracy"])].groupby("run_id")))
+                rows = record.read_curves(
+                    self.results.root, changed, ("run_id", "step", "validation_accuracy")
+                )
+                of_run = dict(
+                    list(rows[np.isfinite(rows["validation_accuracy"])].groupby("run_id"))
+                )
             for run_id in changed:
                 found = of_run.get(run_id, rows.head(0))
-                points = _thinned(list(zip(found["step"], found["validation_accuracy"], strict=True)), MOST_POINTS)
-                self._kept[run_id] = Curve(stamp=stamps[run_id], version=self._version, points=points)
+                points = _thinned(
+                    list(zip(found["step"], found["validation_accuracy"], strict=True)), MOST_POINTS
+                )
+                self._kept[run_id] = Curve(
+                    stamp=stamps[run_id], version=self._version, points=points
+                )
             return {run_id: self._kept[run_id] for run_id in stamps}
 
-    def since(self, version: int, wanted: Sequence[Row], metric: Metric) -> tuple[int, list[dict[str, Any]]]:
+    def since(
+        self, version: int, wanted: Sequence[Row], metric: Metric
+    ) -> tuple[int, list[dict[str, Any]]]:
         """Return the newest version of a study's curves, and those that are newer than `version`, as JSON has them.
 
         `wanted` are the study's rows of `WANTED`; raises RecordError for a damaged file.
@@ -69,7 +86,11 @@ class Curves:
         shown = sorted(wanted, key=lambda row: row["seed"])[:MOST_CURVES]
         most = min(MOST_POINTS, ALL_POINTS // len(shown))
         curves = self.read(row["run_id"] for row in shown)
-        newer = [row for row in shown if row["run_id"] in curves and curves[row["run_id"]].version > version]
+        newer = [
+            row
+            for row in shown
+            if row["run_id"] in curves and curves[row["run_id"]].version > version
+        ]
         newest = max((each.version for each in curves.values()), default=version)
         return newest, [_drawn(row, curves[row["run_id"]].points, metric, most) for row in newer]
 
@@ -78,7 +99,9 @@ def _thinned(points: Sequence[tuple[int, float]], most: int) -> Sequence[tuple[i
     return [points[index] for index in sorted(evenly(len(points), most))]
 
 
-def _drawn(row: Row, points: Sequence[tuple[int, float]], metric: Metric, most: int) -> dict[str, Any]:
+def _drawn(
+    row: Row, points: Sequence[tuple[int, float]], metric: Metric, most: int
+) -> dict[str, Any]:
     within = _thinned([(step, value) for step, value in points if step <= row["num_steps"]], most)
     return {name: row[name] for name in LABELS} | {
         "rate": row["learning_rate"],

@@ -18,7 +18,11 @@ POLICY = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 REFUSED = "refused: want the token: open the link that `ui` printed, or set MLFLOW_TRACKING_TOKEN"
-HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff"}
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
 ENTER = '<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><a href="/">The page</a>'
 """The answer to the link. After a redirect, a browser that came from another site would not send the cookie."""
 

@@ -30,7 +30,16 @@ from lr_sweep.common.text import Say
 from lr_sweep.sweep.inspection.show import find_run, log_text
 from lr_sweep.sweep.live.curves import MOST_CURVES
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
-from lr_sweep.sweep.live.state import MOST_OF_A_CORE, MOST_RUNS, Live, Stamp, StudyView, View, rows_stamp, study_stamp
+from lr_sweep.sweep.live.state import (
+    MOST_OF_A_CORE,
+    MOST_RUNS,
+    Live,
+    Stamp,
+    StudyView,
+    View,
+    rows_stamp,
+    study_stamp,
+)
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import run_title
@@ -80,13 +89,21 @@ class _Page:
             try:
                 stamp, (chart, _) = self.figures.of(study.name)
                 version = int(seen.get("curves") or 0)
-                found = {"figure": (stamp, chart), "curves": self.live.newer_curves(study.name, version)}
+                found = {
+                    "figure": (stamp, chart),
+                    "curves": self.live.newer_curves(study.name, version),
+                }
             except RecordError as error:
                 problem = str(error)
         page = self._overview(asked)
         found |= {"page": (zlib.crc32(page.encode()), page), "problem": (problem, problem)}
         news = {part: each for part, each in found.items() if str(each[0]) != seen.get(part, "")}
-        return JSONResponse({part: {"version": str(version), "content": new} for part, (version, new) in news.items()})
+        return JSONResponse(
+            {
+                part: {"version": str(version), "content": new}
+                for part, (version, new) in news.items()
+            }
+        )
 
     def report(self, request: Request) -> Response:
         study = self._recorded(request)
@@ -107,12 +124,16 @@ class _Page:
         return HTMLResponse(self._html("run.html", run=run, title=title, log=log))
 
     def file(self, request: Request) -> Response:
-        style, script, curves = (WEB.joinpath(name).read_text("utf-8") for name in ("live.css", "live.js", "curves.js"))
+        style, script, curves = (
+            WEB.joinpath(name).read_text("utf-8") for name in ("live.css", "live.js", "curves.js")
+        )
         if request.url.path == "/live.css":
             return Response(web_text("page.css") + style, media_type="text/css")
         # In a function, as the chart begins once its first data are there; in a block, for names of its own.
         chart = "\n".join([*map(web_text, SCRIPTS), f"{{\n{curves}}}"])
-        return Response(f"{script}\nfunction drawn() {{\n{chart}\n}}\n", media_type="text/javascript")
+        return Response(
+            f"{script}\nfunction drawn() {{\n{chart}\n}}\n", media_type="text/javascript"
+        )
 
     def refused(self, request: Request, error: Exception) -> Response:
         return HTMLResponse(self._html("refused.html", problem=str(error)), 400)
@@ -127,14 +148,22 @@ class _Page:
         return write_report(self.live.results.root, study, version_here).page.read_bytes()
 
     def _shown(self, view: View, asked: str) -> StudyView | None:
-        return next((each for each in view.studies if each.name == asked), next(iter(view.studies), None))
+        return next(
+            (each for each in view.studies if each.name == asked), next(iter(view.studies), None)
+        )
 
     def _overview(self, asked: str) -> str:
         view, mlflow = self.live.view(), self.mlflow
-        pages, study = mlflow.of_studies(study.name for study in view.studies), self._shown(view, asked)
+        pages, study = (
+            mlflow.of_studies(study.name for study in view.studies),
+            self._shown(view, asked),
+        )
         stamp, (_, verdict) = self.figures.kept.get(study.name if study else "", (None, ({}, None)))
         # A template's block, which needs what the page's script does not change.
-        chart = {"caption": say("measured", metric=study.metric) if study else "", "verdict": Verdict(())}
+        chart = {
+            "caption": say("measured", metric=study.metric) if study else "",
+            "verdict": Verdict(()),
+        }
         return self._html(
             "overview.html",
             view=view,
@@ -181,9 +210,17 @@ def serve(results: Results, port: int, token: str, say: Say) -> None:
 
     No request is logged: the link has the token.
     """
-    with mlflow_pages(results.root, say, f"http://{LOOPBACK}:{port}") as pages, suppress(KeyboardInterrupt):
+    with (
+        mlflow_pages(results.root, say, f"http://{LOOPBACK}:{port}") as pages,
+        suppress(KeyboardInterrupt),
+    ):
         app = live_app(Live(results), token, port, pages)
         config = uvicorn.Config(
-            app, host=LOOPBACK, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=5
+            app,
+            host=LOOPBACK,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=5,
         )
         uvicorn.Server(config).run()

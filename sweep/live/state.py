@@ -30,7 +30,16 @@ MOST_RUNS = 24
 STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
 """Options of `run`, by what `started.json` calls them."""
 Stamp = tuple[int, int | None]
-WANTED_COLUMNS = ("run_id", "task", "model", "variant", "learning_rate", "seed", "num_steps", "fresh")
+WANTED_COLUMNS = (
+    "run_id",
+    "task",
+    "model",
+    "variant",
+    "learning_rate",
+    "seed",
+    "num_steps",
+    "fresh",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +131,17 @@ class Live:
         """Return as `Curves.since` those of a study, as of the last view; raises RecordError."""
         with self._lock:
             found = self._recorded.get(study)
-        return self.curves.since(version, found.wanted, found.info.metric) if found else (version, [])
+        return (
+            self.curves.since(version, found.wanted, found.info.metric) if found else (version, [])
+        )
 
     def _read(self) -> View:
         self.results.refresh()
         holder = read_state(self.results.holder) if self.results.being_written() else {}
         rows = rows_stamp(self.results)
-        studies = [self._study(name, rows, holder) for name in record.recorded_studies(self.results.root)]
+        studies = [
+            self._study(name, rows, holder) for name in record.recorded_studies(self.results.root)
+        ]
         return View(
             activity=activity(self.results, time.time()),
             is_running=bool(holder),
@@ -163,17 +176,23 @@ class Live:
             metric=found.info.metric,
             stamp=found.stamp,
             num_wanted=len(found.wanted),
-            num_ended=sum(number for state, number in counts.items() if state.over or state.on_request),
+            num_ended=sum(
+                number for state, number in counts.items() if state.over or state.on_request
+            ),
             counts=tuple((state, counts[state]) for state in shown_states(counts)),
             decided=found.decided,
             num_training=len(training),
             training=self._training(training[:MOST_RUNS], steps, found.info.metric),
             failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
             resume=_run_command(self.results, name) if runs.are_left else "",
-            retry=_run_command(self.results, name, "--retry-failed") if any(each.on_request for each in counts) else "",
+            retry=_run_command(self.results, name, "--retry-failed")
+            if any(each.on_request for each in counts)
+            else "",
         )
 
-    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> Sequence[Row]:
+    def _training(
+        self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric
+    ) -> Sequence[Row]:
         curves = self.curves.read(row["run_id"] for row in rows)
         last = {run_id: each.points[-1][1] for run_id, each in curves.items() if each.points}
         return [
@@ -182,7 +201,9 @@ class Live:
                 "title": run_title(row),
                 "step": steps[row["run_id"]],
                 "num_steps": row["num_steps"],
-                "latest": metric.score_text(last[row["run_id"]], digits=1) if row["run_id"] in last else "",
+                "latest": metric.score_text(last[row["run_id"]], digits=1)
+                if row["run_id"] in last
+                else "",
             }
             for row in rows
         ]
@@ -194,17 +215,28 @@ def _run_command(results: Results, study: str, *options: str) -> str:
     It reads the study's file beside the user's own function, if that is here, else the study as it is recorded.
     """
     started = read_state(results.started(study))
-    given = [f"--{option}={started[key]}" for option, key in STARTED.items() if started.get(key) is not None]
+    given = [
+        f"--{option}={started[key]}"
+        for option, key in STARTED.items()
+        if started.get(key) is not None
+    ]
     files = [Path(str(started.get("folder")), f"{study}{ending}") for ending in (".yaml", ".yml")]
-    file = next((file for file in files if "\0" not in str(file) and file.is_file()), results.options(study))
+    file = next(
+        (file for file in files if "\0" not in str(file) and file.is_file()), results.options(study)
+    )
     return command("run", str(file), *given, "--results", results.location, *options)
 
 
 def _read_recorded(results: Results, study: str, stamp: Stamp) -> _Recorded:
-    info, wanted = record.read_study(results.root, study), record.read_wanted_rows(results.root, study, WANTED_COLUMNS)
+    info, wanted = (
+        record.read_study(results.root, study),
+        record.read_wanted_rows(results.root, study, WANTED_COLUMNS),
+    )
     decided = ""
     if info.decide is not None:
-        from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need none
+        from lr_sweep.analysis.study_summary import (
+            read_summary,
+        )  # imported late: other studies need none
 
         decision = read_summary(results.root, study).decision
         decided = decision.progress() if decision else ""

@@ -82,7 +82,9 @@ def open_client(uri: str) -> Any:
         if not is_server(uri):
             from mlflow.store.db import utils
 
-            utils.MAX_RETRY_COUNT = 1  # MLflow (3.17) would try for two minutes, of a wrong password, too
+            utils.MAX_RETRY_COUNT = (
+                1  # MLflow (3.17) would try for two minutes, of a wrong password, too
+            )
         if (database := _own_database(uri)) and database.parent.is_dir() and not database.exists():
             _create(database)
         return MlflowClient(tracking_uri=uri)
@@ -160,7 +162,11 @@ class MlflowRun:
         """Add the metrics that have another value there, at step 0: MLflow draws bars of these, and not lines."""
         from mlflow.entities import Metric
 
-        new = [Metric(key, value, time_ms, 0) for key, value in metrics.items() if self.metrics.get(key) != value]
+        new = [
+            Metric(key, value, time_ms, 0)
+            for key, value in metrics.items()
+            if self.metrics.get(key) != value
+        ]
         for batch in _batches(new, _MAX_METRICS):
             self.client.log_batch(self.mlflow_id, metrics=batch)
         self.metrics |= metrics
@@ -206,7 +212,9 @@ class MlflowRun:
                 del self.tags[key]
         changed = {key: value for key, value in tags.items() if self.tags.get(key) != value}
         if changed:
-            self.client.log_batch(self.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
+            self.client.log_batch(
+                self.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()]
+            )
             self.tags |= changed
 
 
@@ -218,4 +226,11 @@ def _batches(items: list[T], size: int) -> Iterator[list[T]]:
 def known_run(client: Any, run: Any) -> MlflowRun:
     """Return what an `mlflow.entities.Run` says of itself."""
     data = run.data
-    return MlflowRun(client, run.info.run_id, run.info.status, dict(data.params), dict(data.metrics), dict(data.tags))
+    return MlflowRun(
+        client,
+        run.info.run_id,
+        run.info.status,
+        dict(data.params),
+        dict(data.metrics),
+        dict(data.tags),
+    )

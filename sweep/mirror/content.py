@@ -17,14 +17,24 @@ from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
-METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
+METRICS = tuple(
+    column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms")
+)
 """Columns of a curve that are mirrored, under the names that `_metric_names` gives."""
 
 ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
 """Tags that are removed when a later attempt of the same run makes them untrue."""
 
 _TAGGED = (
-    *("num_steps", "pretrained_on", "data_origin", "weights_checksum", "data_checksum", "diverged_at_step", "failure"),
+    *(
+        "num_steps",
+        "pretrained_on",
+        "data_origin",
+        "weights_checksum",
+        "data_checksum",
+        "diverged_at_step",
+        "failure",
+    ),
     *("device", "wall_s", "device_s", "attempts", "git_dirty", "versions"),
 )
 _UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
@@ -73,7 +83,12 @@ class MirroredRun(RecordedRun):
     @property
     def mlflow_status(self) -> str:
         """MLflow's word for the status; of a run that diverged it is FAILED, and `sweep.failure` says why."""
-        words = {State.STARTED: "RUNNING", State.FAILED: "FAILED", State.DIVERGED: "FAILED", State.STOPPED: "KILLED"}
+        words = {
+            State.STARTED: "RUNNING",
+            State.FAILED: "FAILED",
+            State.DIVERGED: "FAILED",
+            State.STOPPED: "KILLED",
+        }
         return words.get(self.status, "FINISHED")
 
     @property
@@ -87,19 +102,29 @@ class MirroredRun(RecordedRun):
     @property
     def ended_ms(self) -> int | None:
         """Unix time of the end, in milliseconds; None while the run trains."""
-        return None if self.row is None or self.status is State.STARTED else _unix_ms(self.row["finished_at"])
+        return (
+            None
+            if self.row is None or self.status is State.STARTED
+            else _unix_ms(self.row["finished_at"])
+        )
 
     def params(self) -> dict[str, str]:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
         content = json.loads(self.row["content"]) if self.row else {}
         named = {key: value for key, value in content.items() if key not in _UNLOGGED_CONTENT}
-        return {allowed(key): as_text(value) for key, value in (flattened(named) | self.labels).items()}
+        return {
+            allowed(key): as_text(value) for key, value in (flattened(named) | self.labels).items()
+        }
 
     def tags(self) -> dict[str, str]:
         """Everything that is not part of a run's definition; what is missing gets no tag."""
-        fields = self.row or {name: value for name, value in self.asked.items() if name != "num_steps"}
+        fields = self.row or {
+            name: value for name, value in self.asked.items() if name != "num_steps"
+        }
         values = {f"sweep.{name}": fields.get(name) for name in _TAGGED}
-        values["sweep.fresh"] = self.asked.get("fresh") or None  # it compares variants, and chose nothing
+        values["sweep.fresh"] = (
+            self.asked.get("fresh") or None
+        )  # it compares variants, and chose nothing
         status = "training" if self.status is State.STARTED else self.status.value
         values |= {"sweep.status": status, "mlflow.source.git.commit": fields.get("git_commit")}
         if self.status is State.DIVERGED:
@@ -107,7 +132,11 @@ class MirroredRun(RecordedRun):
             values["sweep.failure"] = f"diverged: a loss or a gradient is not finite at step {step}"
         if self.status is State.STARTED:
             values |= dict.fromkeys(ENDING_TAGS)
-        return {key: as_text(value)[:_MAX_TEXT_LENGTH] for key, value in values.items() if value is not None}
+        return {
+            key: as_text(value)[:_MAX_TEXT_LENGTH]
+            for key, value in values.items()
+            if value is not None
+        }
 
     def chosen(self) -> dict[str, float]:
         """Return metrics for charts over runs: learning rate and selected step of a run that ended with a value."""
@@ -115,7 +144,11 @@ class MirroredRun(RecordedRun):
             return {}
         names = ("learning_rate", "best_step", "validation_at_best", "test_at_best")
         values = {name: self.row[name] for name in names}
-        return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
+        return {
+            name: float(value)
+            for name, value in values.items()
+            if value is not None and math.isfinite(value)
+        }
 
     def thinned(self) -> Sequence[Row]:
         """Return at most `MOST_POINTS` evaluations: the first and, once the run has ended, the best and the last.
@@ -128,8 +161,12 @@ class MirroredRun(RecordedRun):
         if number <= MOST_POINTS:
             return self.curve
         apart = 2 ** math.ceil(math.log2(number / (MOST_POINTS - 2)))
-        ends = set() if is_training else {self.curve[-1]["step"], self.row and self.row["best_step"]}
-        return [row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends]
+        ends = (
+            set() if is_training else {self.curve[-1]["step"], self.row and self.row["best_step"]}
+        )
+        return [
+            row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends
+        ]
 
     def points(self, known: Container[tuple[int, int]]) -> list[list[tuple[str, float, int, int]]]:
         """List (metric, value, time_ms, step) by evaluation, except those of a known step and time.
@@ -138,7 +175,11 @@ class MirroredRun(RecordedRun):
         """
         names = _metric_names(self.metric).items()
         return [
-            [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
+            [
+                (name, row[column], row["time_ms"], row["step"])
+                for name, column in names
+                if math.isfinite(row[column])
+            ]
             for row in self.thinned()
             if (row["step"], row["time_ms"]) not in known
         ]
@@ -149,7 +190,11 @@ def _metric_names(metric: Metric) -> dict[str, str]:
 
     A metric called `loss` takes the names of the losses.
     """
-    own = {column.replace("accuracy", allowed(metric.name)): column for column in METRICS if "accuracy" in column}
+    own = {
+        column.replace("accuracy", allowed(metric.name)): column
+        for column in METRICS
+        if "accuracy" in column
+    }
     return {column: column for column in METRICS if "accuracy" not in column} | own
 
 
@@ -172,14 +217,18 @@ def naming_labels(wanted: Sequence[ReadFields]) -> list[str]:
 
     Task and model, which differ least within a study, are last: MLflow cuts long names at their end.
     """
-    others = [name for name in ("variant", "model", "task") if len({row[name] for row in wanted}) > 1]
+    others = [
+        name for name in ("variant", "model", "task") if len({row[name] for row in wanted}) > 1
+    ]
     return ["learning_rate", "seed", *others]
 
 
 def study_params(options: ReadFields) -> dict[str, str]:
     """Return a study's options, nested ones as `protocol.batch_size`."""
     shown = {name: value for name, value in options.items() if name != "title"}
-    return {allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(shown).items()}
+    return {
+        allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(shown).items()
+    }
 
 
 def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
@@ -207,5 +256,10 @@ def runs_view(study: str, owner: str, higher_is_better: bool) -> Fields:
         "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'{owned}",
         "orderByKey": "metrics.`test_at_best`",
         "orderByAsc": not higher_is_better,
-        "selectedColumns": ["params.`variant`", "params.`learning_rate`", "params.`seed`", "metrics.`test_at_best`"],
+        "selectedColumns": [
+            "params.`variant`",
+            "params.`learning_rate`",
+            "params.`seed`",
+            "metrics.`test_at_best`",
+        ],
     }

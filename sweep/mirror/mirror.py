@@ -33,7 +33,14 @@ from lr_sweep.sweep.mirror.client import (
     owner_in,
     store_problems,
 )
-from lr_sweep.sweep.mirror.content import MirroredRun, naming_labels, runs_view, study_metrics, study_params, view_key
+from lr_sweep.sweep.mirror.content import (
+    MirroredRun,
+    naming_labels,
+    runs_view,
+    study_metrics,
+    study_params,
+    view_key,
+)
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.results.run_state import read_run
 from lr_sweep.sweep.results.validation import read_options
@@ -64,13 +71,17 @@ class Mirror:
     twice.
     """
 
-    def __init__(self, results: Path, study: str, tracking_uri: str, location: str | None = None) -> None:
+    def __init__(
+        self, results: Path, study: str, tracking_uri: str, location: str | None = None
+    ) -> None:
         """`location`: where the results directory is, for readers; None: at its path on this machine."""
         self.results, self.study, self.tracking_uri = results.resolve(), study, tracking_uri
         self._owner = owner_in(tracking_uri, self.results)
         where = location or f"{socket.gethostname()}:{self.results}"
         self._owner_tags = {OWNER_TAG: self._owner, "sweep.results": where} if self._owner else {}
-        self._artifacts = None if is_server(tracking_uri) else Paths(self.results).mlflow_artifacts.as_uri()
+        self._artifacts = (
+            None if is_server(tracking_uri) else Paths(self.results).mlflow_artifacts.as_uri()
+        )
         """The folder of artifacts beside a database; None: a server has its own."""
         self._client: Any = None
         self._experiment_id = ""
@@ -114,7 +125,11 @@ class Mirror:
             for run in mirrored:
                 if run.status == "RUNNING":
                     run.set_status("KILLED")
-            ended = [int(run.tags[_ENDED_TAG].split()[0]) for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            ended = [
+                int(run.tags[_ENDED_TAG].split()[0])
+                for run in mirrored
+                if run.status in ("FINISHED", "FAILED")
+            ]
             if len(ended) < len(self._wanted):
                 parent.set_status("KILLED")
             else:
@@ -129,7 +144,11 @@ class Mirror:
         with self._session() as parent:
             location = self._client.get_run(parent.mlflow_id).info.artifact_uri
             expected = self._artifacts
-            if expected and location.startswith("file:") and not location.startswith(f"{expected}/"):
+            if (
+                expected
+                and location.startswith("file:")
+                and not location.startswith(f"{expected}/")
+            ):
                 mend = "An MLflow server (docs/mlflow.md) keeps the reports of all directories."
                 if not self._owner:
                     mend = "The results directory was moved: delete mlflow.db, which the next run makes again."
@@ -148,7 +167,11 @@ class Mirror:
             self._read_wanted()
         wanted = {self.study: self._wanted[run_id]} if run_id in self._wanted else {}
         found = read_run(self.results, run_id)
-        return MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._metric}) if found else None
+        return (
+            MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._metric})
+            if found
+            else None
+        )
 
     @contextmanager
     def _session(self) -> Iterator[MlflowRun]:
@@ -160,7 +183,9 @@ class Mirror:
                 if self._parent is None:
                     self._experiment_id = self._find_or_create_experiment()
                     self._runs = self._once("run", "sweep.run_id")
-                    self._parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
+                    self._parent = (
+                        self._once("study", "sweep.study").get(self.study) or self._create_parent()
+                    )
                     self._parent.set_tags(self._owner_tags)  # the directory may have been moved
                     self._set_view()
                 yield self._parent
@@ -170,7 +195,10 @@ class Mirror:
 
     def _set_view(self) -> None:
         self._read_wanted()
-        key, view = view_key(self.study, self._owner), runs_view(self.study, self._owner, self._metric.higher_is_better)
+        key, view = (
+            view_key(self.study, self._owner),
+            runs_view(self.study, self._owner, self._metric.higher_is_better),
+        )
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{key}", json.dumps(view))
 
     def _once(self, kind: str, tag: str) -> dict[str, MlflowRun]:
@@ -181,7 +209,10 @@ class Mirror:
         """
         found: dict[str, MlflowRun] = {}
         for run in (known_run(self._client, run) for run in self._search(kind)):
-            if run.tags.get(OWNER_TAG, "") == self._owner and found.setdefault(run.tags[tag], run) is not run:
+            if (
+                run.tags.get(OWNER_TAG, "") == self._owner
+                and found.setdefault(run.tags[tag], run) is not run
+            ):
                 self._client.delete_run(run.mlflow_id)
         return found
 
@@ -190,43 +221,64 @@ class Mirror:
 
         if (experiment := self._client.get_experiment_by_name(EXPERIMENT)) is None:
             try:
-                return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._artifacts))
+                return str(
+                    self._client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
+                )
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                experiment = self._client.get_experiment_by_name(EXPERIMENT)  # another mirror was faster
+                experiment = self._client.get_experiment_by_name(
+                    EXPERIMENT
+                )  # another mirror was faster
         return str(experiment.experiment_id)
 
     def _search(self, kind: str) -> Iterator[Any]:
         query, token = f"tags.`sweep.kind` = '{kind}'", None
         while True:
-            page = self._client.search_runs([self._experiment_id], query, max_results=_MAX_RUNS, page_token=token)
+            page = self._client.search_runs(
+                [self._experiment_id], query, max_results=_MAX_RUNS, page_token=token
+            )
             yield from page
             if not (token := page.token):
                 return
 
     def _create_parent(self) -> MlflowRun:
         self._read_wanted()
-        started_ms = [recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))]
+        started_ms = [
+            recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))
+        ]
         title = read_study(self.results, self.study).title
-        tags = {"sweep.kind": "study", "sweep.study": self.study, "mlflow.note.content": markdown_text(title)}
+        tags = {
+            "sweep.kind": "study",
+            "sweep.study": self.study,
+            "mlflow.note.content": markdown_text(title),
+        }
         return self._create_run(min(started_ms, default=None), tags, self.study)
 
     def _sync(self, recorded: MirroredRun, parent: MlflowRun) -> None:
         run, ended_ms = self._runs.get(recorded.run_id), recorded.ended_ms
         known = {} if run is None else run.tags
-        is_late = run is None or (known.get(_ENDED_TAG), run.status) != (str(ended_ms), recorded.mlflow_status)
+        is_late = run is None or (known.get(_ENDED_TAG), run.status) != (
+            str(ended_ms),
+            recorded.mlflow_status,
+        )
         if run is not None and is_late and run.was_trained_anew(recorded):
             self._client.delete_run(run.mlflow_id)
             run = None
         if run is None:
-            labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
+            labels = {
+                "sweep.kind": "run",
+                "sweep.run_id": recorded.run_id,
+                "mlflow.parentRunId": parent.mlflow_id,
+            }
             run = self._runs[recorded.run_id] = self._create_run(
                 recorded.started_ms, labels, recorded.name(self._naming)
             )
             run.steps = set()
         studies = set(filter(None, known.get("sweep.studies", "").split(","))) | {self.study}
-        tags = {"sweep.studies": f",{','.join(sorted(studies))},"} | self._owner_tags  # commas: for MLflow's LIKE
+        tags = {
+            "sweep.studies": f",{','.join(sorted(studies))},"
+        } | self._owner_tags  # commas: for MLflow's LIKE
         if is_late:
             tags |= recorded.tags()
             run.log_params(recorded.params())
@@ -242,7 +294,9 @@ class Mirror:
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> MlflowRun:
         tags = tags | self._owner_tags
-        run = self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name)
+        run = self._client.create_run(
+            self._experiment_id, start_time=started_ms, tags=tags, run_name=name
+        )
         return known_run(self._client, run)
 
     def _sync_study(self, read: Study, options: Mapping[str, Any], parent: MlflowRun) -> None:
@@ -250,7 +304,9 @@ class Mirror:
         parent.log_params(params)
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
         parent.log_metrics(study_metrics(cells), time.time_ns() // 1_000_000)
-        now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
+        now = {
+            f"sweep.now.{key}": value for key, value in changed.items()
+        }  # a param keeps its first value
         parent.set_tags({"mlflow.note.content": markdown_text(read.info.title)} | now)
 
 
@@ -261,12 +317,19 @@ class MirrorThread(Sink):
     fail, not again until it works.
     """
 
-    def __init__(self, mirror: Mirror, on_problem: Say, *, retry_s: float = 5.0, max_retry_s: float = 300.0) -> None:
+    def __init__(
+        self, mirror: Mirror, on_problem: Say, *, retry_s: float = 5.0, max_retry_s: float = 300.0
+    ) -> None:
         self._mirror, self._on_problem = mirror, on_problem
         self._used = False
         self._lacks: list[str] = []
         self._worker: BackgroundWorker[str | Path] = BackgroundWorker(
-            "mlflow-mirror", self._sync, self._report, retry_s=retry_s, max_retry_s=max_retry_s, rest=REST
+            "mlflow-mirror",
+            self._sync,
+            self._report,
+            retry_s=retry_s,
+            max_retry_s=max_retry_s,
+            rest=REST,
         )
 
     def open(self) -> None:
@@ -293,12 +356,18 @@ class MirrorThread(Sink):
             self._worker.close(0)  # from now on, what fails is not tried again after the study
             self._worker.submit(_STUDY)
             self._used = False
-        return [key for key in self._worker.close(timeout_s) if isinstance(key, str) and key not in (_OPEN, _STUDY)]
+        return [
+            key
+            for key in self._worker.close(timeout_s)
+            if isinstance(key, str) and key not in (_OPEN, _STUDY)
+        ]
 
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         """Close, then put the report into MLflow, each within `timeout_s` seconds; return lines about what it lacks."""
         if late := self.close(timeout_s):
-            return [f"not in MLflow yet: {counted(len(late), 'run')}; the next `run` of this study mirrors the rest"]
+            return [
+                f"not in MLflow yet: {counted(len(late), 'run')}; the next `run` of this study mirrors the rest"
+            ]
         self._worker.submit(report)
         if self._worker.close(timeout_s):
             return [f"the report is not in MLflow: no answer within {timeout_s:.0f} s"]
@@ -318,4 +387,6 @@ class MirrorThread(Sink):
             self._mirror.close_study()
 
     def _report(self, problem: Exception) -> None:
-        self._on_problem(f"{str(problem) or type(problem).__name__}; training continues, and mirroring is tried again")
+        self._on_problem(
+            f"{str(problem) or type(problem).__name__}; training continues, and mirroring is tried again"
+        )

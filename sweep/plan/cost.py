@@ -45,7 +45,9 @@ class Cost:
     not_timed: Sequence[Cell]
 
 
-def estimate_cost(reconciled: Reconciled, placement: Placement, at_once: int, results: Results) -> Cost:
+def estimate_cost(
+    reconciled: Reconciled, placement: Placement, at_once: int, results: Results
+) -> Cost:
     """Estimate what the runs to train take; steps before a run's newest checkpoint cost nothing."""
     timings = find_timings(reconciled, results, placement)
 
@@ -94,7 +96,9 @@ def _three_digits(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int, to_pretrain: Sequence[ModelSize] = ()) -> int:
+def disk_bytes(
+    to_train: Sequence[WantedRun], num_at_once: int, to_pretrain: Sequence[ModelSize] = ()
+) -> int:
     """Estimate the bytes that pretraining these models and training these runs adds to the results directory.
 
     A run that has ended keeps one checkpoint; one that trains has up to `NUM_KEPT`, and writes another. A pretraining
@@ -105,13 +109,19 @@ def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int, to_pretrain: Seq
     points = sum(each.num_steps // each.run.steps_between_evaluations for each in to_train)
     runs = checkpoints + points * BYTES_A_POINT + len(to_train) * BYTES_A_FILE
     bodies = [sum(map(math.prod, body_shapes(size).values())) for size in to_pretrain]
-    weights = [4 * (body + NUM_BYTES * size.width) for body, size in zip(bodies, to_pretrain, strict=True)]
+    weights = [
+        4 * (body + NUM_BYTES * size.width) for body, size in zip(bodies, to_pretrain, strict=True)
+    ]
     return sum(weights) + max(runs, (NUM_KEPT + 1) * COPIES_PRETRAINING * max(weights, default=0))
 
 
-def check_disk(to_train: Sequence[WantedRun], results: Results, to_pretrain: Sequence[ModelSize] = ()) -> None:
+def check_disk(
+    to_train: Sequence[WantedRun], results: Results, to_pretrain: Sequence[ModelSize] = ()
+) -> None:
     """Raise `UserError` if the disk cannot hold weights and checkpoints even if one run trains at a time."""
-    stored = results.uri is not None  # a store has no limit, but pretraining uses this machine's disk
+    stored = (
+        results.uri is not None
+    )  # a store has no limit, but pretraining uses this machine's disk
     needed, free = disk_bytes(() if stored else to_train, 1, to_pretrain), results.free_bytes()
     if needed > free:
         what = f"the {'weights to pretrain and the ' if to_pretrain else ''}runs to train"

@@ -130,7 +130,9 @@ def described(node: Mapping[str, float]) -> str:
 def check_device(placement: Placement, for_gpus: tuple[str, ...]) -> None:
     """Raise `UserError` for options that need a GPU, where trials hold none."""
     if for_gpus and placement.device == "cpu":
-        raise UserError(f"{' and '.join(for_gpus)}: for GPUs alone. Give trials one with --gpus-per-trial 1.")
+        raise UserError(
+            f"{' and '.join(for_gpus)}: for GPUs alone. Give trials one with --gpus-per-trial 1."
+        )
 
 
 def no_cluster(address: str, reason: object) -> UserError:
@@ -143,7 +145,10 @@ def no_cluster(address: str, reason: object) -> UserError:
 
 def fits(placement: Placement, nodes: Nodes) -> bool:
     """Return whether a node can hold a trial."""
-    return any(all(node.get(name, 0) >= number for name, number in placement.trial.items()) for node in nodes)
+    return any(
+        all(node.get(name, 0) >= number for name, number in placement.trial.items())
+        for node in nodes
+    )
 
 
 def check_fit(placement: Placement, nodes: Nodes) -> None:
@@ -171,7 +176,11 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
     cells = alike(to_train)
     size = 1 if resources.engine == "plain" else resources.runs_per_trial
     if size is not None:
-        groups = [group for runs in cells for group in _chunks(runs, 1 if _is_alone(runs, resources) else size)]
+        groups = [
+            group
+            for runs in cells
+            for group in _chunks(runs, 1 if _is_alone(runs, resources) else size)
+        ]
         return sorted(groups, key=lambda group: order[group[0].run_id])
     groups = _even_groups([runs for runs in cells if not _is_alone(runs, resources)], at_once)
     groups += [group for runs in cells if _is_alone(runs, resources) for group in _chunks(runs, 1)]
@@ -234,9 +243,13 @@ class CohortSizes:
         if not self._file.is_file():
             return {}
         try:
-            return {str(cell): int(most) for cell, most in json.loads(self._file.read_text()).items()}
+            return {
+                str(cell): int(most) for cell, most in json.loads(self._file.read_text()).items()
+            }
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(f"cannot read {self._file} ({error}): delete it; `run` finds out again") from error
+            raise UserError(
+                f"cannot read {self._file} ({error}): delete it; `run` finds out again"
+            ) from error
 
 
 def _key(run: WantedRun) -> str:

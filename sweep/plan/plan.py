@@ -29,14 +29,28 @@ class Plan:
     """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
 
     def __init__(
-        self, study: Study, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
+        self,
+        study: Study,
+        placement: Placement,
+        results: Results,
+        data_dir: Path,
+        only: Only = ALL_RUNS,
     ) -> None:
         check_device(placement, study.for_gpus)
-        self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
+        self.study, self.placement, self.results, self.data_dir = (
+            study,
+            placement,
+            results,
+            data_dir,
+        )
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.state = StudyState(study, self.backbones, results, data_dir, only=only)
         self.decision = self._decision()
-        most = dict.fromkeys(self.decision.left, self.decision.settings.max_seeds) if self.decision else None
+        most = (
+            dict.fromkeys(self.decision.left, self.decision.settings.max_seeds)
+            if self.decision
+            else None
+        )
         self.reconciled = self.state.expected(most)
         self.wanted = self.reconciled.wanted
 
@@ -44,9 +58,14 @@ class Plan:
         """Return what fresh seeds have decided; None without `decide`, or while rates are still being chosen."""
         if self.study.decide is None:
             return None
-        from lr_sweep.sweep.search.rounds import decision_of  # imported late: other studies do not wait for pandas
+        from lr_sweep.sweep.search.rounds import (
+            decision_of,
+        )  # imported late: other studies do not wait for pandas
 
-        if len(self.state.expected({}).wanted) > len(self.state.wanted) or not self.results.exists():
+        if (
+            len(self.state.expected({}).wanted) > len(self.state.wanted)
+            or not self.results.exists()
+        ):
             return None
         decision = decision_of(self.state)
         return None if decision.is_choosing else decision
@@ -66,7 +85,9 @@ def plan_on(plan: Plan, machine: dict[str, float]) -> str:
 
 def cost_on(plan: Plan, machine: dict[str, float]) -> Cost:
     """Return what a plan costs on a machine."""
-    return estimate_cost(plan.reconciled, plan.placement, plan.placement.trials_at_once([machine]), plan.results)
+    return estimate_cost(
+        plan.reconciled, plan.placement, plan.placement.trials_at_once([machine]), plan.results
+    )
 
 
 def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
@@ -90,7 +111,14 @@ def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
 
 def plan_text(plan: Plan, cost: Cost) -> str:
     """Return the plan for the terminal."""
-    lines = [study_heading(plan.study.study, plan.study.title), "", *_grid_lines(plan), "", *_cell_lines(plan), ""]
+    lines = [
+        study_heading(plan.study.study, plan.study.title),
+        "",
+        *_grid_lines(plan),
+        "",
+        *_cell_lines(plan),
+        "",
+    ]
     to_train, processes = plan.reconciled.to_train, plan.study.resources.processes_per_run
     of = f", of {processes} processes that train a run together" if processes > 1 else ""
     lines += [
@@ -102,8 +130,14 @@ def plan_text(plan: Plan, cost: Cost) -> str:
         *(f"{'':11}{line}" for line in idle_gpu(plan.placement)),
         *_engine_lines(plan),
     ]
-    lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
-    lines += [_disk_line(plan, cost), f"data       {plan.data_dir}", f"results    {plan.results.location}"]
+    lines += [
+        f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))
+    ]
+    lines += [
+        _disk_line(plan, cost),
+        f"data       {plan.data_dir}",
+        f"results    {plan.results.location}",
+    ]
     return "\n".join([*lines, "", cost_text(cost)])
 
 
@@ -127,10 +161,14 @@ def _grid_lines(plan: Plan) -> list[str]:
         rates = study.learning_rate_grid()
         axes: tuple[Sized, ...] = (study.tasks, study.models, study.variants, rates, seeds)
         names = ("task", "model", "variant", "learning rate", "seed")
-        factors = " x ".join(counted(len(axis), name) for axis, name in zip(axes, names, strict=True))
+        factors = " x ".join(
+            counted(len(axis), name) for axis, name in zip(axes, names, strict=True)
+        )
         number = counted(len(seeds) * sum(map(len, grids_of(study).values())), "run")
         lines = [
-            f"grid       {factors} = {number}" if study.cells is None else f"grid       {number} of {factors}",
+            f"grid       {factors} = {number}"
+            if study.cells is None
+            else f"grid       {number} of {factors}",
             f"rates      {'  '.join(map(rate_text, rates))}",
         ]
     lines.append(f"seeds      {'  '.join(map(str, seeds))}")
@@ -165,7 +203,11 @@ def _cells_json(plan: Plan) -> list[dict[str, Any]]:
     for cell, runs in by_cell(plan.wanted).items():
         done = sum(plan.reconciled.states[run.run_id].over for run in runs)
         labels = dict(zip(("task", "model", "variant"), cell, strict=True))
-        numbers = {"runs": len(runs), "steps": runs[0].num_steps, "parameters": runs[0].trained_parameters}
+        numbers = {
+            "runs": len(runs),
+            "steps": runs[0].num_steps,
+            "parameters": runs[0].trained_parameters,
+        }
         found.append({**labels, **numbers, "done": done, "left": to_train[cell]})
     return found
 
@@ -173,7 +215,9 @@ def _cells_json(plan: Plan) -> list[dict[str, Any]]:
 def _cell_lines(plan: Plan) -> list[str]:
     cells = _cells_json(plan)
     trained = ["-" if each["parameters"] is None else f"{each['parameters']:,}" for each in cells]
-    rows = [(each | {"parameters": text}).values() for each, text in zip(cells, trained, strict=True)]
+    rows = [
+        (each | {"parameters": text}).values() for each, text in zip(cells, trained, strict=True)
+    ]
     return aligned([tuple(cells[0]), *(tuple(map(str, row)) for row in rows)], right=range(3, 8))
 
 
@@ -183,7 +227,9 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
         lines.append(f"weights    {name}: {backbone.description} ({where})")
         if is_unknown(backbone.checksum):
-            lines.append("           the ids of its pretrained runs depend on these weights: not known yet")
+            lines.append(
+                "           the ids of its pretrained runs depend on these weights: not known yet"
+            )
     return lines
 
 
@@ -194,21 +240,38 @@ def _engine_lines(plan: Plan) -> list[str]:
         anew = files.command and not files.command.resumes
         return [
             f"{'command' if files.command else 'function':11}{files.trainable} of {', '.join(files.code) or 'no file'}",
-            *(["           without {checkpoint}, so interrupted runs are trained anew"] if anew else []),
+            *(
+                ["           without {checkpoint}, so interrupted runs are trained anew"]
+                if anew
+                else []
+            ),
         ]
     wanted = plan.study.resources.engine
-    plain = [name for name, model in plan.study.bodies.items() if engine_for(model.size, wanted) != wanted]
+    plain = [
+        name
+        for name, model in plan.study.bodies.items()
+        if engine_for(model.size, wanted) != wanted
+    ]
     reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
     muon = dict.fromkeys(
-        run.variant for run in plan.wanted if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"
+        run.variant
+        for run in plan.wanted
+        if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"
     )
-    reasons += [f"plain for {', '.join(muon)}: only the plain engine has Muon"] if muon and wanted != "plain" else []
+    reasons += (
+        [f"plain for {', '.join(muon)}: only the plain engine has Muon"]
+        if muon and wanted != "plain"
+        else []
+    )
     return [f"{'' if index else 'engine':11}{reason}" for index, reason in enumerate(reasons)]
 
 
 def _disk_line(plan: Plan, cost: Cost) -> str:
     models = to_pretrain(plan.study, plan.backbones)
-    needed, free = disk_bytes(plan.reconciled.to_train, cost.at_once, models), plan.results.free_bytes()
+    needed, free = (
+        disk_bytes(plan.reconciled.to_train, cost.at_once, models),
+        plan.results.free_bytes(),
+    )
     line = f"disk       about {gigabytes(needed)} for {'weights, ' if models else ''}checkpoints and record"
     if plan.results.uri is not None:  # a store has no limit
         return line
@@ -217,7 +280,9 @@ def _disk_line(plan: Plan, cost: Cost) -> str:
 
 def state_counts(counts: Counter[State]) -> str:
     """Return `3 complete, 9 new`."""
-    return ", ".join(f"{counts[state]} {_word(state)}" for state in State if counts[state]) or "none"
+    return (
+        ", ".join(f"{counts[state]} {_word(state)}" for state in State if counts[state]) or "none"
+    )
 
 
 def _word(state: State) -> str:

@@ -19,13 +19,23 @@ from lr_sweep.trainables.run import AnyRun, engine_of
 
 MAX_RUNS = 300
 """Recorded runs that are read, the study's own and the latest first; more would make `plan` slow."""
-UNTIMED_FIELDS = ("learning_rate", "seed", "weights_checksum", "data_checksum", "protocol_version", "code", "data")
+UNTIMED_FIELDS = (
+    "learning_rate",
+    "seed",
+    "weights_checksum",
+    "data_checksum",
+    "protocol_version",
+    "code",
+    "data",
+)
 """Fields of a run's content that do not change how long it takes; changed code takes about as long as before."""
 COLUMNS = ("run_id", "status", "num_steps", "content", "device", "engine", "wall_s")
 """Without times of day: pyarrow imports pandas to convert them to Python values."""
 
 
-def find_timings(reconciled: Reconciled, results: Results, placement: Placement) -> dict[Cell, float]:
+def find_timings(
+    reconciled: Reconciled, results: Results, placement: Placement
+) -> dict[Cell, float]:
     """Return the seconds of a trial for one step of one run, evaluations included, of cells that have runs to train.
 
     A median over the complete runs of the same cell, in any study, on such a device (`cpu` or `cuda`) and by the same
@@ -38,9 +48,13 @@ def find_timings(reconciled: Reconciled, results: Results, placement: Placement)
     for row in read_run_rows(results.root, _latest(reconciled, results), COLUMNS):
         if row["status"] == "complete" and row["wall_s"]:
             content = json.loads(row["content"])
-            engines = [row["engine"]] if row["engine"] else ["stacked", "plain", "own"]  # earlier rows name none
+            engines = (
+                [row["engine"]] if row["engine"] else ["stacked", "plain", "own"]
+            )  # earlier rows name none
             for engine in engines:
-                step_s[_key(content, engine, row["device"])].append(row["wall_s"] / row["num_steps"])
+                step_s[_key(content, engine, row["device"])].append(
+                    row["wall_s"] / row["num_steps"]
+                )
     with suppress(ValueError):  # `plan` names the damaged file
         for key, measured in read_measured(results).items():
             step_s.setdefault(key, [measured["step_s"]])
@@ -49,7 +63,10 @@ def find_timings(reconciled: Reconciled, results: Results, placement: Placement)
 
 def timing_keys(to_train: Sequence[WantedRun], placement: Placement) -> dict[Cell, str]:
     """Return the key of each cell: that of one of its runs, where a search gives them options of their own."""
-    return {cell: timing_key(run, placement) for cell, run in {run.cell: run.run for run in to_train}.items()}
+    return {
+        cell: timing_key(run, placement)
+        for cell, run in {run.cell: run.run for run in to_train}.items()
+    }
 
 
 def timing_key(run: AnyRun, placement: Placement) -> str:
@@ -65,9 +82,13 @@ def read_measured(results: Results) -> dict[str, Fields]:
         content = json.loads(read_plain(results.timings, MAX_JSON))
         if is_changed(content):
             raise ValueError("it was changed after it was written")
-        return {key: {**row, "step_s": float(row["step_s"])} for key, row in content["timings"].items()}
+        return {
+            key: {**row, "step_s": float(row["step_s"])} for key, row in content["timings"].items()
+        }
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{results.timings} is ignored ({error}): `plan --measure` writes it again") from error
+        raise ValueError(
+            f"{results.timings} is ignored ({error}): `plan --measure` writes it again"
+        ) from error
 
 
 def keep_measured(results: Results, key: str, step_s: float, device: str) -> None:
@@ -75,12 +96,17 @@ def keep_measured(results: Results, key: str, step_s: float, device: str) -> Non
     known: dict[str, Fields] = {}
     with suppress(ValueError):
         known = read_measured(results)
-    write_json(results.timings, sealed({"timings": {**known, key: {"step_s": step_s, "device": device}}}))
+    write_json(
+        results.timings, sealed({"timings": {**known, key: {"step_s": step_s, "device": device}}})
+    )
 
 
 def _latest(reconciled: Reconciled, results: Results) -> list[str]:
     own = {run.run_id for run in reconciled.wanted}
-    written = [(path.stem in own, _written_at(path), path.stem) for path in results.runs.glob("[!.]*.parquet")]
+    written = [
+        (path.stem in own, _written_at(path), path.stem)
+        for path in results.runs.glob("[!.]*.parquet")
+    ]
     return [run_id for *_, run_id in sorted(written, reverse=True)[:MAX_RUNS]]
 
 
@@ -92,4 +118,6 @@ def _written_at(path: Path) -> float:
 
 def _key(content: ReadFields, engine: str, device: str) -> str:
     timed = {name: value for name, value in content.items() if name not in UNTIMED_FIELDS}
-    return json.dumps([timed, engine, "cpu" if device.lower().startswith("cpu") else "cuda"], sort_keys=True)
+    return json.dumps(
+        [timed, engine, "cpu" if device.lower().startswith("cpu") else "cuda"], sort_keys=True
+    )

@@ -41,7 +41,9 @@ MOST_NAMED = 5
 def code_of(task: str, modules: Collection[str]) -> dict[str, str]:
     """Return the versions of the files that a task's data and the numbers of these modules come from, by path."""
     engine_code, task_code = source_versions(sorted(modules)), task_sources(TASKS[task])
-    return engine_code | {file: version for file, version in task_code.items() if version_here(file) == version}
+    return engine_code | {
+        file: version for file, version in task_code.items() if version_here(file) == version
+    }
 
 
 def code_of_tasks(study: Study, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -64,10 +66,15 @@ def own_examples(study: Study, data_dir: Path) -> dict[str, str]:
     So mismatches between `load` and `shape` end a `run` before it starts (DataError, see `load_checked`), and data that
     changed under the same `checksum` is noticed.
     """
-    from lr_sweep.datasets.loaded import examples_version, load_checked  # imported late: `plan` loads nothing
+    from lr_sweep.datasets.loaded import (
+        examples_version,
+        load_checked,
+    )  # imported late: `plan` loads nothing
 
     own = {name: task.options for name, task in study.data_sets.items() if name not in SHIPPED}
-    loaded = {name: load_checked(name, TASKS[name], options, data_dir) for name, options in own.items()}
+    loaded = {
+        name: load_checked(name, TASKS[name], options, data_dir) for name, options in own.items()
+    }
     return {_examples_of(name): examples_version(data) for name, data in loaded.items()}
 
 
@@ -80,13 +87,17 @@ def version_now(examples: Mapping[str, str], name: str) -> str | None:
     return examples.get(name) or version_here(name)
 
 
-def change_lines(reconciled: Reconciled, results: Results, examples: Mapping[str, str] | None = None) -> Iterator[str]:
+def change_lines(
+    reconciled: Reconciled, results: Results, examples: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Yield lines that name recorded runs of a study trained by other code or data than what is here; mostly none.
 
     `examples` are from `own_examples`; None: data was not loaded.
     """
     now = partial(version_now, examples or {})
-    files_of = cache(lambda code: tuple(sorted(other_versions(code, now))))  # most runs have the same code
+    files_of = cache(
+        lambda code: tuple(sorted(other_versions(code, now)))
+    )  # most runs have the same code
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for run_id, code in _codes(reconciled, results):
         if files := files_of(code):
@@ -118,9 +129,15 @@ class Replaced(NamedTuple):
 
 def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> Replaced:
     """Compare what a study wants with what it wanted when it was last run; call this before that is written again."""
-    unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}  # their ids are not known yet
+    unknown = {
+        run.cell for run in wanted if is_unknown(run.run.weights_checksum)
+    }  # their ids are not known yet
     now = {run.run_id for run in wanted}
-    rows = [row for row in _wanted_before(study, results) if row["run_id"] not in now and _cell(row) not in unknown]
+    rows = [
+        row
+        for row in _wanted_before(study, results)
+        if row["run_id"] not in now and _cell(row) not in unknown
+    ]
     named = {_labels(run.row()): run for run in wanted} if rows else {}
     others = {row["run_id"]: named[_labels(row)] for row in rows if _labels(row) in named}
     cells = frozenset(run.cell for run in others.values())
@@ -128,9 +145,15 @@ def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> 
     if not ends:
         return Replaced(None, cells)
     run_id = next((each for each in ends if each in others), None)
-    reason = "" if run_id is None else f": the study has another {_difference(ends[run_id], others[run_id])}"
+    reason = (
+        ""
+        if run_id is None
+        else f": the study has another {_difference(ends[run_id], others[run_id])}"
+    )
     number = "1 recorded run is" if len(ends) == 1 else f"{len(ends)} recorded runs are"
-    return Replaced(f"{number} no longer wanted and left out of the report, but kept until `gc`{reason}", cells)
+    return Replaced(
+        f"{number} no longer wanted and left out of the report, but kept until `gc`{reason}", cells
+    )
 
 
 def _wanted_before(study: Study, results: Results) -> Sequence[Row]:
@@ -161,7 +184,9 @@ def _labels(row: Row) -> tuple[object, ...]:
 def _difference(end: Row, run: WantedRun) -> str:
     """Return the options in which a recorded run and the wanted one of the same labels differ."""
     before, after = flattened(json.loads(end["content"])), flattened(run.run.content())
-    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    names = sorted(
+        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+    )
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(map(_option, names[:MOST_NAMED])) + more
 

@@ -35,7 +35,15 @@ from lr_sweep.common.files import (
     write_json,
 )
 
-STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ESTALE, errno.ELOOP)
+STORAGE_ERRORS = (
+    *FULL,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.ESTALE,
+    errno.ELOOP,
+)
 """Failures to write that trying again will not mend."""
 _MENDS: Mapping[int | None, str] = {
     **dict.fromkeys(FULL, "Free some space"),
@@ -83,13 +91,17 @@ class Results(Paths):
         if self.root.exists() and not self.root.is_dir():
             raise UserError(f"{self.root} is a file. {mend}")
         if self.root.is_dir() and any(path.name[0] != "." for path in self.root.iterdir()):
-            raise UserError(f"{self.root} is not empty and holds no record of ours (no format.json). {mend}")
+            raise UserError(
+                f"{self.root} is not empty and holds no record of ours (no format.json). {mend}"
+            )
 
     def prepare(self) -> None:
         """Create the directory, or check that it can be written to; raises as `check`, and if it cannot be."""
         self.check()
         with storage_problems(self.root):
-            if not self.id:  # written first: a process that dies after it leaves a results directory
+            if (
+                not self.id
+            ):  # written first: a process that dies after it leaves a results directory
                 write_json(self.format, {"format": FORMAT, "id": secrets.token_hex(8)})
             for folder in (self.runs, self.curves, self.logs, self.pretrained):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +128,12 @@ class Results(Paths):
     def _held(self, study: str) -> Iterator[None]:
         if self.holder.exists():  # its process was killed
             remove_dead_partials(*self.written_folders())
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
+        holder = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "study": study,
+            "since": time.time(),
+        }
         try:
             write_json(self.holder, holder)
             self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
@@ -166,7 +183,9 @@ class Results(Paths):
 
     def free_bytes(self) -> int:
         """Return the free space of the disk the directory is, or will be, on."""
-        return shutil.disk_usage(next(path for path in (self.root, *self.root.parents) if path.exists())).free
+        return shutil.disk_usage(
+            next(path for path in (self.root, *self.root.parents) if path.exists())
+        ).free
 
 
 def read_state(path: Path) -> Fields:

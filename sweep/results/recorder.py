@@ -38,7 +38,16 @@ from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Rep
 
 PACKED_STATE = "packed.json"
 """In a checkout that was packed and sent to a cluster: the commit and whether it had changes, where it was packed."""
-PACKAGES = ("torch", "torchvision", "transformers", "ray", "numpy", "scikit-learn", "safetensors", "pyarrow")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "transformers",
+    "ray",
+    "numpy",
+    "scikit-learn",
+    "safetensors",
+    "pyarrow",
+)
 
 
 def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
@@ -112,7 +121,11 @@ class Recorder(Sink):
         self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
         self.wanted = {run.run_id: run for run in wanted}
         commit, is_dirty = git_state()
-        self.provenance = {"git_commit": commit, "git_dirty": is_dirty, "versions": _package_versions()}
+        self.provenance = {
+            "git_commit": commit,
+            "git_dirty": is_dirty,
+            "versions": _package_versions(),
+        }
         self._open: dict[str, _Open] = {}
 
     def add(self, runs: Iterable[WantedRun]) -> None:
@@ -151,7 +164,9 @@ class Recorder(Sink):
         run.attempts = max(run.attempts, 1)
         run.step = max(run.step, run.recorded_step)
         elapsed_s = run.curve[max(run.curve)].elapsed_s if run.curve else 0.0
-        self._write_row(run, {"run_id": run_id, "status": "failed", "failure": reason, "elapsed_s": elapsed_s})
+        self._write_row(
+            run, {"run_id": run_id, "status": "failed", "failure": reason, "elapsed_s": elapsed_s}
+        )
 
     def _opened(self, run_id: str) -> _Open:
         if run_id not in self._open:
@@ -176,7 +191,9 @@ class Recorder(Sink):
         if not evaluations:
             return
         if not run.curve:  # resumed from a checkpoint: it started before this process did
-            run.started_at = min(run.started_at, evaluations[0].time_ms / 1000 - evaluations[0].elapsed_s)
+            run.started_at = min(
+                run.started_at, evaluations[0].time_ms / 1000 - evaluations[0].elapsed_s
+            )
         run.curve |= {evaluation.step: evaluation for evaluation in evaluations}
         # A run whose checkpoints are lost starts over; until it is as far again, the longer curve stays.
         if max(run.curve) >= run.recorded_step:
@@ -188,8 +205,12 @@ class Recorder(Sink):
         run.recorded_step = max(run.curve)
 
     def _finish(self, run_id: str, run: _Open, end: Finished) -> None:
-        if run.recorded_step > max(run.curve, default=0):  # started over, it ended before it was as far again
-            self.results.run(run_id).unlink(missing_ok=True)  # first: a row never speaks of a curve that is not there
+        if run.recorded_step > max(
+            run.curve, default=0
+        ):  # started over, it ended before it was as far again
+            self.results.run(run_id).unlink(
+                missing_ok=True
+            )  # first: a row never speaks of a curve that is not there
             self.results.curve(run_id).unlink()
             if run.curve:
                 self._write_curve(run_id, run)
@@ -198,7 +219,16 @@ class Recorder(Sink):
     def _write_row(self, run: _Open, facts: ReadFields) -> None:
         wanted = self.wanted[facts["run_id"]]
         of_end = ("failure", "diverged_at_step", "stopped_at_step", "last_printed", "engine")
-        of_study = ("run_id", "task", "model", "variant", "learning_rate", "seed", "pretrained_on", "data_origin")
+        of_study = (
+            "run_id",
+            "task",
+            "model",
+            "variant",
+            "learning_rate",
+            "seed",
+            "pretrained_on",
+            "data_origin",
+        )
         labels = wanted.row()
         row = {
             **{name: labels[name] for name in of_study},
@@ -235,7 +265,9 @@ class Recorder(Sink):
 class RunLogs(Sink):
     """Appends what is reported of a run to the file `log_of(run_id)`, in the driver's process alone."""
 
-    def __init__(self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time
+    ) -> None:
         self.log_of, self.clock = log_of, clock
 
     def event(self, event: Report) -> None:
@@ -277,20 +309,27 @@ def _lines(event: Report) -> list[str]:
         case Printed():
             return [f"| {line}" for line in event.text.splitlines()]
         case Finished():
-            return [f"{event.status} at step {event.step}, {event.elapsed_s:.1f} s of training, on {event.device}"]
+            return [
+                f"{event.status} at step {event.step}, {event.elapsed_s:.1f} s of training, on {event.device}"
+            ]
         case _:
             return []
 
 
 def _evaluated(evaluation: Evaluation) -> str:
     names = ("train_loss", "train_accuracy", "validation_accuracy", "test_accuracy")
-    numbers = {name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name) for name in names}
+    numbers = {
+        name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name)
+        for name in names
+    }
     shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
     return f"step {evaluation.step}: {shown}"
 
 
 def _package_versions() -> str:
-    return json.dumps({"python": sys.version.split()[0]} | {name: metadata.version(name) for name in PACKAGES})
+    return json.dumps(
+        {"python": sys.version.split()[0]} | {name: metadata.version(name) for name in PACKAGES}
+    )
 
 
 def git_state() -> tuple[str | None, bool | None]:
@@ -298,7 +337,9 @@ def git_state() -> tuple[str | None, bool | None]:
     if (CHECKOUT / PACKED_STATE).is_file():
         packed = json.loads((CHECKOUT / PACKED_STATE).read_text())
         return packed["git_commit"], packed["git_dirty"]
-    if not (CHECKOUT / ".git").exists():  # an installation may be below a folder of another repository
+    if not (
+        CHECKOUT / ".git"
+    ).exists():  # an installation may be below a folder of another repository
         return None, None
     commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain", "--untracked-files=no")
@@ -307,7 +348,9 @@ def git_state() -> tuple[str | None, bool | None]:
 
 def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None

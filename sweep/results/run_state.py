@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import CURVES, RUNS, STATUSES, Row
 from lr_sweep.analysis.record.paths import Paths, RecordError, is_folder
-from lr_sweep.analysis.record.read import read_rows, read_run_rows, read_wanted_table, recorded_studies, stopped_of
+from lr_sweep.analysis.record.read import (
+    read_rows,
+    read_run_rows,
+    read_wanted_table,
+    recorded_studies,
+    stopped_of,
+)
 from lr_sweep.analysis.record.study import key_of
 from lr_sweep.common.text import failure_line, rate_text
 from lr_sweep.sweep.results.directory import Results
@@ -115,7 +121,10 @@ class RunStates(Generic[W]):
 
 
 def states_of(
-    budgets: Mapping[str, int], ends: Mapping[str, Row], results: Results, stopped_early: Collection[str] = ()
+    budgets: Mapping[str, int],
+    ends: Mapping[str, Row],
+    results: Results,
+    stopped_early: Collection[str] = (),
 ) -> dict[str, State]:
     """Return the states of runs by id, given with their budgets; `stopped_early`: those that the study's rule stopped.
 
@@ -128,15 +137,23 @@ def states_of(
     }
 
 
-def recorded_states(results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]) -> RunStates[Row]:
+def recorded_states(
+    results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]
+) -> RunStates[Row]:
     """Return the states, as they are now, of the runs that a recorded study wants, rows of `WANTED`."""
     stopped = stopped_of(results.root, study)
-    early = {row["run_id"] for row in wanted if not row["fresh"] and key_of(row) in stopped} if stopped else set()
+    early = (
+        {row["run_id"] for row in wanted if not row["fresh"] and key_of(row) in stopped}
+        if stopped
+        else set()
+    )
     states = states_of({row["run_id"]: row["num_steps"] for row in wanted}, ends, results, early)
     return RunStates(wanted=wanted, states=states, ends=ends)
 
 
-def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable[str] = ()) -> dict[str, Row]:
+def read_ends(
+    results: Results, run_ids: Iterable[str] | None, columns: Iterable[str] = ()
+) -> dict[str, Row]:
     """Return the rows of ended runs by run id; `run_ids` None: all. The directory need not exist yet.
 
     The columns are `run_id`, `status`, `num_steps`, `stopped_at_step` and those of `RUNS` that are asked for. Raises
@@ -145,17 +162,23 @@ def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable
     if not results.exists():
         return {}
     ends: dict[str, Row] = {}
-    for row in read_run_rows(results.root, run_ids, {"run_id", "status", "num_steps", "stopped_at_step", *columns}):
+    for row in read_run_rows(
+        results.root, run_ids, {"run_id", "status", "num_steps", "stopped_at_step", *columns}
+    ):
         if row["status"] not in STATUSES:
             path = results.run(row["run_id"])
-            raise RecordError(f"{path}: got status {row['status']!r}: delete it and run the study again")
+            raise RecordError(
+                f"{path}: got status {row['status']!r}: delete it and run the study again"
+            )
         ends[row["run_id"]] = row
     return ends
 
 
 def recorded_ids(results: Results) -> list[str]:
     """Return the ids of runs with a row, a curve or a folder of checkpoints, sorted."""
-    files = [path for folder in (results.runs, results.curves) for path in folder.glob("[!.]*.parquet")]
+    files = [
+        path for folder in (results.runs, results.curves) for path in folder.glob("[!.]*.parquet")
+    ]
     folders = [path for path in results.all_checkpoints.glob("[!.]*") if is_folder(path)]
     return sorted({path.stem for path in files} | {path.name for path in folders})
 
@@ -165,7 +188,9 @@ def started_ids(results: Results) -> set[str]:
     found: set[str] = set()
     for folder in (results.curves, results.all_checkpoints):
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            names = [each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()]
+            names = [
+                each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()
+            ]
             found |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
     return found
 
@@ -204,7 +229,10 @@ class RecordedRun:
 
 def read_run(results: Path, run_id: str) -> RecordedRun | None:
     """Read a run's row and curve (None: there is neither); raises RecordError for a damaged file."""
-    rows, curve = read_rows(Paths(results).run(run_id), RUNS), read_rows(Paths(results).curve(run_id), CURVES)
+    rows, curve = (
+        read_rows(Paths(results).run(run_id), RUNS),
+        read_rows(Paths(results).curve(run_id), CURVES),
+    )
     if rows is None and not curve:
         return None
     if rows is not None and len(rows) != 1:
@@ -218,20 +246,31 @@ def read_all_wanted(results: Results, run_id: str | None = None) -> dict[str, li
     `run_id`: this run alone; None: all.
     """
     names = ["run_id", *LABELS, "num_steps", "fresh"]
-    tables = {study: read_wanted_table(results.root, study).select(names) for study in recorded_studies(results.root)}
+    tables = {
+        study: read_wanted_table(results.root, study).select(names)
+        for study in recorded_studies(results.root)
+    }
     if run_id is not None:
-        tables = {study: table.filter(pc.equal(table["run_id"], run_id)) for study, table in tables.items()}
+        tables = {
+            study: table.filter(pc.equal(table["run_id"], run_id))
+            for study, table in tables.items()
+        }
     return {study: table.to_pylist() for study, table in tables.items()}
 
 
 def known_ids(results: Results) -> set[str]:
     """Return the ids of all runs that are wanted or recorded; reads no row of the record."""
-    wanted = [read_wanted_table(results.root, study)["run_id"] for study in recorded_studies(results.root)]
+    wanted = [
+        read_wanted_table(results.root, study)["run_id"] for study in recorded_studies(results.root)
+    ]
     return {*recorded_ids(results), *(run_id for ids in wanted for run_id in ids.to_pylist())}
 
 
 def known_runs(
-    results: Results, wanted: Mapping[str, list[Row]], columns: Iterable[str] = (), run_id: str | None = None
+    results: Results,
+    wanted: Mapping[str, list[Row]],
+    columns: Iterable[str] = (),
+    run_id: str | None = None,
 ) -> list[RecordedRun]:
     """Return every run without its curve: those of studies in the order of `wanted`, then the others by their labels.
 
@@ -243,10 +282,14 @@ def known_runs(
     for study, rows in wanted.items():
         for row in rows:
             asked.setdefault(row["run_id"], {})[study] = row
-    others = sorted(ends.keys() - asked.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS])
+    others = sorted(
+        ends.keys() - asked.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS]
+    )
     unlabelled = sorted(started - asked.keys() - ends.keys())
     return [
-        RecordedRun(run_id=each, row=ends.get(each), wanted=asked.get(each, {}), started=each in started)
+        RecordedRun(
+            run_id=each, row=ends.get(each), wanted=asked.get(each, {}), started=each in started
+        )
         for each in [*asked, *others, *unlabelled]
     ]
 
@@ -267,7 +310,11 @@ def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Turn `{"protocol": {"dropout": 0.1}}`, of a run's content, into `{"protocol.dropout": 0.1}`."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        flat |= flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        flat |= (
+            flattened(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else {prefix + key: value}
+        )
     return flat
 
 

@@ -31,7 +31,14 @@ MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
 """Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
 MAX_CONTENT = 1_000_000
 _AGAIN = "run the study again to write it"
-SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
+SHARED_WITH_CONTENT = (
+    "task",
+    "learning_rate",
+    "seed",
+    "protocol_version",
+    "weights_checksum",
+    "data_checksum",
+)
 """Columns of a row that its `content` has, too."""
 
 
@@ -40,7 +47,11 @@ def row_problems(run_id: str, rows: Sequence[Row]) -> list[str]:
     if len(rows) != 1:
         return [f"got {len(rows)} rows, want 1"]
     row = rows[0]
-    return _null_problems(rows, RUNS) or [*_identity_problems(run_id, row), *_end_problems(row), *_json_problems(row)]
+    return _null_problems(rows, RUNS) or [
+        *_identity_problems(run_id, row),
+        *_end_problems(row),
+        *_json_problems(row),
+    ]
 
 
 def read_sound_row(results: Results, run_id: str) -> Row | None:
@@ -101,7 +112,11 @@ def _content(row: Row | None) -> Fields:
 def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -> list[str]:
     """Check the rows of `curves/<run_id>.parquet` (None: no file), and that they fit the run's row if that is sound."""
     if points is None:
-        missing = _last_evaluation(row, _evaluate_every(row) or 1) if row and row["status"] not in CUT_SHORT else 0
+        missing = (
+            _last_evaluation(row, _evaluate_every(row) or 1)
+            if row and row["status"] not in CUT_SHORT
+            else 0
+        )
         return [f"it has no evaluations, want some up to step {missing}"] if missing else []
     if not points:
         return ["got no evaluations, want one at least"]
@@ -110,7 +125,10 @@ def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -
     if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
         return [f"got evaluations of run {', '.join(others)}, want those of the file's name alone"]
     every = _evaluate_every(row) or points[0]["step"]
-    return _step_problems(points, every) or [*_length_problems(points, row, every), *_best_problems(points, row)]
+    return _step_problems(points, every) or [
+        *_length_problems(points, row, every),
+        *_best_problems(points, row),
+    ]
 
 
 def _evaluate_every(row: Row | None) -> int | None:
@@ -121,7 +139,9 @@ def _evaluate_every(row: Row | None) -> int | None:
 
 def _last_evaluation(row: Row, every: int) -> int:
     """Return the last step that a run evaluated before it ended; 0: it ended before any."""
-    num_steps: int = row["num_steps"] - (row["status"] == "diverged")  # it is not evaluated where it diverges
+    num_steps: int = row["num_steps"] - (
+        row["status"] == "diverged"
+    )  # it is not evaluated where it diverges
     return num_steps // every * every
 
 
@@ -147,7 +167,10 @@ def _best_problems(points: Sequence[Row], row: Row | None) -> Iterator[str]:
     best = next((point for point in points if row and point["step"] == row["best_step"]), None)
     if row is None or best is None:
         return
-    for of_row, of_curve in (("validation_at_best", "validation_accuracy"), ("test_at_best", "test_accuracy")):
+    for of_row, of_curve in (
+        ("validation_at_best", "validation_accuracy"),
+        ("test_at_best", "test_accuracy"),
+    ):
         if repr(row[of_row]) != repr(best[of_curve]):
             step = row["best_step"]
             yield f"its {of_curve} at step {step} is {best[of_curve]}, {row[of_row]} in its row"
@@ -206,5 +229,7 @@ def study_problems(results: Results, name: str) -> list[str]:
     if study != name:
         problems.append(f"{results.facts(name)}: got study {study!r}, want {name!r}: {_AGAIN}")
     if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
-        problems.append(f"{results.wanted(name)}: wants {', '.join(twice)} more than once: {_AGAIN}")
+        problems.append(
+            f"{results.wanted(name)}: wants {', '.join(twice)} more than once: {_AGAIN}"
+        )
     return problems

@@ -11,7 +11,12 @@ import pandas as pd
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.study import StudyInfo, with_stops
 from lr_sweep.analysis.statistics.comparisons.decision import Decision
-from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, Observation, observations, refined_rates
+from lr_sweep.analysis.statistics.rates.refinement import (
+    ROUND_SIZE,
+    Observation,
+    observations,
+    refined_rates,
+)
 from lr_sweep.analysis.statistics.selection.best import comparable
 from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS
 from lr_sweep.analysis.study_summary import summarised
@@ -37,8 +42,13 @@ def next_proposals(state: StudyState) -> list[Proposal]:
 def _round(
     cell: Cell, sampler: str, number: int, earlier: Sequence[Proposal], *chosen: dict[str, Any]
 ) -> list[Proposal]:
-    of_round = cell._asdict() | {"sampler": sampler, "round": earlier[-1].round + 1 if earlier else 1}
-    return [Proposal(**of_round, number=number + index, **each) for index, each in enumerate(chosen)]
+    of_round = cell._asdict() | {
+        "sampler": sampler,
+        "round": earlier[-1].round + 1 if earlier else 1,
+    }
+    return [
+        Proposal(**of_round, number=number + index, **each) for index, each in enumerate(chosen)
+    ]
 
 
 def _next_rates(state: StudyState) -> list[Proposal]:
@@ -47,7 +57,9 @@ def _next_rates(state: StudyState) -> list[Proposal]:
     search, found, new = state.study.search, _observed(state), list[Proposal]()
     for cell, earlier in cells.items():
         points = _next_points(state, cell, earlier, found.get(cell, {}))
-        chosen = [{"learning_rate": rate, "options": options_text(options)} for rate, options in points]
+        chosen = [
+            {"learning_rate": rate, "options": options_text(options)} for rate, options in points
+        ]
         new += _round(cell, search.sampler if search else REFINE, len(earlier), earlier, *chosen)
     return new
 
@@ -70,10 +82,19 @@ def _open_cells(state: StudyState) -> dict[Cell, Sequence[Proposal]]:
 def _next_points(
     state: StudyState, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation]
 ) -> list[Point]:
-    left, maximise = num_proposals(state.study) - len(earlier), state.study.measured.higher_is_better
+    left, maximise = (
+        num_proposals(state.study) - len(earlier),
+        state.study.measured.higher_is_better,
+    )
     if (search := state.study.search) is None:
-        return list(map(Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)))
-    from lr_sweep.sweep.search.samplers import next_points  # imported late: a grid does not wait for Optuna
+        return list(
+            map(
+                Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)
+            )
+        )
+    from lr_sweep.sweep.search.samplers import (
+        next_points,
+    )  # imported late: a grid does not wait for Optuna
 
     tried = [(each.point, found[each.learning_rate]) for each in earlier]
     return next_points(search, cell, tried, min(search.round_size, left), maximise=maximise)
@@ -89,7 +110,10 @@ def _next_winners(state: StudyState) -> list[Proposal]:
         earlier, before = state.stored.rates.get(cell, []), state.stored.winners.get(cell, [])
         if len(earlier) < num_proposals(study) or cell not in ready or not _is_in(cell, state.only):
             continue
-        known, best = {each.learning_rate for each in before}, _ranked(found[cell], study.measured.sign)
+        known, best = (
+            {each.learning_rate for each in before},
+            _ranked(found[cell], study.measured.sign),
+        )
         rates = [{"learning_rate": rate} for rate in best[: study.winners] if rate not in known]
         new += _round(cell, WINNER, len(before), earlier, *rates)
     return new
@@ -106,7 +130,9 @@ def decision_of(state: StudyState) -> Decision:
     study = state.study
     assert study.decide, "else there is nothing to decide"
     metric = replace(study.measured, model=study.selection)
-    info = StudyInfo(study=study.study, title=study.title, metric=metric, decide=study.decide.recorded)
+    info = StudyInfo(
+        study=study.study, title=study.title, metric=metric, decide=study.decide.recorded
+    )
     rows = pd.DataFrame([run.row() for run in state.wanted])
     found = summarised(state.results.root, info, rows, state.stopped).decision
     assert found, "the study has `decide`"
@@ -126,8 +152,12 @@ def _next_fresh(state: StudyState) -> list[Proposal]:
     for cell, number in decision.next_seeds().items():
         earlier, rate = state.stored.fresh.get(Cell(*cell), []), rates[cell]
         known = present_seeds(study, earlier).get(rate, ())
-        number = min(number, decision.settings.max_seeds - len(known))  # runs that the user stopped count here
-        seeds = [{"learning_rate": rate, "seed": seed} for seed in further_seeds(study, known, number)]
+        number = min(
+            number, decision.settings.max_seeds - len(known)
+        )  # runs that the user stopped count here
+        seeds = [
+            {"learning_rate": rate, "seed": seed} for seed in further_seeds(study, known, number)
+        ]
         new += _round(Cell(*cell), FRESH, len(earlier), earlier, *seeds)
     return new
 
@@ -153,7 +183,9 @@ def _observed(state: StudyState) -> dict[Cell, dict[float, Observation]]:
     curves = read_curves(state.results.root, ids, CURVE_COLUMNS)
     wanted = with_stops(pd.DataFrame(rows), state.stopped)
     found = observations(wanted, runs, curves, replace(study.measured, model=study.selection))
-    return {Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()}
+    return {
+        Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()
+    }
 
 
 def _is_in(cell: Cell, only: Only) -> bool:

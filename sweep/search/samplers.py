@@ -26,13 +26,17 @@ Tried = Sequence[tuple[Point, Observation]]
 """All earlier points of a cell with what is known of each, in the order of their proposals."""
 
 
-def next_points(search: Search, cell: Sequence[str], tried: Tried, number: int, *, maximise: bool) -> list[Point]:
+def next_points(
+    search: Search, cell: Sequence[str], tried: Tried, number: int, *, maximise: bool
+) -> list[Point]:
     """Return the next `number` points of a cell (task, model, variant), at other learning rates than those `tried`.
 
     `maximise`: whether higher values are better.
     """
     # Samplers that read values begin with some points that depend on none.
-    num_first = min(number, max(0, NUM_FIRST - len(tried))) if search.sampler in ADAPTIVE else number
+    num_first = (
+        min(number, max(0, NUM_FIRST - len(tried))) if search.sampler in ADAPTIVE else number
+    )
     rates = {point.learning_rate for point, _ in tried}
     found: list[Point] = []
 
@@ -52,21 +56,34 @@ def _unguided(search: Search, index: int) -> Point:
     """Return a point that depends on no value: the same in every cell, so that cells compare at equal rates."""
     dimensions = 1 + len(search.space)
     if search.sampler == "random":
-        return search.point_at(np.random.default_rng([search.seed, index]).random(dimensions).tolist())
+        return search.point_at(
+            np.random.default_rng([search.seed, index]).random(dimensions).tolist()
+        )
     sequence = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(search.seed))
-    return search.point_at(sequence.random_base2(7)[index].tolist())  # a search has at most 100 rates
+    return search.point_at(
+        sequence.random_base2(7)[index].tolist()
+    )  # a search has at most 100 rates
 
 
 def _guided(
-    search: Search, cell: Sequence[str], tried: Tried, pending: Sequence[Point], number: int, *, maximise: bool
+    search: Search,
+    cell: Sequence[str],
+    tried: Tried,
+    pending: Sequence[Point],
+    number: int,
+    *,
+    maximise: bool,
 ) -> list[Point]:
     """Ask Optuna's sampler; it knows the pending points of the same round, and keeps away from them."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        sampler=_sampler(search, _key(search.seed, cell, len(tried))), direction="maximize" if maximise else "minimize"
+        sampler=_sampler(search, _key(search.seed, cell, len(tried))),
+        direction="maximize" if maximise else "minimize",
     )
     axes = distributions(search)
-    for trial in _trials([(parameters(point), each) for point, each in tried], axes, maximise=maximise):
+    for trial in _trials(
+        [(parameters(point), each) for point, each in tried], axes, maximise=maximise
+    ):
         study.add_trial(trial)
     for point in pending:
         study.enqueue_trial(parameters(point))
@@ -91,7 +108,10 @@ def parameters(point: Point) -> Fields:
 
 def _point(search: Search, params: ReadFields) -> Point:
     axes = search.space.items()
-    options = {name: axis.rounded(params[name]) if isinstance(axis, Range) else params[name] for name, axis in axes}
+    options = {
+        name: axis.rounded(params[name]) if isinstance(axis, Range) else params[name]
+        for name, axis in axes
+    }
     return Point(params[PARAMETER], options)
 
 
@@ -99,7 +119,9 @@ def _sampler(search: Search, seed: int) -> optuna.samplers.BaseSampler:
     if search.sampler == "gp":
         return optuna.samplers.GPSampler(seed=seed, n_startup_trials=1)
     joint = bool(search.space)  # of one parameter it is the same, with other numbers
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True, multivariate=joint)
+    return optuna.samplers.TPESampler(
+        seed=seed, n_startup_trials=0, constant_liar=True, multivariate=joint
+    )
 
 
 def _key(seed: int, cell: Sequence[str], number: int) -> int:
@@ -108,7 +130,10 @@ def _key(seed: int, cell: Sequence[str], number: int) -> int:
 
 
 def _trials(
-    tried: Sequence[tuple[ReadFields, Observation]], axes: Mapping[str, BaseDistribution], *, maximise: bool
+    tried: Sequence[tuple[ReadFields, Observation]],
+    axes: Mapping[str, BaseDistribution],
+    *,
+    maximise: bool,
 ) -> list[FrozenTrial]:
     """Return trials for the sampler; a rate at which a seed diverged or was stopped early counts as the worst value.
 
@@ -136,7 +161,9 @@ def _is_inside(params: ReadFields, axes: Mapping[str, BaseDistribution]) -> bool
         return False
     for name, axis in axes.items():
         if isinstance(axis, FloatDistribution):
-            if not (isinstance(params[name], int | float) and axis.low <= params[name] <= axis.high):
+            if not (
+                isinstance(params[name], int | float) and axis.low <= params[name] <= axis.high
+            ):
                 return False
         elif params[name] not in axis.choices:
             return False

@@ -111,12 +111,23 @@ def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[
 
 
 def _proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
-    proposals, winners, fresh, compared = stored.rates, stored.winners, stored.fresh, fresh_allowed(study)
+    proposals, winners, fresh, compared = (
+        stored.rates,
+        stored.winners,
+        stored.fresh,
+        fresh_allowed(study),
+    )
     return {
         cell: Proposed(
             rates=tuple(sorted(each.learning_rate for each in proposals.get(cell, ()))),
-            options={each.learning_rate: each.point.options for each in proposals.get(cell, ()) if each.options},
-            winners=None if study.winners is None else frozenset(each.learning_rate for each in winners.get(cell, ())),
+            options={
+                each.learning_rate: each.point.options
+                for each in proposals.get(cell, ())
+                if each.options
+            },
+            winners=None
+            if study.winners is None
+            else frozenset(each.learning_rate for each in winners.get(cell, ())),
             fresh=present_seeds(study, fresh.get(cell, ())) if cell in compared else {},
         )
         for cell in grids_of(study)
@@ -174,7 +185,11 @@ def reconcile(
     `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code"))
-    early = {run.run_id for run in wanted if not run.fresh and (*run.cell, run.run.learning_rate) in stopped}
+    early = {
+        run.run_id
+        for run in wanted
+        if not run.fresh and (*run.cell, run.run.learning_rate) in stopped
+    }
     states = states_of({run.run_id: run.num_steps for run in wanted}, ends, results, early)
 
     def is_open(run_id: str) -> bool:
@@ -204,7 +219,12 @@ class StudyState:
         only: Only = ALL_RUNS,
         max_attempts: int = 0,
     ) -> None:
-        self.study, self.backbones, self.results, self.data_dir = study, backbones, results, data_dir
+        self.study, self.backbones, self.results, self.data_dir = (
+            study,
+            backbones,
+            results,
+            data_dir,
+        )
         self.only, self.max_attempts = only, max_attempts
         self.stored = read_stored(results, study)
         self.proposed = _proposed_of(study, self.stored)
@@ -215,7 +235,11 @@ class StudyState:
     def reconciled(self) -> Reconciled:
         """The wanted runs with their states."""
         return reconcile(
-            self.wanted, self.results, max_attempts=self.max_attempts, only=self.only, stopped=self.stopped
+            self.wanted,
+            self.results,
+            max_attempts=self.max_attempts,
+            only=self.only,
+            stopped=self.stopped,
         )
 
     def expected(self, most_fresh: Mapping[tuple[str, str, str], int] | None = None) -> Reconciled:

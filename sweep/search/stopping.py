@@ -71,7 +71,9 @@ class EarlyStopping(Sink):
         self._changed.clear()
         if new:
             self._judgements += new
-            write_parquet(self._results.rungs(self._study), [asdict(each) for each in self._judgements], RUNGS)
+            write_parquet(
+                self._results.rungs(self._study), [asdict(each) for each in self._judgements], RUNGS
+            )
         if any(not each.kept for each in new):
             self.request()
 
@@ -84,7 +86,11 @@ class EarlyStopping(Sink):
 
     def explained(self, event: Event) -> Event:
         """Add the rung to the end of a run that a rule stopped."""
-        if not isinstance(event, Finished) or event.status != "stopped" or event.run_id not in self._runs:
+        if (
+            not isinstance(event, Finished)
+            or event.status != "stopped"
+            or event.run_id not in self._runs
+        ):
             return event
         return replace(event, stopped_at_step=self._stopped().get(_key(self._runs[event.run_id])))
 
@@ -117,14 +123,23 @@ class EarlyStopping(Sink):
         """Return the values at a rung and the running means by learning rate, of those not stopped before it."""
         best, means = defaultdict[float, list[float]](list), defaultdict[float, list[float]](list)
         for run in self._cells[cell]:
-            if step not in (curve := self._curves[run.run_id]) or stopped.get(_key(run), step) < step:
+            if (
+                step not in (curve := self._curves[run.run_id])
+                or stopped.get(_key(run), step) < step
+            ):
                 continue
-            so_far = [run.metric.sign * value for at, value in curve.items() if at <= step and math.isfinite(value)]
+            so_far = [
+                run.metric.sign * value
+                for at, value in curve.items()
+                if at <= step and math.isfinite(value)
+            ]
             latest = run.metric.sign * curve[step]
             value = latest if self._final else max(so_far, default=-math.inf)
             best[run.run.learning_rate].append(value if math.isfinite(value) else -math.inf)
             means[run.run.learning_rate].append(fmean(so_far) if so_far else -math.inf)
-        return {rate: fmean(each) for rate, each in best.items()}, {rate: fmean(each) for rate, each in means.items()}
+        return {rate: fmean(each) for rate, each in best.items()}, {
+            rate: fmean(each) for rate, each in means.items()
+        }
 
 
 def _key(run: WantedRun) -> RateKey:

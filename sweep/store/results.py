@@ -33,7 +33,9 @@ class StoredResults(Results):
         self._written_elsewhere = False
         self._thread: PushThread | None = None
 
-    def refresh(self, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S) -> None:
+    def refresh(
+        self, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S
+    ) -> None:
         """Make the copy what the store holds, and note which process writes there; arguments as of `refresh`."""
         refresh(self.uri, weights=weights, curves=curves, patience_s=patience_s)
         with reachable(self.uri):
@@ -69,7 +71,9 @@ class StoredResults(Results):
                 if not self._thread.close(PATIENCE_S):
                     raise self._behind(self._thread)
             finally:
-                if self._thread is None or self._thread.ended:  # else it can be taken once it is old
+                if (
+                    self._thread is None or self._thread.ended
+                ):  # else it can be taken once it is old
                     with suppress(OSError):
                         lock.release()
                 self._thread = None
@@ -105,7 +109,11 @@ def _copy_id(copy: Path) -> str:
 
 
 def results_here(
-    location: str, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S
+    location: str,
+    *,
+    weights: bool = False,
+    curves: bool = True,
+    patience_s: float = READING_PATIENCE_S,
 ) -> Results:
     """Return a results directory by path or URI, for reading: of a store, as it is now; arguments as of `refresh`."""
     path = local_path(location)
@@ -120,7 +128,9 @@ def directory_at(location: str, command: str) -> Results:
     """Return a results directory by path, for a command that takes no store; raises UserError for one."""
     path = local_path(location)
     if path is None:
-        raise UserError(f"`{command}` works on a directory, got {location}: use it on one, or the store's own tools")
+        raise UserError(
+            f"`{command}` works on a directory, got {location}: use it on one, or the store's own tools"
+        )
     return Results(path)
 
 

@@ -46,7 +46,9 @@ class StoreLock:
     `copy` identifies the working copy. The caller holds its lock, so another holder with the same copy is dead.
     """
 
-    def __init__(self, store: ObjectStore, study: str, copy: str, *, stale_s: float = STALE_S) -> None:
+    def __init__(
+        self, store: ObjectStore, study: str, copy: str, *, stale_s: float = STALE_S
+    ) -> None:
         self._store, self._copy, self._stale_s = store, copy, stale_s
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "copy": copy}
         self._facts = facts | {"lock": uuid.uuid4().hex}
@@ -88,10 +90,14 @@ class StoreLock:
     def _put(self, *, released: bool = False) -> bool:
         """Replace the lock, if it is as this process last saw it. Its content differs each time, and so its ETag."""
         began = time.monotonic()
-        content = b"{}" if released else json.dumps(self._facts | {"renewal": uuid.uuid4().hex}).encode()
+        content = (
+            b"{}" if released else json.dumps(self._facts | {"renewal": uuid.uuid4().hex}).encode()
+        )
         while (version := self._store.write_if(self._version, LOCK, content)) is None:
             found = self._store.find(LOCK)
-            if found is not None and found.content == content:  # it arrived, and the answer was lost
+            if (
+                found is not None and found.content == content
+            ):  # it arrived, and the answer was lost
                 version = found.version
                 break
             if found is None or found.facts().get("lock") != self._facts["lock"]:
@@ -123,12 +129,21 @@ class PushThread:
     The copy was just pulled.
     """
 
-    def __init__(self, store: ObjectStore, copy: Path, lock: StoreLock, *, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, store: ObjectStore, copy: Path, lock: StoreLock, *, every_s: float = EVERY_S
+    ) -> None:
         self._store, self._copy, self._lock = store, copy, lock
         self._pushed: Files = {}
-        for folder in ("runs", "curves", "studies", "pretrained"):  # workers upload the checkpoints that they write
+        for folder in (
+            "runs",
+            "curves",
+            "studies",
+            "pretrained",
+        ):  # workers upload the checkpoints that they write
             there = store.names(folder)
-            self._pushed |= {name: stamp for name, stamp in self._files(folder).items() if name in there}
+            self._pushed |= {
+                name: stamp for name, stamp in self._files(folder).items() if name in there
+            }
         store.patience_s = 0.0  # from here on the next pass tries again
         self._news: deque[str] = deque()
         self._failing = self._closed = False
@@ -189,8 +204,13 @@ class PushThread:
         others = self._files("pretrained") | self._files("studies")
         others[FORMAT_FILE] = _stamp((self._copy / FORMAT_FILE).stat())
         here = rows | curves | others
-        gone = [name for name in self._pushed if name not in here and not name.startswith("pretrained/")]
-        for name in [*self._changed(rows), *sorted(gone, key=lambda name: not name.startswith("runs/"))]:
+        gone = [
+            name for name in self._pushed if name not in here and not name.startswith("pretrained/")
+        ]
+        for name in [
+            *self._changed(rows),
+            *sorted(gone, key=lambda name: not name.startswith("runs/")),
+        ]:
             if name in self._pushed:  # rows first: one never refers to a curve that is not there
                 self._remove(name)
         for name in sorted(self._changed(others), key=_order):
@@ -237,7 +257,12 @@ class PushThread:
 
 def _order(name: str) -> tuple[bool, bool, bool, bool, str]:
     """Order files so that each comes after what it refers to."""
-    kinds = (name != FORMAT_FILE, "/report/" in name, name.endswith("/study.json"), name.endswith(".safetensors"))
+    kinds = (
+        name != FORMAT_FILE,
+        "/report/" in name,
+        name.endswith("/study.json"),
+        name.endswith(".safetensors"),
+    )
     return *kinds, name
 
 

@@ -12,9 +12,21 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import Say, duration, percent
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
+from lr_sweep.sweep.study.model import (
+    FolderWeights,
+    HubWeights,
+    PretrainedHere,
+    ShippedWeights,
+    StudyModel,
+)
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.pretraining.recipe import VALIDATION_SHARE, Recipe, TaskRecipe, fewest_bytes, read_corpus
+from lr_sweep.trainables.pretraining.recipe import (
+    VALIDATION_SHARE,
+    Recipe,
+    TaskRecipe,
+    fewest_bytes,
+    read_corpus,
+)
 from lr_sweep.trainables.pretraining.weights import (
     SHIPPED,
     WEIGHTS,
@@ -55,7 +67,9 @@ def is_unknown(checksum: str | None) -> bool:
     return (checksum or "").startswith(UNKNOWN_WEIGHTS)
 
 
-def find_backbones(study: Study, pretrained_root: Path, data_dir: Path | None = None) -> dict[str, Backbone]:
+def find_backbones(
+    study: Study, pretrained_root: Path, data_dir: Path | None = None
+) -> dict[str, Backbone]:
     """Look up the weights that a study's cells start from, by model, without fetching or training anything.
 
     `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one. Raises WeightsError for missing,
@@ -100,7 +114,11 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
 def hub_sources(study: Study) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
     models = _with_weights(study).items()
-    return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
+    return {
+        name: _named_source(m, m.pretrained)[0]
+        for name, m in models
+        if isinstance(m.pretrained, HubWeights)
+    }
 
 
 def to_pretrain(study: Study, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
@@ -121,7 +139,9 @@ def _named_source(
     if isinstance(pretrained, ShippedWeights):
         return WeightsSource(shipped=pretrained.shipped), made_here_as(SHIPPED / pretrained.shipped)
     if isinstance(pretrained, FolderWeights):
-        return WeightsSource(folder=str(pretrained.folder), family=family), f"the weights in {pretrained.folder.name}"
+        return WeightsSource(
+            folder=str(pretrained.folder), family=family
+        ), f"the weights in {pretrained.folder.name}"
     source = WeightsSource(**dict(pretrained), family=family)
     return source, str(source)
 
@@ -139,14 +159,18 @@ def ensure_backbones(
         if backbone.here:
             continue
         if isinstance(study.bodies[name].pretrained, PretrainedHere):
-            pretrain_model(name, study.bodies[name], pretrained_root, progress_file, device, say, data_dir)
+            pretrain_model(
+                name, study.bodies[name], pretrained_root, progress_file, device, say, data_dir
+            )
         else:
             say(f"fetching {backbone.source} for {name}")
             find_weights(backbone.source, download=True)
     backbones = find_backbones(study, pretrained_root, data_dir)
     for backbone in backbones.values():
         if folder := find_weights(backbone.source, download=False):
-            load_weights(folder, backbone.source.family)  # a worker would refuse NaN only once Ray has started
+            load_weights(
+                folder, backbone.source.family
+            )  # a worker would refuse NaN only once Ray has started
     return backbones
 
 
@@ -164,7 +188,9 @@ def pretrain_model(
     `status` reads the progress file, which is removed at the end; `say` is called with lines of text.
     """
     assert isinstance(model.pretrained, PretrainedHere)
-    from lr_sweep.trainables.pretraining.loop import pretrain  # imported late: `plan` does not wait for torch
+    from lr_sweep.trainables.pretraining.loop import (
+        pretrain,
+    )  # imported late: `plan` does not wait for torch
 
     recipe, size = model.pretrained.pretrain, _gpt2_size(model)
     corpus = _corpus_of(recipe, data_dir)
@@ -200,7 +226,14 @@ class Reporter:
         per: str = "byte",
     ) -> None:
         """Report on a model's steps; losses are nats `per` what the recipe has it predict."""
-        self.model, self.num_steps, self.path, self.say, self.clock, self.per = model, num_steps, path, say, clock, per
+        self.model, self.num_steps, self.path, self.say, self.clock, self.per = (
+            model,
+            num_steps,
+            path,
+            say,
+            clock,
+            per,
+        )
         self.first: tuple[int, float] | None = None
         """The first step of this process, and when it ended."""
         self.reported_at = clock()
@@ -220,7 +253,12 @@ class Reporter:
         self.say(
             f"  step {step} of {self.num_steps}, training loss {loss:.2f} nats per {self.per}, {duration(left_s)} left"
         )
-        progress = {"model": self.model, "step": step, "num_steps": self.num_steps, "time_left_s": left_s}
+        progress = {
+            "model": self.model,
+            "step": step,
+            "num_steps": self.num_steps,
+            "time_left_s": left_s,
+        }
         write_json(self.path, progress | {"updated_at": time.time()})
 
 

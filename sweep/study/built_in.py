@@ -54,7 +54,13 @@ READ_WITH = {
     "decay_fraction": ("schedule", ("warmup-stable-decay",)),
 }
 MATRICES = {"attention", "feedforward", "last_attention"}
-NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
+NOT_SEARCHED = (
+    "precision",
+    "evaluate_every",
+    "train_examples_evaluated",
+    "test_evaluated",
+    "attention",
+)
 """Options of how a run is measured or computed: a search would compare what is not alike."""
 MAX_CELLS = 5000
 """Largest number of tasks x models x variants, counted before models are read; checking so many takes seconds."""
@@ -83,14 +89,20 @@ class BuiltInStudy(Study):
         if task not in TASKS:
             raise ValueError(unknown("task", task, TASKS))
         if missing := missing_names(TASKS[task]):
-            raise ValueError(f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns")
+            raise ValueError(
+                f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns"
+            )
         return read_record(TASKS[task].Options, given, more_keys=("num_steps",))
 
     @field_validator("models", mode="before")
     @classmethod
     def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
         variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
-        factors = [len(info.data.get("tasks", ())), len(models) if isinstance(models, Mapping) else 0, len(variants)]
+        factors = [
+            len(info.data.get("tasks", ())),
+            len(models) if isinstance(models, Mapping) else 0,
+            len(variants),
+        ]
         if (number := prod(factors)) > MAX_CELLS:
             raise ValueError(
                 f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most "
@@ -101,7 +113,8 @@ class BuiltInStudy(Study):
             wanted_by = (
                 variant
                 for variant, parts in variants.items()
-                if parts.needs_weights and any(some.have(models=name, variants=variant) for some in cells)
+                if parts.needs_weights
+                and any(some.have(models=name, variants=variant) for some in cells)
             )
             return StudyModel.named(name, value, next(wanted_by, None), info.context)
 
@@ -113,7 +126,9 @@ class BuiltInStudy(Study):
     def _check_protocols(self) -> BuiltInStudy:
         cells = list(self.cell_list())
         _check_options(self, cells)
-        if self.selection == "final" and any(cell.protocol.test_evaluated == "best" for cell in cells):
+        if self.selection == "final" and any(
+            cell.protocol.test_evaluated == "best" for cell in cells
+        ):
             raise mistake(
                 "final: got it with test_evaluated: best, which leaves out the test split at a budget's last step; "
                 "want selection: best, or test_evaluated: always",
@@ -148,11 +163,17 @@ class BuiltInStudy(Study):
         """Identify a task's examples; raises DataError if files are there but cannot be identified."""
         given, definition = self.tasks[task].options, TASKS[task]
         options, origin = options_content(given), definition.origin(given, data_dir)
-        if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
+        if (
+            options.get("source") == "auto"
+        ):  # the same data is the same run, whether it was named or found
             options["source"] = origin
-        return Examples(options, data_checksum(task, given, data_dir), origin, definition.shape(given))
+        return Examples(
+            options, data_checksum(task, given, data_dir), origin, definition.shape(given)
+        )
 
-    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> Run:
+    def run(
+        self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None
+    ) -> Run:
         """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
         parts, size = self.variants[cell.variant], self.models[cell.model].body_size
         protocol = changed(cell.protocol, options)
@@ -167,7 +188,9 @@ class BuiltInStudy(Study):
             trained=parts.trained,
             learning_rate=0.0,
             seed=0,
-            protocol=replace(protocol, attention=attention_for(protocol, size, examples.shape.num_tokens)),
+            protocol=replace(
+                protocol, attention=attention_for(protocol, size, examples.shape.num_tokens)
+            ),
             schedule_steps=cell.num_steps if depends_on_budget(protocol) else None,
         )
 
@@ -268,7 +291,9 @@ def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:
     if name not in (options := vars(Protocol())):
         raise ValueError(unknown("option", name, options))
     if name in NOT_SEARCHED:
-        raise ValueError("is how runs are measured or computed, and the same in all runs of a cell; leave it out")
+        raise ValueError(
+            "is how runs are measured or computed, and the same in all runs of a cell; leave it out"
+        )
     if name in own:
         raise ValueError("some variants or cells set it themselves; leave it out there, or here")
     for value in _ends(axis):
@@ -289,13 +314,21 @@ def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
     # Of models the family alone makes a difference, and learning rates make none.
     of_family = {study.models[name].size.family: name for name in reversed(study.models)}
     first = {name: of_family[model.size.family] for name, model in study.models.items()}
-    cells = list(dict.fromkeys(c._replace(model=first[c.model], learning_rates=()) for c in study.cell_list()))
+    cells = list(
+        dict.fromkeys(
+            c._replace(model=first[c.model], learning_rates=()) for c in study.cell_list()
+        )
+    )
     if (number := prod(map(len, ends))) * len(cells) > MAX_CHECKS:
         counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
-        raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")
+        raise mistake(
+            f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space"
+        )
     for values in product(*ends):
         options = dict(zip(space, values, strict=True))
         try:
-            _check_options(study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells])
+            _check_options(
+                study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells]
+            )
         except ValidationError as error:
             yield from (detail["msg"] for detail in error.errors())

@@ -51,7 +51,10 @@ class Cells(Strict):
 
     def have(self, **names: str) -> bool:
         """Return whether some of them have these, for instance `have(models="gpt2", variants="frozen-random")`."""
-        return all((listed := getattr(self, axis)) is None or name in listed for axis, name in names.items())
+        return all(
+            (listed := getattr(self, axis)) is None or name in listed
+            for axis, name in names.items()
+        )
 
 
 def changed(protocol: P, own: ReadFields) -> P:
@@ -78,7 +81,9 @@ def ascending(rates: LearningRateGrid | tuple[float, ...]) -> tuple[float, ...]:
     return rates.values() if isinstance(rates, LearningRateGrid) else tuple(sorted(rates))
 
 
-def by_names(entries: Sequence[Cells], axes: Mapping[str, Collection[str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def by_names(
+    entries: Sequence[Cells], axes: Mapping[str, Collection[str]]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the index of an entry and the names of one of its cells, entry by entry."""
     for index, cells in enumerate(entries):
         for names in product(*(getattr(cells, axis) or valid for axis, valid in axes.items())):
@@ -97,14 +102,19 @@ def check_cells(entries: Sequence[Cells], axes: Mapping[str, ReadFields], protoc
                     if name not in valid:
                         mistakes.add(unknown(axis[:-1], name, valid), "cells", index, axis, place)
             with mistakes.below("cells", index, "protocol", keys=vars(protocol)):
-                _check_budgets(cells, axes["tasks"], changed(protocol, cells.protocol).evaluate_every)
+                _check_budgets(
+                    cells, axes["tasks"], changed(protocol, cells.protocol).evaluate_every
+                )
     _check_each_once(entries, axes)
 
 
 def _check_budgets(cells: Cells, tasks: ReadFields, every: int) -> None:
     for name, task in tasks.items():
         if cells.have(tasks=name) and task.num_steps % every:
-            raise mistake(f"tasks.{name}.num_steps = {task.num_steps} is no multiple of {every}", "evaluate_every")
+            raise mistake(
+                f"tasks.{name}.num_steps = {task.num_steps} is no multiple of {every}",
+                "evaluate_every",
+            )
 
 
 def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, ReadFields]) -> None:
@@ -118,7 +128,9 @@ def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, ReadFields]) -
         for axis, valid in axes.items():
             for name in valid:
                 if (axis, name) not in used:
-                    mistakes.add("is in none of the `cells`; add it there, or leave it out here", axis, name)
+                    mistakes.add(
+                        "is in none of the `cells`; add it there, or leave it out here", axis, name
+                    )
 
 
 BUDGET = "num_steps"
@@ -149,9 +161,13 @@ def variants_of(value: Any, info: ValidationInfo) -> dict[str, Variant]:
     if isinstance(value, tuple):
         return {name: VARIANTS[name] for name in _NAMES.validate_python(value)}
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
+        raise ValueError(
+            f"got {shown(value)}, want a list of names, or a mapping of names to variants"
+        )
     protocol = info.data.get("protocol", Protocol())
-    variants: dict[str, Variant] = each_entry(value, lambda name, entry: _variant(name, entry, protocol))
+    variants: dict[str, Variant] = each_entry(
+        value, lambda name, entry: _variant(name, entry, protocol)
+    )
     return variants
 
 
@@ -161,11 +177,15 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
     if known and value in (None, {}):
         return known
     if value is None:
-        raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
+        raise ValueError(
+            unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts"
+        )
     NAME.validate_python(name)
     own = _own(read_record(StudyVariant, value), protocol)
     if known and own != known:
-        raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
+        raise ValueError(
+            f"{name!r} is a known variant; leave its entry empty, or choose another name"
+        )
     return own
 
 
@@ -182,5 +202,8 @@ def _own(given: StudyVariant, protocol: Protocol) -> Variant:
 
 
 _NAMES = TypeAdapter(
-    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)], config=STRICT
+    Annotated[
+        tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)
+    ],
+    config=STRICT,
 )

@@ -17,7 +17,9 @@ from lr_sweep.sweep.study.validation import Mistakes, Strict, mistake, read_reco
 from lr_sweep.trainables.own.command_line import FILES, FIXED, CommandLine, filled, placeholders
 from lr_sweep.trainables.own.run import OwnFiles
 
-WANTED = "a command such as python train.py --lr {learning_rate} --seed {seed}, or the list of its words"
+WANTED = (
+    "a command such as python train.py --lr {learning_rate} --seed {seed}, or the list of its words"
+)
 OF_SHELLS = {"|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1", "2>"}
 NEEDED = ("learning_rate", "seed")
 
@@ -30,7 +32,9 @@ def _words(value: Any) -> tuple[str, ...]:
     if wrong := [word for word in words if not isinstance(word, str)]:
         raise ValueError(f"got {shown(wrong[0])} as a word, want text; put quotes around it")
     if isinstance(value, str) and (signs := OF_SHELLS.intersection(words)):
-        raise ValueError(f"no shell reads it, so {min(signs)} would be an argument; write a script, and `bash` before")
+        raise ValueError(
+            f"no shell reads it, so {min(signs)} would be an argument; write a script, and `bash` before"
+        )
     return tuple(words)
 
 
@@ -39,13 +43,19 @@ def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
     words, metrics = info.data.get("command"), info.data.get("metrics")
     if words is None or metrics is None:  # they are mistakes themselves
         return OwnFiles(trainable="", code={}, folders=())
-    scripts = [word for word in words if word.endswith((".py", ".sh")) and not PurePosixPath(word).is_absolute()]
+    scripts = [
+        word
+        for word in words
+        if word.endswith((".py", ".sh")) and not PurePosixPath(word).is_absolute()
+    ]
     if missing := [word for word in scripts if not (folder_of(info) / word).is_file()]:
         raise ValueError(f"no {missing[0]}, which the command names, in {folder_of(info)}")
     if value is None:
         value = tuple(_files_named(words, info))
         if not value:
-            raise ValueError("the command names no file beside the study; list what it runs here, [] for nothing")
+            raise ValueError(
+                "the command names no file beside the study; list what it runs here, [] for nothing"
+            )
     code, folder = code_files(value, info)
     line = CommandLine(words=words, metrics=metrics.model_dump(exclude_none=True))
     return OwnFiles(trainable=line.text, code=code, folders=(folder,), command=line)
@@ -54,7 +64,11 @@ def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
 def _files_named(words: tuple[str, ...], info: ValidationInfo) -> list[str]:
     names = [PurePosixPath(word.rpartition("=")[2]) for word in words if word]
     inside = [str(name) for name in names if not name.is_absolute() and ".." not in name.parts]
-    return [name for name in inside if (folder_of(info) / name).is_file() and name not in info.data.get("data", {})]
+    return [
+        name
+        for name in inside
+        if (folder_of(info) / name).is_file() and name not in info.data.get("data", {})
+    ]
 
 
 class CommandMetrics(Strict):
@@ -72,17 +86,24 @@ class CommandMetrics(Strict):
     @model_validator(mode="after")
     def _check(self) -> CommandMetrics:
         if self.file is not None and not self.file.endswith(FILES):
-            raise mistake(f"got {shown(self.file)}, want a file that ends with {', '.join(FILES)}", "file")
+            raise mistake(
+                f"got {shown(self.file)}, want a file that ends with {', '.join(FILES)}", "file"
+            )
         with Mistakes() as mistakes:
             for name in ("validation", "test", "step") if self.file is None else ():
                 pattern = getattr(self, name)
                 try:
                     groups = 1 if pattern is None else re.compile(pattern).groups
                 except re.error as error:
-                    mistakes.add(f"got {shown(pattern)}, which is no regular expression: {error}", name)
+                    mistakes.add(
+                        f"got {shown(pattern)}, which is no regular expression: {error}", name
+                    )
                     continue
                 if groups != 1:
-                    mistakes.add(f"got {shown(pattern)} with {groups} groups, want one, as in 'acc=([0-9.]+)'", name)
+                    mistakes.add(
+                        f"got {shown(pattern)} with {groups} groups, want one, as in 'acc=([0-9.]+)'",
+                        name,
+                    )
         return self
 
 
@@ -92,7 +113,9 @@ class CommandStudy(OwnStudy):
     unused_resources: ClassVar = {**OwnStudy.unused_resources, "processes_per_run": (1,)}
     why_unused = "a command trains one run, and may start processes itself"
 
-    protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))] = OwnProtocol(evaluate_every=1)
+    protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))] = (
+        OwnProtocol(evaluate_every=1)
+    )
     """How each run is evaluated: `evaluate_every` alone; default: 1."""
     num_steps: Steps | None = Field(default=1, exclude=True)
     """Steps of each run; 1: its one evaluation is the last that the command prints."""
@@ -102,7 +125,9 @@ class CommandStudy(OwnStudy):
     """Command with `{learning_rate}`, `{seed}` and the names of options, or a list of its words."""
     metrics: CommandMetrics
     """Where its evaluations are."""
-    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(default=None, validate_default=True)
+    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(
+        default=None, validate_default=True
+    )
     """Files that the command runs, or patterns; default: those beside the study that it names."""
 
     @field_validator("trainable")
@@ -123,14 +148,23 @@ class CommandStudy(OwnStudy):
                         text = f"no {{{option}}} in the command; use it there, or leave it out: it changes nothing"
                         mistakes.add(text, axis, name, option)
                     for option in sorted(options.keys() & set(FIXED)):
-                        mistakes.add("means something else in a command; give it another name", axis, name, option)
+                        mistakes.add(
+                            "means something else in a command; give it another name",
+                            axis,
+                            name,
+                            option,
+                        )
             for option in space.keys() - wanted:
                 mistakes.add(f"no {{{option}}} in the command", "search", "space", option)
             for name in wanted - known:
                 mistakes.add(unknown("placeholder", name, known), "command")
             for name in set(NEEDED) - placeholders(self.command):
-                mistakes.add(f"it lacks {{{name}}}: its runs would differ in nothing else", "command")
-            has_curves = any(cell.num_steps > cell.protocol.evaluate_every for cell in self.cell_list())
+                mistakes.add(
+                    f"it lacks {{{name}}}: its runs would differ in nothing else", "command"
+                )
+            has_curves = any(
+                cell.num_steps > cell.protocol.evaluate_every for cell in self.cell_list()
+            )
             if "checkpoint" in wanted and not self.metrics.step and has_curves:
                 text = "with {checkpoint} it is needed: a resumed command does not print all evaluations again"
                 mistakes.add(text, "metrics", "step")
@@ -144,7 +178,10 @@ class CommandStudy(OwnStudy):
         with Mistakes() as mistakes:
             for cell in self.cell_list():
                 names = {"task": cell.task, "model": cell.model, "variant": cell.variant}
-                title, values = " ".join(names.values()), dict.fromkeys([*FIXED, *space], "") | names
+                title, values = (
+                    " ".join(names.values()),
+                    dict.fromkeys([*FIXED, *space], "") | names,
+                )
                 for axis, name in names.items():
                     values |= options[f"{axis}s"][name]
                 if lacking := sorted(wanted - values.keys()):

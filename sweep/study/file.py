@@ -59,7 +59,9 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
             recorded = sorted(set(recorded) - set(shipped))
             if hint := file_like(path, "*.yaml"):
                 raise UserError(f"unknown study {str(path)!r}{hint}")
-            problem = unknown("study", name_or_path, [*shipped, *recorded], [*listed_studies(), *recorded])
+            problem = unknown(
+                "study", name_or_path, [*shipped, *recorded], [*listed_studies(), *recorded]
+            )
             raise UserError(f"{problem}; or give the path of a .yaml file")
         path = shipped[str(name_or_path)]
     return _parse(_read(path), path)
@@ -70,7 +72,10 @@ def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
     try:
         return _validated(_with_tuples(dict(fields)), folder, fields.get("study"))
     except ValidationError as error:
-        mistakes = [f"{_dotted(detail['loc'])}: {detail['msg']}".removeprefix(": ") for detail in error.errors()]
+        mistakes = [
+            f"{_dotted(detail['loc'])}: {detail['msg']}".removeprefix(": ")
+            for detail in error.errors()
+        ]
         raise UserError("\n".join(mistakes)) from error
 
 
@@ -90,7 +95,13 @@ def study_of_function(function: Callable[..., Any], fields: Mapping[str, Any]) -
 
 def _validated(value: Any, folder: Path, stem: Any) -> Study:
     given = value if isinstance(value, dict) else {}
-    kind = CommandStudy if "command" in given else FunctionStudy if "trainable" in given else BuiltInStudy
+    kind = (
+        CommandStudy
+        if "command" in given
+        else FunctionStudy
+        if "trainable" in given
+        else BuiltInStudy
+    )
     return kind.model_validate(value, context={"folder": folder, "stem": stem})
 
 
@@ -109,7 +120,9 @@ def read_yaml(text: str) -> Any:
     except YAMLError as error:
         reader.mistakes.append(_yaml_mistake(error, text))
     if reader.mistakes:
-        raise UserError("; ".join(f"line {line}: {message}" for line, message in sorted(reader.mistakes)))
+        raise UserError(
+            "; ".join(f"line {line}: {message}" for line, message in sorted(reader.mistakes))
+        )
     return value
 
 
@@ -117,7 +130,9 @@ def load_built_in_study(name_or_path: str | Path) -> Study:
     """Read a study whose models this program trains; raises as `load_study`, and UserError for another."""
     study = load_study(name_or_path)
     if study.files is not None:
-        raise UserError(f"{name_or_path}: its runs are of {study.files.trainable}, whose models are not known here")
+        raise UserError(
+            f"{name_or_path}: its runs are of {study.files.trainable}, whose models are not known here"
+        )
     return study
 
 
@@ -136,7 +151,9 @@ def _read(path: Path) -> str:
     except OSError as error:
         reason = error.strerror or str(error)
         hint = file_like(path, "*.y*ml") if isinstance(error, FileNotFoundError) else ""
-        raise UserError(f"{path}: {reason}{hint or ';'} shipped studies: {', '.join(listed_studies())}") from error
+        raise UserError(
+            f"{path}: {reason}{hint or ';'} shipped studies: {', '.join(listed_studies())}"
+        ) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not a text file in UTF-8") from error
     except ValueError as error:  # a null byte in the path
@@ -156,7 +173,9 @@ def _parse(text: str, path: Path) -> Study:
                 reader.note(detail["loc"], detail["msg"])
     if not reader.mistakes:
         return study
-    raise UserError("\n".join(f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes)))
+    raise UserError(
+        "\n".join(f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes))
+    )
 
 
 def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
@@ -170,8 +189,13 @@ def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
 
 def _dotted(loc: Loc) -> str:
     """Return `learning_rates[2]` or `protocol.dropout`."""
-    keys = [part if isinstance(part, int) or (part.isprintable() and len(part) <= 60) else shown(part) for part in loc]
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+    keys = [
+        part if isinstance(part, int) or (part.isprintable() and len(part) <= 60) else shown(part)
+        for part in loc
+    ]
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(
+        "."
+    )
 
 
 class _Reader:
@@ -180,7 +204,9 @@ class _Reader:
     def __init__(self) -> None:
         self.lines: dict[Loc, int] = {(): 1}  # of each key and list entry
         self.mistakes: list[tuple[int, str]] = []  # lines and messages
-        self.unreadable: set[Loc] = set()  # values read as None after a mistake: pydantic's messages are left out
+        self.unreadable: set[Loc] = (
+            set()
+        )  # values read as None after a mistake: pydantic's messages are left out
         self._yaml = YAML(typ="safe", pure=True)
         self._seen: set[int] = set()  # ids of nodes; an alias (`*name`) leads to one again
 
@@ -197,7 +223,9 @@ class _Reader:
     def note(self, loc: Loc, message: str, line: int | None = None) -> None:
         """Note a mistake, by default in the line of its key or of the closest key around it."""
         if line is None:
-            line = next(self.lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in self.lines)
+            line = next(
+                self.lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in self.lines
+            )
         self.mistakes.append((line, f"{_dotted(loc)}: {message}" if loc else message))
 
     def _skip(self, loc: Loc, message: str) -> None:
@@ -211,14 +239,20 @@ class _Reader:
         if isinstance(node, MappingNode):
             return self._mapping(node, loc)
         if isinstance(node, SequenceNode):
-            self.lines |= {(*loc, index): each.start_mark.line + 1 for index, each in enumerate(node.value)}
+            self.lines |= {
+                (*loc, index): each.start_mark.line + 1 for index, each in enumerate(node.value)
+            }
             return tuple(self._read(each, (*loc, index)) for index, each in enumerate(node.value))
         try:
             return self._yaml.constructor.construct_object(node)
         except YAMLError:
             raise
-        except Exception as error:  # `!!int x`, `!!bool x`, `!!timestamp x`: any error of the library's converter
-            return self._skip(loc, f"{shown(node.value)} is no {str(node.tag).rpartition(':')[2]} ({error})")
+        except (
+            Exception
+        ) as error:  # `!!int x`, `!!bool x`, `!!timestamp x`: any error of the library's converter
+            return self._skip(
+                loc, f"{shown(node.value)} is no {str(node.tag).rpartition(':')[2]} ({error})"
+            )
 
     def _mapping(self, node: MappingNode, loc: Loc) -> Fields:
         mapping: Fields = {}
@@ -229,7 +263,11 @@ class _Reader:
             elif not str(key_node.tag).endswith(":str"):
                 self.note((*loc, key), "keys must be text; put quotes around it", line)
             elif key in mapping:
-                self.note((*loc, key), f"duplicate key; the first is in line {self.lines[*loc, key]}", line)
+                self.note(
+                    (*loc, key),
+                    f"duplicate key; the first is in line {self.lines[*loc, key]}",
+                    line,
+                )
             else:
                 self.lines[*loc, key] = line
                 mapping[key] = self._read(value_node, (*loc, key))

@@ -36,7 +36,13 @@ from lr_sweep.sweep.study.validation import (
 )
 from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.models.published import MODELS
-from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, Recipe, TaskRecipe, endless_tasks, in_data_dir
+from lr_sweep.trainables.pretraining.recipe import (
+    PretrainRecipe,
+    Recipe,
+    TaskRecipe,
+    endless_tasks,
+    in_data_dir,
+)
 from lr_sweep.trainables.pretraining.weights import shipped_names
 from lr_sweep.trainables.run import BodySize, ModelSize
 
@@ -51,7 +57,9 @@ def _study_path(value: Any, info: ValidationInfo) -> Any:
             path = (info.context["folder"] / path).resolve()
             path.stat()
     except FileNotFoundError as error:
-        raise ValueError(f"nothing is at {path}; paths start from the study file's folder") from error
+        raise ValueError(
+            f"nothing is at {path}; paths start from the study file's folder"
+        ) from error
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"got {shown(value)}: {error}") from error
     return path
@@ -61,17 +69,23 @@ def _text_path(value: Any, info: ValidationInfo) -> Any:
     """As `_study_path`, of a file; a path in the data directory is left as it is, since a study does not say where."""
     if isinstance(value, str) and in_data_dir(Path(value)):
         if "\0" in value or ".." in Path(value).parts:
-            raise ValueError(f"got {shown(value)}, want a path below the data directory, without '..'")
+            raise ValueError(
+                f"got {shown(value)}, want a path below the data directory, without '..'"
+            )
         return Path(value)
     path = _study_path(value, info)
     if info.context and isinstance(value, str) and not path.is_file():
-        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text")
+        raise ValueError(
+            f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text"
+        )
     return path
 
 
 StudyPath = Annotated[Path, BeforeValidator(_study_path)]
 _TEXT_FILES: TypeAdapter[tuple[Path, ...]] = TypeAdapter(
-    Annotated[tuple[Annotated[Path, BeforeValidator(_text_path)], ...], AfterValidator(some_distinct)]
+    Annotated[
+        tuple[Annotated[Path, BeforeValidator(_text_path)], ...], AfterValidator(some_distinct)
+    ]
 )
 
 
@@ -170,7 +184,9 @@ Pretrained = Annotated[
     | Annotated[FolderWeights, Tag("(folder)")]
     | Annotated[PretrainedHere, Tag("(pretrain)")],
     Discriminator(
-        _source_tag, custom_error_type=MISTAKE, custom_error_message=f"want exactly one of: {', '.join(SOURCES)}"
+        _source_tag,
+        custom_error_type=MISTAKE,
+        custom_error_message=f"want exactly one of: {', '.join(SOURCES)}",
     ),
 ]
 
@@ -220,10 +236,17 @@ class StudyModel(Strict):
         if not size or not isinstance(source, PretrainedHere):
             return source
         if not isinstance(size, ModelSize):
-            raise mistake(f"family {size.family} cannot be pretrained here, only gpt2; want hub or folder", "pretrain")
+            raise mistake(
+                f"family {size.family} cannot be pretrained here, only gpt2; want hub or folder",
+                "pretrain",
+            )
         if source.pretrain.num_tokens > size.positions:
             message = f"{source.pretrain.num_tokens} tokens are more than size.positions = {size.positions}"
-            raise mistake(message, "pretrain", "task" if isinstance(source.pretrain, TaskRecipe) else "num_tokens")
+            raise mistake(
+                message,
+                "pretrain",
+                "task" if isinstance(source.pretrain, TaskRecipe) else "num_tokens",
+            )
         return source
 
     @classmethod
@@ -246,7 +269,9 @@ class StudyModel(Strict):
             with mistakes.below():
                 model = cls.model_validate(fields, context=context)
             if wanted_by and "pretrained" not in fields:
-                mistakes.add(f"variant {wanted_by!r} needs `pretrained`, with one of: {', '.join(SOURCES)}")
+                mistakes.add(
+                    f"variant {wanted_by!r} needs `pretrained`, with one of: {', '.join(SOURCES)}"
+                )
             if known and model and model.size != known.size:
                 problem = f"{base or name!r} is a known model of another size"
                 mistakes.add(f"{problem}; leave `size` out, or choose another name", "size")

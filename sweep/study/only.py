@@ -26,7 +26,9 @@ def parse_only(text: str) -> Only:
         axis, equals, value = (piece.strip() for piece in part.partition("="))
         if axis not in AXES or not equals or not value:
             raise UserError(f"--only: got {part!r}, want AXIS=VALUE; axes: {', '.join(AXES)}")
-        wanted[axis] = wanted.get(axis, frozenset()) | {_rate(value) if axis == "learning_rate" else value}
+        wanted[axis] = wanted.get(axis, frozenset()) | {
+            _rate(value) if axis == "learning_rate" else value
+        }
     return wanted
 
 
@@ -43,15 +45,27 @@ def select(runs: Sequence[WantedRun], only: Only) -> list[WantedRun]:
         valid = list(dict.fromkeys(each[axis] for each in values.values()))
         wrong = sorted(wanted - set(valid))
         mistakes += [unknown(axis.replace("_", " "), value, valid, valid) for value in wrong]
-    found = [run for run in runs if all(values[run.run_id][axis] in wanted for axis, wanted in only.items())]
+    found = [
+        run
+        for run in runs
+        if all(values[run.run_id][axis] in wanted for axis, wanted in only.items())
+    ]
     if mistakes or not found:
-        raise UserError(f"--only {only_text(only)}: {'; '.join(mistakes) or 'no run of the study has all of these'}")
+        raise UserError(
+            f"--only {only_text(only)}: {'; '.join(mistakes) or 'no run of the study has all of these'}"
+        )
     return found
 
 
 def _values(run: WantedRun) -> dict[str, str]:
     rate, seed = rate_text(run.run.learning_rate), str(run.run.seed)
-    return {"task": run.run.task, "model": run.model, "variant": run.variant, "learning_rate": rate, "seed": seed}
+    return {
+        "task": run.run.task,
+        "model": run.model,
+        "variant": run.variant,
+        "learning_rate": rate,
+        "seed": seed,
+    }
 
 
 def _rate(value: str) -> str:

@@ -13,7 +13,14 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
-from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.errors import did_you_mean, file_like
@@ -22,7 +29,15 @@ from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
-from lr_sweep.sweep.study.validation import NAME, Mistakes, Strict, each_entry, mistake, read_record, shown
+from lr_sweep.sweep.study.validation import (
+    NAME,
+    Mistakes,
+    Strict,
+    each_entry,
+    mistake,
+    read_record,
+    shown,
+)
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun, data_file, module_name
 
 FUNCTION = "train"
@@ -31,8 +46,28 @@ MAX_CODE_BYTES = 2_000_000
 """Largest size of all code files together, which travel with every run."""
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
 _RECORDED = (
-    *("study", "title", "trainable", "command", "metrics", "data", "protocol", "models", "variants", "cells"),
-    *("search", "learning_rates", "refine", "winners", "stop_early", "decide", "seeds", "selection"),
+    *(
+        "study",
+        "title",
+        "trainable",
+        "command",
+        "metrics",
+        "data",
+        "protocol",
+        "models",
+        "variants",
+        "cells",
+    ),
+    *(
+        "search",
+        "learning_rates",
+        "refine",
+        "winners",
+        "stop_early",
+        "decide",
+        "seeds",
+        "selection",
+    ),
     *("equal_within", "target", "code", "metric", "tasks", "resources"),
 )
 
@@ -58,7 +93,11 @@ class OwnProtocol:
 
 def _plain(value: Any) -> Any:
     """Return an option as JSON has it; raises ValueError for other values."""
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+    if (
+        value is None
+        or isinstance(value, bool | int | str)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
         return value
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
@@ -82,7 +121,9 @@ def _named_options(value: Any) -> Any:
     if isinstance(value, tuple):
         value = dict.fromkeys(value)
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(f"got {shown(value)}, want a mapping of names to options, or a list of names")
+        raise ValueError(
+            f"got {shown(value)}, want a mapping of names to options, or a list of names"
+        )
     return each_entry(value, _options)
 
 
@@ -103,7 +144,9 @@ def code_files(names: Any, info: ValidationInfo) -> tuple[dict[str, bytes], Path
     folder = folder_of(info)
     paths = _expanded(names, folder)
     if (size := sum(path.stat().st_size for path in paths.values())) > MAX_CODE_BYTES:
-        raise ValueError(f"these files have {size:,} bytes, want {MAX_CODE_BYTES:,} at most; data belongs in `data`")
+        raise ValueError(
+            f"these files have {size:,} bytes, want {MAX_CODE_BYTES:,} at most; data belongs in `data`"
+        )
     code = {name: path.read_bytes() for name, path in paths.items()}
     _check_modules(code, folder)
     return code, folder
@@ -153,13 +196,17 @@ def _matches(pattern: Any, folder: Path) -> dict[str, Path]:
     paths = [path] if path.is_file() else [each for each in folder.glob(pattern) if each.is_file()]
     if not paths:
         hint = file_like(path) or ";"
-        raise ValueError(f"no file {pattern} in {folder}{hint} paths start from the study file's folder")
+        raise ValueError(
+            f"no file {pattern} in {folder}{hint} paths start from the study file's folder"
+        )
     return {each.relative_to(folder).as_posix(): each for each in paths}
 
 
 def _below(folder: Path, name: str) -> Path:
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
-        raise ValueError(f"got {shown(name)}, want a path below the study file's folder, without '..'")
+        raise ValueError(
+            f"got {shown(name)}, want a path below the study file's folder, without '..'"
+        )
     return folder / name
 
 
@@ -181,16 +228,26 @@ def _check_modules(code: Mapping[str, bytes], folder: Path) -> None:
 
 
 def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]:
-    for name in imported_names(tree, PurePosixPath(file).parent.as_posix().strip(".").replace("/", ".")):
+    for name in imported_names(
+        tree, PurePosixPath(file).parent.as_posix().strip(".").replace("/", ".")
+    ):
         stem = name.replace(".", "/")
-        yield from (each for each in (f"{stem}.py", f"{stem}/__init__.py") if (folder / each).is_file())
+        yield from (
+            each for each in (f"{stem}.py", f"{stem}/__init__.py") if (folder / each).is_file()
+        )
 
 
 def _trainable_text(value: str, info: ValidationInfo) -> str:
     file, _, name = value.partition(":")
     parts = PurePosixPath(file).with_suffix("").parts
-    if not file.endswith(".py") or not name.isidentifier() or not all(part.isidentifier() for part in parts):
-        raise mistake(f"got {shown(value)}, want a file and a function in it, such as train.py:train")
+    if (
+        not file.endswith(".py")
+        or not name.isidentifier()
+        or not all(part.isidentifier() for part in parts)
+    ):
+        raise mistake(
+            f"got {shown(value)}, want a file and a function in it, such as train.py:train"
+        )
     _matches(file, folder_of(info))
     return value
 
@@ -233,10 +290,17 @@ class OwnStudy(Study):
         for axis, entries in self.options_by_name().items():
             names = {option for options in entries.values() for option in options}
             if twice := sorted(names & seen.keys()):
-                raise mistake(f"{', '.join(twice)}: an option of `{seen[twice[0]]}`, too; give it another name", axis)
+                raise mistake(
+                    f"{', '.join(twice)}: an option of `{seen[twice[0]]}`, too; give it another name",
+                    axis,
+                )
             seen |= dict.fromkeys(names, axis)
         if twice := sorted(seen.keys() & (self.search.space if self.search else {})):
-            raise mistake(f"{twice[0]}: an option of `{seen[twice[0]]}`, too; leave it out in one", "search", "space")
+            raise mistake(
+                f"{twice[0]}: an option of `{seen[twice[0]]}`, too; leave it out in one",
+                "search",
+                "space",
+            )
         return self
 
     def options_by_name(self) -> dict[str, dict[str, Fields]]:
@@ -252,16 +316,24 @@ class OwnStudy(Study):
     @property
     def files(self) -> OwnFiles:
         """The files of the function or of the command."""
-        files: OwnFiles = vars(self)["code"]  # a field of each kind of these studies, after those it depends on
+        files: OwnFiles = vars(self)[
+            "code"
+        ]  # a field of each kind of these studies, after those it depends on
         return files
 
     def examples(self, task: str, data_dir: Path) -> Examples:
         """Name what the function reads; it is in the runs by the sha256 of the files."""
         files = replace(self.files, folders=(*self.files.folders, data_dir))
-        maker = files.trainable if files.command is None else ", ".join(files.code) or files.command.words[0]
+        maker = (
+            files.trainable
+            if files.command is None
+            else ", ".join(files.code) or files.command.words[0]
+        )
         return Examples({}, "", ", ".join(self.data) or f"made by {maker}", files=files)
 
-    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> OwnRun:
+    def run(
+        self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None
+    ) -> OwnRun:
         """Return a run of a cell with options that a search chose."""
         assert examples.files, "made by this class"
         own = self.tasks[cell.task].options | self.models[cell.model] | self.variants[cell.variant]
@@ -301,7 +373,9 @@ class FunctionStudy(OwnStudy):
 
     trainable: Annotated[str, AfterValidator(_trainable_text)]
     """File and function, such as `train.py:train`; the file is beside the study."""
-    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(default=None, validate_default=True)
+    code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(
+        default=None, validate_default=True
+    )
     """Files that the function's numbers come from, or patterns; default: the trainable's."""
 
     @model_validator(mode="after")
@@ -309,8 +383,13 @@ class FunctionStudy(OwnStudy):
         file, _, function = self.trainable.partition(":")
         source = self.code.code[file].decode(errors="replace")
         symbols = symtable.symtable(source, file, "exec").get_symbols()
-        defined = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+        defined = sorted(
+            each.get_name() for each in symbols if each.is_assigned() or each.is_imported()
+        )
         if function not in defined and b"import *" not in self.code.code[file]:
             hint = did_you_mean(function, defined) or ";"
-            raise mistake(f"{file} defines no {function!r}{hint} it has {', '.join(defined) or 'nothing'}", "trainable")
+            raise mistake(
+                f"{file} defines no {function!r}{hint} it has {', '.join(defined) or 'nothing'}",
+                "trainable",
+            )
         return self

@@ -64,11 +64,24 @@ class WantedRun:
     @property
     def trained_parameters(self) -> int | None:
         """How many numbers the run trains; None: it is not known."""
-        return trained_parameters(self.run, self.shape) if isinstance(self.run, Run) and self.shape else None
+        return (
+            trained_parameters(self.run, self.shape)
+            if isinstance(self.run, Run) and self.shape
+            else None
+        )
 
     def row(self) -> dict[str, Any]:
         """Return the run's row in `wanted.parquet`."""
-        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin", "options", "fresh")
+        names = (
+            "run_id",
+            "model",
+            "variant",
+            "num_steps",
+            "pretrained_on",
+            "data_origin",
+            "options",
+            "fresh",
+        )
         row = {name: getattr(self, name) for name in names}
         row["trained_parameters"] = self.trained_parameters
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
@@ -105,7 +118,10 @@ NOTHING_PROPOSED: Proposals = {}
 
 
 def wanted_runs(
-    study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals = NOTHING_PROPOSED
+    study: Study,
+    backbones: Mapping[str, Backbone],
+    data_dir: Path,
+    proposed: Proposals = NOTHING_PROPOSED,
 ) -> list[WantedRun]:
     """Write out a study's grid, and what its search or refinement has proposed so far.
 
@@ -113,12 +129,21 @@ def wanted_runs(
     cannot be identified.
     """
     places, seeds = list(_places(study, backbones, data_dir, proposed)), study.seed_list()
-    fresh = sorted({seed for each in proposed.values() for some in each.fresh.values() for seed in some})
+    fresh = sorted(
+        {seed for each in proposed.values() for some in each.fresh.values() for seed in some}
+    )
     return [
         replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed), fresh=is_fresh)
-        for seed, is_fresh in [*((seed, False) for seed in seeds), *((seed, True) for seed in fresh)]
+        for seed, is_fresh in [
+            *((seed, False) for seed in seeds),
+            *((seed, True) for seed in fresh),
+        ]
         for first, run_id, rate, of_cell in places
-        if (seed in of_cell.fresh.get(rate, ()) if is_fresh else of_cell.has_seed(rate, seed == seeds[0]))
+        if (
+            seed in of_cell.fresh.get(rate, ())
+            if is_fresh
+            else of_cell.has_seed(rate, seed == seeds[0])
+        )
     ]
 
 
@@ -137,10 +162,18 @@ def grids_of(study: Study) -> dict[Cell, tuple[float, ...]]:
     return {Cell(*cell[:3]): cell.learning_rates for cell in study.cell_list()}
 
 
-def one_of_each(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> dict[Cell, WantedRun]:
+def one_of_each(
+    study: Study, backbones: Mapping[str, Backbone], data_dir: Path
+) -> dict[Cell, WantedRun]:
     """Return a run of each cell, which the study need not want: without its grid, a search has a made-up rate."""
-    made_up = {cell: NOTHING if grid else Proposed(rates=(MADE_UP_RATE,)) for cell, grid in grids_of(study).items()}
-    return {cell: runs[0] for cell, runs in by_cell(wanted_runs(study, backbones, data_dir, made_up)).items()}
+    made_up = {
+        cell: NOTHING if grid else Proposed(rates=(MADE_UP_RATE,))
+        for cell, grid in grids_of(study).items()
+    }
+    return {
+        cell: runs[0]
+        for cell, runs in by_cell(wanted_runs(study, backbones, data_dir, made_up)).items()
+    }
 
 
 def stand_in_runs(
@@ -158,14 +191,21 @@ def stand_in_runs(
     proposals, num_seeds = num_proposals(study), len(study.seed_list())
     if not (proposals or study.winners or study.decide):
         return []
-    most, known = fresh_allowed(study) if most_fresh is None else most_fresh, Counter(run.cell for run in wanted)
+    most, known = (
+        fresh_allowed(study) if most_fresh is None else most_fresh,
+        Counter(run.cell for run in wanted),
+    )
     found, grids = list[WantedRun](), grids_of(study)
     for cell, run in one_of_each(study, backbones, data_dir).items():
         num_rates = len(grids[cell]) + proposals
-        firsts = num_rates if study.winners else 0  # the first seed of each rate; all seeds of the winners
+        firsts = (
+            num_rates if study.winners else 0
+        )  # the first seed of each rate; all seeds of the winners
         chosen = (num_seeds - 1) * study.winners if study.winners else num_seeds * num_rates
         left = firsts + chosen + most.get(cell, 0) - known[cell]
-        found += [replace(run, run_id=f"not-proposed-yet-{len(found) + index}") for index in range(left)]
+        found += [
+            replace(run, run_id=f"not-proposed-yet-{len(found) + index}") for index in range(left)
+        ]
     return found
 
 
@@ -197,7 +237,9 @@ class _Place(NamedTuple):
     proposed: Proposed
 
 
-def _places(study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals) -> Iterator[_Place]:
+def _places(
+    study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals
+) -> Iterator[_Place]:
     for task, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
         examples = study.examples(task, data_dir)
         for cell in cells:
@@ -212,7 +254,9 @@ def _places(study: Study, backbones: Mapping[str, Backbone], data_dir: Path, pro
                 yield _Place(*made[text], rate, of_cell)
 
 
-def _first(study: Study, cell: StudyCell, backbone: Backbone | None, examples: Examples, options: Options) -> WantedRun:
+def _first(
+    study: Study, cell: StudyCell, backbone: Backbone | None, examples: Examples, options: Options
+) -> WantedRun:
     """Make a run of a cell, without learning rate, seed and id."""
     return WantedRun(
         run=study.run(cell, options, examples, backbone.checksum if backbone else None),

@@ -26,7 +26,9 @@ ADAPTIVE_AT_ONCE = 2
 
 def _of_three_digits(value: float) -> float:
     if value != (rounded := three_digits(value) if value else 0.0):
-        raise ValueError(f"{value!r} has more than 3 significant digits; {rate_text(rounded)} has not")
+        raise ValueError(
+            f"{value!r} has more than 3 significant digits; {rate_text(rounded)} has not"
+        )
     return value
 
 
@@ -49,9 +51,14 @@ class LearningRateGrid(Strict):
             raise mistake(f"{rate_text(self.low)} is above high = {rate_text(self.high)}", "low")
         if self.values()[-1] != self.high:
             low, high = rate_text(self.low), rate_text(self.high)
-            nearest = {self._value(math.floor(self._steps())), self._value(math.ceil(self._steps()))}
+            nearest = {
+                self._value(math.floor(self._steps())),
+                self._value(math.ceil(self._steps())),
+            }
             fitting = " or ".join(map(rate_text, sorted(nearest)))
-            raise mistake(f"{high} is no whole number of grid steps above low = {low}; {fitting} is", "high")
+            raise mistake(
+                f"{high} is no whole number of grid steps above low = {low}; {fitting} is", "high"
+            )
         return self
 
     def __len__(self) -> int:
@@ -97,7 +104,9 @@ class Range(Strict):
         if self.low >= self.high:
             raise mistake(f"got {self.high:g}, want more than low = {self.low:g}", "high")
         if self.scale == "log" and self.low <= 0:
-            raise mistake(f"got {self.low:g}, want more than 0 on a log scale, or scale: linear", "low")
+            raise mistake(
+                f"got {self.low:g}, want more than 0 on a log scale, or scale: linear", "low"
+            )
         return self
 
     def at(self, position: float) -> float:
@@ -113,7 +122,9 @@ class Range(Strict):
         return min(self.high, max(self.low, three_digits(value) if value else 0.0))
 
 
-Values = Annotated[tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)]
+Values = Annotated[
+    tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)
+]
 Axis = Annotated[
     Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(list)")],
     or_list((dict, Range), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
@@ -157,7 +168,10 @@ class Search(Strict):
     @model_validator(mode="after")
     def _check_range(self) -> Search:
         if self.high < 2 * self.low:
-            raise mistake(f"got {rate_text(self.high)}, want at least twice low = {rate_text(self.low)}", "high")
+            raise mistake(
+                f"got {rate_text(self.high)}, want at least twice low = {rate_text(self.low)}",
+                "high",
+            )
         if self.sampler in ADAPTIVE and self.rates <= NUM_FIRST:
             raise mistake(
                 f"got {self.rates}, want more than {NUM_FIRST}: the first {NUM_FIRST} of {self.sampler} are "
@@ -187,7 +201,9 @@ class Search(Strict):
     def point_at(self, positions: Sequence[float]) -> Point:
         """Return the point at positions of the range and of the space's axes, each 0 to 1."""
         options = zip(self.space.items(), positions[1:], strict=True)
-        return Point(self.rate_at(positions[0]), {name: _value_at(axis, at) for (name, axis), at in options})
+        return Point(
+            self.rate_at(positions[0]), {name: _value_at(axis, at) for (name, axis), at in options}
+        )
 
     def rate_at(self, position: float) -> float:
         """Return the learning rate at a position of the range, 0 to 1 on the logarithmic scale."""
@@ -199,7 +215,10 @@ class Search(Strict):
         rate = min(self.high, max(self.low, three_digits(rate)))
         below = above = rate
         while below in tried and above in tried:
-            below, above = max(self.low, _neighbour(below, -1)), min(self.high, _neighbour(above, 1))
+            below, above = (
+                max(self.low, _neighbour(below, -1)),
+                min(self.high, _neighbour(above, 1)),
+            )
         return above if below in tried else below
 
 
@@ -214,7 +233,9 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
         return value
     searched = info.data["search"] is not None
     if value is None and not searched:
-        raise ValueError("missing; write `learning_rates: {low: 1e-4, high: 1e-1}`, a list, or a `search`")
+        raise ValueError(
+            "missing; write `learning_rates: {low: 1e-4, high: 1e-1}`, a list, or a `search`"
+        )
     if value is not None and searched:
         raise ValueError("the study has a `search`, too; leave one of them out")
     return value

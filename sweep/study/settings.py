@@ -49,7 +49,8 @@ def _different(pairs: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...
 
 Pair = Annotated[tuple[str, ...], AfterValidator(_two)]
 Pairs = Annotated[
-    Annotated[Literal["all"], Tag("(one)")] | Annotated[tuple[Pair, ...], AfterValidator(_different), Tag("(list)")],
+    Annotated[Literal["all"], Tag("(one)")]
+    | Annotated[tuple[Pair, ...], AfterValidator(_different), Tag("(list)")],
     or_list((str,), "all, or a list of pairs of variants, [[a, b], [a, c]]"),
 ]
 
@@ -75,7 +76,9 @@ class Decide(Strict):
         """Return it as JSON values."""
         return self.model_dump(mode="json")
 
-    def check(self, cells: Iterable[tuple[str, str, str]], seeds: Collection[int], space: Collection[str]) -> None:
+    def check(
+        self, cells: Iterable[tuple[str, str, str]], seeds: Collection[int], space: Collection[str]
+    ) -> None:
         """Raise what does not go together with a study's cells, its seeds, and the options that its search chooses."""
         cells = list(cells)
         variants = list(dict.fromkeys(variant for _, _, variant in cells))
@@ -83,15 +86,27 @@ class Decide(Strict):
             for index, pair in enumerate(() if isinstance(self.pairs, str) else self.pairs):
                 for place, name in enumerate(pair):
                     if name not in variants:
-                        mistakes.add(unknown("variant", name, variants), "decide", "pairs", index, place)
+                        mistakes.add(
+                            unknown("variant", name, variants), "decide", "pairs", index, place
+                        )
         with Mistakes() as mistakes:
             if not self.recorded.pairs_among(cells):
-                mistakes.add("no task and model has both variants of a pair: nothing to decide", "decide")
+                mistakes.add(
+                    "no task and model has both variants of a pair: nothing to decide", "decide"
+                )
             if len(seeds) < 2:  # without it the first two fresh seeds may seem to have no noise
-                mistakes.add("got 1, want at least 2 with `decide`: they say how noisy each variant is", "seeds")
+                mistakes.add(
+                    "got 1, want at least 2 with `decide`: they say how noisy each variant is",
+                    "seeds",
+                )
             if space:
-                text = "rates beside the chosen one have other options, and say nothing of its noise"
-                mistakes.add(f"does not go with `search.space`: {text}; fix the options, or leave this out", "decide")
+                text = (
+                    "rates beside the chosen one have other options, and say nothing of its noise"
+                )
+                mistakes.add(
+                    f"does not go with `search.space`: {text}; fix the options, or leave this out",
+                    "decide",
+                )
 
 
 class Resources(Strict):
@@ -111,13 +126,19 @@ class Resources(Strict):
     retries: Annotated[int, Interval(ge=0, le=1000)] = 2
     """Restarts of a trial after a crash."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"compile": False, "rank_timeout_s": 600.0})
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"compile": False, "rank_timeout_s": 600.0}
+    )
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
 
     @field_validator("processes_per_run")
     @classmethod
     def _check_processes(cls, processes: int, info: ValidationInfo) -> int:
-        if processes > 1 and 0 < info.data.get("gpus_per_trial", 0) < 1:  # NCCL refuses two ranks on one GPU
+        if (
+            processes > 1 and 0 < info.data.get("gpus_per_trial", 0) < 1
+        ):  # NCCL refuses two ranks on one GPU
             gpus = info.data["gpus_per_trial"]
-            raise ValueError(f"got {processes} with gpus_per_trial: {gpus:g}, want gpus_per_trial: 1, or 0")
+            raise ValueError(
+                f"got {processes} with gpus_per_trial: {gpus:g}, want gpus_per_trial: 1, or 0"
+            )
         return processes

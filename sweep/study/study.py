@@ -14,7 +14,15 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Interval, Len
-from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.errors import unknown
@@ -59,7 +67,9 @@ LEAST_GRID = 3
 
 
 Seeds = Annotated[
-    Annotated[int, Interval(ge=1, le=1000), Tag("(one)")]  # `seeds: 2021` would mean 2021 seeds, `[2021]` means one
+    Annotated[
+        int, Interval(ge=1, le=1000), Tag("(one)")
+    ]  # `seeds: 2021` would mean 2021 seeds, `[2021]` means one
     | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(list)")],
     or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
 ]
@@ -162,7 +172,9 @@ class Study(Strict):
         """Identify a task's examples; raises DataError if files are there but cannot be identified."""
 
     @abstractmethod
-    def run(self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None) -> AnyRun:
+    def run(
+        self, cell: StudyCell, options: ReadFields, examples: Examples, weights: str | None
+    ) -> AnyRun:
         """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
 
     @abstractmethod
@@ -215,7 +227,9 @@ class Study(Strict):
                         num_steps = STEPS.validate_python(num_steps)
                         _check_budget(num_steps, info)
                 elif "num_steps" in info.data:  # else the study's is a mistake itself
-                    mistakes.add("its step budget is missing: give num_steps here, or for the whole study")
+                    mistakes.add(
+                        "its step budget is missing: give num_steps here, or for the whole study"
+                    )
                 with mistakes.below():
                     options = cls.read_options(name, given)
             return StudyTask(num_steps=num_steps or 1, options=options)
@@ -236,7 +250,9 @@ class Study(Strict):
         with Mistakes() as mistakes:
             for index, cells in enumerate(self.cells or ()):
                 if self.search and cells.learning_rates is not None:
-                    mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
+                    mistakes.add(
+                        "the study has a `search`; leave it out", "cells", index, "learning_rates"
+                    )
         if self.cells is not None:
             check_cells(self.cells, self.axes_by_name(), self.protocol)
         return self
@@ -244,7 +260,11 @@ class Study(Strict):
     @model_validator(mode="after")
     def _check_number(self) -> Study:
         grids = [cell.learning_rates for cell in self.cell_list()]
-        searched, more, seeds = self.search.rates if self.search else 0, self.refine or 0, len(self.seed_list())
+        searched, more, seeds = (
+            self.search.rates if self.search else 0,
+            self.refine or 0,
+            len(self.seed_list()),
+        )
         num_runs = seeds * sum(more + (searched or len(grid)) for grid in grids)
         num_runs += len(grids) * self.decide.max_seeds if self.decide else 0
         if num_runs > MAX_RUNS:
@@ -258,19 +278,33 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _check_rounds(self) -> Study:
-        least, seeds = min(len(cell.learning_rates) for cell in self.cell_list()), len(self.seed_list())
+        least, seeds = (
+            min(len(cell.learning_rates) for cell in self.cell_list()),
+            len(self.seed_list()),
+        )
         num_rates = (self.search.rates if self.search else least) + (self.refine or 0)
         if self.refine and self.search:
-            raise mistake("the study has a `search`, which is not refined: raise its `rates`, leave this out", "refine")
+            raise mistake(
+                "the study has a `search`, which is not refined: raise its `rates`, leave this out",
+                "refine",
+            )
         if self.refine and least < LEAST_GRID:
-            raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
+            raise mistake(
+                f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it",
+                "refine",
+            )
         for task in self.target if isinstance(self.target, dict) else ():
             if task not in self.tasks:
                 raise mistake(unknown("task", task, self.tasks), "target")
         if self.winners and seeds == 1:
-            raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
+            raise mistake(
+                "has no effect with one seed; want more seeds, or leave it out", "winners"
+            )
         if self.winners and self.winners >= num_rates:
-            raise mistake(f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
+            raise mistake(
+                f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell",
+                "winners",
+            )
         if self.decide:
             names = (cell[:3] for cell in self.cell_list())
             self.decide.check(names, self.seed_list(), self.search.space if self.search else ())
@@ -287,7 +321,10 @@ class Study(Strict):
         axes, entries = self.axes_by_name(), self.cells or (Cells(),)
         found = {names: entry for entry, names in by_names(entries, axes)}
         rates = [ascending(cells.learning_rates or self.learning_rates or ()) for cells in entries]
-        protocols = {name: changed(self.protocol, own_protocol(variant)) for name, variant in self.variants.items()}
+        protocols = {
+            name: changed(self.protocol, own_protocol(variant))
+            for name, variant in self.variants.items()
+        }
         for task, model, variant in product(*axes.values()):
             if (entry := found.get((task, model, variant))) is not None:
                 protocol = changed(protocols[variant], entries[entry].protocol)
@@ -325,5 +362,9 @@ def _check_budget(num_steps: int, info: ValidationInfo) -> None:
     """Raise ValueError if a step budget is no multiple of the steps between evaluations, if these are no mistake."""
     every = info.data["protocol"].evaluate_every if "protocol" in info.data else 1
     if rest := num_steps % every:
-        nearest = f"{num_steps - rest} or {num_steps - rest + every}" if num_steps > every else str(every)
-        raise ValueError(f"{num_steps} is not a multiple of protocol.evaluate_every = {every}; {nearest} is")
+        nearest = (
+            f"{num_steps - rest} or {num_steps - rest + every}" if num_steps > every else str(every)
+        )
+        raise ValueError(
+            f"{num_steps} is not a multiple of protocol.evaluate_every = {every}; {nearest} is"
+        )

@@ -95,7 +95,9 @@ class Mistakes:
     def add(self, message: str, *loc: str | int) -> None:
         """Add a mistake below the value that is being validated; raise them all where there are too many."""
         if len(self._details) == MAX_MISTAKES:
-            self._details.append(_detail(f"there are more mistakes; these are the first {MAX_MISTAKES}", ()))
+            self._details.append(
+                _detail(f"there are more mistakes; these are the first {MAX_MISTAKES}", ())
+            )
             self._raise()
         self._details.append(_detail(message, loc))
 
@@ -112,7 +114,9 @@ class Mistakes:
                 written = [part for part in detail["loc"] if not str(part).startswith(("(", "["))]
                 message = _wording(detail, keys)
                 field, _, rest = message.partition(": ")
-                if not written and field in keys:  # a dataclass's own check begins with the field's name
+                if (
+                    not written and field in keys
+                ):  # a dataclass's own check begins with the field's name
                     written, message = [field], rest
                 self.add(message, *loc, *written)
         except ValueError as error:
@@ -173,7 +177,9 @@ class _Record:
 
     kind: type
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         schema = handler.generate_schema(self.kind)
         resolved: Any = handler.resolve_ref_schema(schema)
         resolved["strict"] = False  # mappings will do
@@ -208,7 +214,9 @@ def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 def or_list(kinds: tuple[type, ...], wanted: str) -> Discriminator:
     """Return what separates a list from a value of the kinds; `wanted` is the text of the mistake for anything else."""
     return Discriminator(
-        lambda value: "(list)" if isinstance(value, tuple) else "(one)" if isinstance(value, kinds) else None,
+        lambda value: (
+            "(list)" if isinstance(value, tuple) else "(one)" if isinstance(value, kinds) else None
+        ),
         custom_error_type=MISTAKE,
         custom_error_message=f"want {wanted}",
     )
@@ -253,10 +261,14 @@ def _file_name(study: Any, info: ValidationInfo) -> Any:
         if stem is None:
             raise ValueError("missing")
         if not re.fullmatch(NAME_PATTERN, stem):
-            raise ValueError(f"the study is called as its file, {shown(stem)}; rename the file: want {NAME_WANTED}")
+            raise ValueError(
+                f"the study is called as its file, {shown(stem)}; rename the file: want {NAME_WANTED}"
+            )
         return stem
     if isinstance(study, str) and re.fullmatch(NAME_PATTERN, study) and study != stem:
-        raise ValueError(f"{study!r} is not the file's name; leave it out, or call the file {study}.yaml")
+        raise ValueError(
+            f"{study!r} is not the file's name; leave it out, or call the file {study}.yaml"
+        )
     return study
 
 

@@ -55,7 +55,9 @@ class BrokenNodes:
         is_first = all(trial.isdisjoint(run_ids) for trial in trials)
         if is_first:
             trials.append(set(run_ids))
-        self._started_on = {run_id: place for run_id, place in self._started_on.items() if place != node}
+        self._started_on = {
+            run_id: place for run_id, place in self._started_on.items() if place != node
+        }
         if len(nodes) > 1:  # the nodes that were left for it are sound
             self._excluded.difference_update(nodes)
             return False

@@ -54,12 +54,18 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
     Returns the statuses of the runs that ended, by id, and whether the user stopped it before the end. Raises UserError
     if Ray keeps dying, the cluster lacks what trials need, or a worker cannot write.
     """
-    runs, total_runs = work.state.reconciled.to_train, len(select(work.state.wanted, work.options.only))
+    runs, total_runs = (
+        work.state.reconciled.to_train,
+        len(select(work.state.wanted, work.options.only)),
+    )
     progress = StudyProgress(runs, total_runs, work.step_s)
     work.stopping.request()
     with output_to(log_file) as console, Display(progress, console) as display:
         driver = Driver(work, progress, display, mirror)
-        with scratch_folder("tune-") as driver.scratch, stop_signals(driver.note_stop, console.file.fileno()) as stop:
+        with (
+            scratch_folder("tune-") as driver.scratch,
+            stop_signals(driver.note_stop, console.file.fileno()) as stop,
+        ):
             driver.survive_ray(stop, log_file)
         return driver.ended, bool(driver.left()) or (stop.is_set() and work.has_next_round())
 
@@ -67,7 +73,9 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
 class Driver:
     """Trains runs to their ends, and passes on what happens to them."""
 
-    def __init__(self, work: Work, progress: StudyProgress, display: Display, mirror: MirrorThread) -> None:
+    def __init__(
+        self, work: Work, progress: StudyProgress, display: Display, mirror: MirrorThread
+    ) -> None:
         self._work, self._progress, self._display, self._mirror = work, progress, display, mirror
         self._results, self._placement = work.options.results, work.options.placement
         runs = work.state.reconciled.to_train
@@ -78,10 +86,22 @@ class Driver:
         self._status.unlink(missing_ok=True)
         self._status_due = 0.0
         recorder = Recorder(self._results, runs, self._placement.devices_per_trial, reached=reached)
-        self._sinks: list[Sink] = [recorder, RunLogs(self._results.log), progress, display, work.stopping, mirror]
-        self._machines, self._sizes = Machines(self._placement.address is not None), CohortSizes(self._results)
+        self._sinks: list[Sink] = [
+            recorder,
+            RunLogs(self._results.log),
+            progress,
+            display,
+            work.stopping,
+            mirror,
+        ]
+        self._machines, self._sizes = (
+            Machines(self._placement.address is not None),
+            CohortSizes(self._results),
+        )
         self._failures = Failures(self._sizes)
-        self._broken = BrokenNodes(partial(self._machines.usable, self._placement), self._machines.excluded)
+        self._broken = BrokenNodes(
+            partial(self._machines.usable, self._placement), self._machines.excluded
+        )
         self.scratch = Path()
         """Folder for Tune's own state."""
         self.ended: dict[str, str] = {}
@@ -107,7 +127,9 @@ class Driver:
         while self.left() and not stop.is_set():
             ended_before = len(self.ended)
             try:
-                with ray_session(self._placement, log_file, self._machines.excluded, stop.breaks_off) as share:
+                with ray_session(
+                    self._placement, log_file, self._machines.excluded, stop.breaks_off
+                ) as share:
                     self._train_all(share, stop)
             except StopAskedError:
                 return
@@ -128,8 +150,12 @@ class Driver:
         while not stop.is_set() and (left := self.left() or self._next_round()):
             setbacks_before = self._setbacks
             self._train_pass(left, share, stop)
-            if not (self._setbacks > setbacks_before or len(self.left()) < len(left) or stop.is_set()):
-                raise RuntimeError("a pass over all runs changed nothing: please report this, with Ray's log")
+            if not (
+                self._setbacks > setbacks_before or len(self.left()) < len(left) or stop.is_set()
+            ):
+                raise RuntimeError(
+                    "a pass over all runs changed nothing: please report this, with Ray's log"
+                )
 
     def _next_round(self) -> Sequence[WantedRun]:
         num_before = len(self._work.state.wanted)
@@ -159,9 +185,13 @@ class Driver:
             )
             for group in groups
         ]
-        from lr_sweep.sweep.tune.tuner import train_cohorts  # imported late: importing Ray takes seconds
+        from lr_sweep.sweep.tune.tuner import (
+            train_cohorts,
+        )  # imported late: importing Ray takes seconds
 
-        events = train_cohorts(trained, self._placement, self.scratch, self._machines, leave, share.at_most)
+        events = train_cohorts(
+            trained, self._placement, self.scratch, self._machines, leave, share.at_most
+        )
         try:
             with closing(events):
                 for event in events:
@@ -169,7 +199,9 @@ class Driver:
                         self._on_event(event)
                     if stop.is_set():
                         (leave.set if self._training else leave.set_at_once)()
-                    elif not self._machines.excluded <= excluded:  # what trains or waits there starts elsewhere
+                    elif (
+                        not self._machines.excluded <= excluded
+                    ):  # what trains or waits there starts elsewhere
                         leave.set()
                     elif not leave.is_set():
                         self._tick(share, leave)
@@ -182,7 +214,9 @@ class Driver:
             leave.set()
             self._setbacks += 1
             self._display.note(f"{change}; runs resume from their checkpoints")
-        self._print([*self._results.news(), *self._work.take_news(), *self._machines.news(), *share.news()])
+        self._print(
+            [*self._results.news(), *self._work.take_news(), *self._machines.news(), *share.news()]
+        )
         if (began := time.monotonic()) >= self._status_due:
             more = {"training": self._progress.training(), "updated_at": time.time()}
             write_json(self._status, self._progress.summary().as_dict() | more)
@@ -210,7 +244,9 @@ class Driver:
                 )
             case Printed():
                 self._pass_on(event)
-            case _ if event.run_id not in self.ended:  # else its trial started again, for a later run
+            case _ if (
+                event.run_id not in self.ended
+            ):  # else its trial started again, for a later run
                 self._on_run_event(self._work.stopping.explained(event))
 
     def _pass_on(self, event: Event | Printed) -> None:
@@ -234,7 +270,11 @@ class Driver:
         self._setbacks += 1
         self._failures.interrupted(event.run_ids[0])
         runs, reason = self._at_fault(event), event.reason
-        text = f"failed: {reason}; it is tried again" if reason else "interrupted: its machine was lost; it resumes"
+        text = (
+            f"failed: {reason}; it is tried again"
+            if reason
+            else "interrupted: its machine was lost; it resumes"
+        )
         for sink in self._sinks:
             sink.interrupted([run.run_id for run in runs], text)
         if reason is not None and runs:

@@ -126,4 +126,8 @@ def failure_lines(reasons: Mapping[str, str]) -> list[str]:
         lines.append(f"  {first}: {failure_line(reasons[first])}{more}")
         rest -= 1 + len(others)
     lines += [f"  {rest} more, for other reasons"] if rest else []
-    return [*lines, f"  {MEMORY_ADVICE}"] if any(KILLED in reason for reason in reasons.values()) else lines
+    return (
+        [*lines, f"  {MEMORY_ADVICE}"]
+        if any(KILLED in reason for reason in reasons.values())
+        else lines
+    )

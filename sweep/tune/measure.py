@@ -44,7 +44,9 @@ def measure_cells(plan: Plan, cost: Cost, say: Say) -> None:
                 say(f"{' '.join(cell)}: not measured: {error}")
             else:
                 keep_measured(results, keys[cell], step_s, device)
-                say(f"{' '.join(cell)}: {step_s:.3g} s a step of a run, {counted(together, 'run')} together, {device}")
+                say(
+                    f"{' '.join(cell)}: {step_s:.3g} s a step of a run, {counted(together, 'run')} together, {device}"
+                )
 
 
 def _time(plan: Plan, group: Group) -> tuple[float, int]:
@@ -54,10 +56,14 @@ def _time(plan: Plan, group: Group) -> tuple[float, int]:
         raise UserError("its weights are not here; `data` fetches or, with --pretrain, trains them")
     options = Options(results=plan.results, data_dir=plan.data_dir, placement=plan.placement)
     cohort = cohort_of(group, options, runs_at_once=CohortSizes(plan.results).of(group))
-    memory = share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
+    memory = (
+        share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
+    )
     longer = replace(cohort, num_steps=4 * NUM_STEPS)  # an own function does not come to its end
     session = Session(longer, memory_bytes=None if cohort.size_given else memory)
-    slots: list[Slot] = session.engine.add([_shortened(run) for run in cohort.runs[: session.num_slots]])
+    slots: list[Slot] = session.engine.add(
+        [_shortened(run) for run in cohort.runs[: session.num_slots]]
+    )
     try:
         _to_evaluation(session.engine, slots[0])  # allocates memory and chooses kernels
         pace = session.engine.pace
@@ -80,6 +86,8 @@ def _to_evaluation(engine: Engine[Any], slot: Slot) -> None:
 def _shortened(run: AnyRun) -> AnyRun:
     """Return a run with few steps between evaluations; one of a built-in model learns too slowly to diverge."""
     if isinstance(run, Run):
-        return replace(run, learning_rate=1e-9, protocol=replace(run.protocol, evaluate_every=NUM_STEPS))
+        return replace(
+            run, learning_rate=1e-9, protocol=replace(run.protocol, evaluate_every=NUM_STEPS)
+        )
     assert isinstance(run, OwnRun)
     return replace(run, evaluate_every=NUM_STEPS)

@@ -20,7 +20,13 @@ from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
 from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit, fits
 from lr_sweep.trainables.worker.messages import Advanced, Report
-from lr_sweep.trainables.worker.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
+from lr_sweep.trainables.worker.ray_internals import (
+    leaving_nodes,
+    node_of_trial,
+    running_jobs,
+    store,
+    stored,
+)
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
 """On the head of a cluster that `ray up` started, where submitted sweeps run: the settings of its autoscaler."""
@@ -40,8 +46,15 @@ _NAMESPACE = "lr-sweep"
 class Machines:
     """The machine of each trial, and how many machines each run has lost since its last evaluation."""
 
-    def __init__(self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        self._on_cluster, self._clock, self._counted_at, self._text = on_cluster, clock, -math.inf, ""
+    def __init__(
+        self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._on_cluster, self._clock, self._counted_at, self._text = (
+            on_cluster,
+            clock,
+            -math.inf,
+            "",
+        )
         self._node_of: dict[str, str] = {}
         self._node_of_run: dict[str, str] = {}
         self.excluded: set[str] = set()
@@ -71,7 +84,9 @@ class Machines:
 
     def usable(self, placement: Placement) -> set[str]:
         """Return the ids of the nodes that are there, can hold a trial, and were not left."""
-        return {node["NodeID"] for node in alive_nodes() if fits(placement, [node["Resources"]])} - self.excluded
+        return {
+            node["NodeID"] for node in alive_nodes() if fits(placement, [node["Resources"]])
+        } - self.excluded
 
     def lost(self, trial: Any) -> bool:
         """Return whether the machine of a trial is gone (Ray reports it, or its raylet does not answer) or will go.
@@ -134,7 +149,10 @@ def node_text(node_id: str) -> str:
     """Return a node's address, and the start of its id."""
     import ray
 
-    address = next((node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id), "a lost node")
+    address = next(
+        (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id),
+        "a lost node",
+    )
     return f"{address} (node {node_id[:8]})"
 
 
@@ -163,10 +181,15 @@ def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
         resources = {name: float(number) for name, number in node_type["resources"].items()}
         if not resources:
             continue  # machines of the user's own: Ray knows when they are up
-        size, most = (resources.get("CPU", 0.0), resources.get("GPU", 0.0)), node_type.get("max_workers", 0)
+        size, most = (
+            (resources.get("CPU", 0.0), resources.get("GPU", 0.0)),
+            node_type.get("max_workers", 0),
+        )
         coming.append([resources] * (most - min(most, up[size])))
         up[size] -= min(most, up[size])
-    num_free = max(0, settings["max_workers"] - (len(there) - 1))  # of all types together, which take turns here
+    num_free = max(
+        0, settings["max_workers"] - (len(there) - 1)
+    )  # of all types together, which take turns here
     return [node for turn in zip_longest(*coming) for node in turn if node is not None][:num_free]
 
 
@@ -204,7 +227,12 @@ class Share:
         exchange: Exchange | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._placement, self._nodes, self._exchange, self._clock = placement, nodes, exchange, clock
+        self._placement, self._nodes, self._exchange, self._clock = (
+            placement,
+            nodes,
+            exchange,
+            clock,
+        )
         self._checked_at = self._fitted_at = self._settled_at = clock()
         self._lacks_machine, self._news = False, list[str]()
         self.at_once = 1
@@ -231,7 +259,9 @@ class Share:
         self._checked_at = now
         self._check_machines(now)
         at_once, alone = self._now(wants)
-        shrunk = at_once < self.at_once and not alone  # alone, machines were lost: no other sweep waits for ours
+        shrunk = (
+            at_once < self.at_once and not alone
+        )  # alone, machines were lost: no other sweep waits for ours
         useful = min(at_once, wants)
         limit_ended = alone and self.at_most is not None
         grown = useful > self.at_once and (limit_ended or useful >= WORTH_IT * self.at_once)
@@ -239,7 +269,9 @@ class Share:
             self._settled_at = now
         if now - self._settled_at < SETTLE_S:
             return None
-        return f"{at_once} trials at once instead of {self.at_once}: sweeps or machines came or went"
+        return (
+            f"{at_once} trials at once instead of {self.at_once}: sweeps or machines came or went"
+        )
 
     def news(self) -> list[str]:
         """Return, once, that the sweep waits for a machine that can hold a trial."""

@@ -21,7 +21,14 @@ from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.engine import Evaluation
-from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started, evaluations
+from lr_sweep.trainables.worker.messages import (
+    Advanced,
+    Finished,
+    Printed,
+    Report,
+    Started,
+    evaluations,
+)
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 30.0
@@ -63,7 +70,10 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `status` reads, as JSON values."""
-        return {name: getattr(self, name) for name in ("counts", "steps_per_s", "time_left_s", "failed_attempts")}
+        return {
+            name: getattr(self, name)
+            for name in ("counts", "steps_per_s", "time_left_s", "failed_attempts")
+        }
 
 
 @dataclass(kw_only=True)
@@ -168,7 +178,9 @@ class StudyProgress(Sink):
         return Summary(
             counts=self._counts(),
             total_runs=self.total_runs,
-            steps_per_s=sum(_steps_per_s(_running(trial), paces) for trial in left) if paces else 0.0,
+            steps_per_s=sum(_steps_per_s(_running(trial), paces) for trial in left)
+            if paces
+            else 0.0,
             elapsed_s=max(0.0, self.clock() - self._started_at),
             time_left_s=time_left_s,
             failed_attempts=self.failed_attempts,
@@ -182,7 +194,13 @@ class StudyProgress(Sink):
         return dict(found)
 
     def _counts(self) -> dict[str, int]:
-        counts = {"done": self.total_runs - len(self._runs), "running": 0, "diverged": 0, "failed": 0, "waiting": 0}
+        counts = {
+            "done": self.total_runs - len(self._runs),
+            "running": 0,
+            "diverged": 0,
+            "failed": 0,
+            "waiting": 0,
+        }
         for run in self._runs.values():
             counts["done" if run.status in ("complete", "stopped") else run.status] += 1
         return counts
@@ -193,7 +211,10 @@ class StudyProgress(Sink):
         found.update(self._expected.items())
         if self._expected:
             found[None] = _mean(self._expected.values())
-        running, ended = defaultdict[Cell | None, list[Pace]](list), defaultdict[Cell | None, list[Pace]](list)
+        running, ended = (
+            defaultdict[Cell | None, list[Pace]](list),
+            defaultdict[Cell | None, list[Pace]](list),
+        )
         for run in self._runs.values():
             if run.pace is not None:
                 for cell in (run.wanted.cell, None):
@@ -256,7 +277,9 @@ class Display(Sink):
         """Print which checkpoints of a run that starts were damaged."""
         if isinstance(event, Started):
             for path in event.damaged:
-                self.note(f"{path} is damaged (its checksum differs); the run resumes from step {event.step}")
+                self.note(
+                    f"{path} is damaged (its checksum differs); the run resumes from step {event.step}"
+                )
 
     def tick(self) -> None:
         """Draw again if it is time to."""
@@ -282,10 +305,19 @@ class Display(Sink):
 def summary_line(summary: Summary) -> str:
     """Return `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`."""
     counts = summary.counts
-    runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
+    runs = ", ".join(
+        f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting")
+    )
     left = "unknown" if summary.time_left_s is None else duration(summary.time_left_s)
-    attempts = f" ({counted(summary.failed_attempts, 'failed attempt')})" if summary.failed_attempts else ""
-    parts = [f"{counts['done']}/{summary.total_runs} runs done, {runs}{attempts}", f"{summary.steps_per_s:.1f} steps/s"]
+    attempts = (
+        f" ({counted(summary.failed_attempts, 'failed attempt')})"
+        if summary.failed_attempts
+        else ""
+    )
+    parts = [
+        f"{counts['done']}/{summary.total_runs} runs done, {runs}{attempts}",
+        f"{summary.steps_per_s:.1f} steps/s",
+    ]
     parts += [f"elapsed {duration(summary.elapsed_s)}", f"left {left}"]
     return " | ".join(parts)
 
@@ -296,10 +328,14 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
     Where not all cells fit, those that train now come first, then those with a result.
     """
     cells = progress.statuses()
-    ranked = sorted(cells, key=lambda cell: ("running" not in cells[cell], cell not in progress.best))
+    ranked = sorted(
+        cells, key=lambda cell: ("running" not in cells[cell], cell not in progress.best)
+    )
     shown = set(ranked[:max_rows])
     axes = [
-        axis for axis, names in enumerate(zip(*cells, strict=True)) if AXES[axis] == "variant" or len(set(names)) > 1
+        axis
+        for axis, names in enumerate(zip(*cells, strict=True))
+        if AXES[axis] == "variant" or len(set(names)) > 1
     ]
     numbers = (Column(name, no_wrap=True) for name in ("ended", "best", "rate", "step"))
     table = Table(*(AXES[axis] for axis in axes), *numbers, box=SIMPLE_HEAD, pad_edge=False)

@@ -62,38 +62,55 @@ def ray_session(
     Raises UserError if no cluster is at the address or this machine lacks what a trial asks for, RayLostError if a Ray
     started here died while it started.
     """
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # Ray's future default; silences its warning
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the record is ours to write
-    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a Tune that is left behind would start a Ray of its own
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = (
+        "0"  # a Tune that is left behind would start a Ray of its own
+    )
     os.environ.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
     _log_to_file(log_file)
-    with private_ray() if placement.address is None else nullcontext() as folder, _sigterm_kept() as keep_sigterm:
+    with (
+        private_ray() if placement.address is None else nullcontext() as folder,
+        _sigterm_kept() as keep_sigterm,
+    ):
         try:
             _start(placement, folder, starting)
             keep_sigterm()
             nodes = partial(cluster_nodes, placement, excluded)
-            if placement.address is None:  # on a cluster, workers may be to come: `Share` waits for them
+            if (
+                placement.address is None
+            ):  # on a cluster, workers may be to come: `Share` waits for them
                 check_fit(placement, nodes())
-            yield Share(placement, nodes, exchange_claims if placement.address is not None else None)
+            yield Share(
+                placement, nodes, exchange_claims if placement.address is not None else None
+            )
         finally:
             _end(folder)
 
 
-def _start(placement: Placement, folder: Path | None, starting: Callable[[], AbstractContextManager[None]]) -> None:
+def _start(
+    placement: Placement, folder: Path | None, starting: Callable[[], AbstractContextManager[None]]
+) -> None:
     import ray
 
     with scratch_folder("program-") as scratch:  # outside: it may raise what is the user's to mend
         try:
             with starting(), blocked(GROUP_SIGNALS):
                 ray.init(**_init_arguments(placement, folder, scratch))
-        except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
+        except (
+            Exception
+        ) as error:  # Ray (2.60) raises that very class where its processes die during the start
             if placement.address is None:
                 problem = f"Ray did not start ({str(error) or type(error).__name__})"
                 raise RayLostError(problem) from error
             # Without the token, Ray (2.60) reports that no cluster is there.
             hint = " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
-            raise no_cluster(placement.address, f"{error}{'' if 'RAY_AUTH_MODE' in os.environ else hint}") from error
+            raise no_cluster(
+                placement.address, f"{error}{'' if 'RAY_AUTH_MODE' in os.environ else hint}"
+            ) from error
 
 
 def _end(folder: Path | None) -> None:
@@ -103,7 +120,9 @@ def _end(folder: Path | None) -> None:
     """
     import ray
 
-    if died := lost_processes():  # the others wait for these, and `ray.shutdown` would wait for them
+    if (
+        died := lost_processes()
+    ):  # the others wait for these, and `ray.shutdown` would wait for them
         logging.getLogger("ray").error("died: %s", ", ".join(died))
         kill_processes()
     started = _processes(folder) if folder is not None else []
@@ -168,13 +187,16 @@ def _init_arguments(placement: Placement, folder: Path | None, scratch: Path) ->
             return quiet | {"address": placement.address}
         copy_program(scratch)
         return quiet | {"address": placement.address, "runtime_env": {"working_dir": str(scratch)}}
-    return quiet | {
-        "address": "local",  # Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names
-        "num_cpus": placement.cpus or cpus_here(),
-        "include_dashboard": False,
-        "job_config": job_without_paths(),
-        "_temp_dir": str(folder),
-    }
+    return (
+        quiet
+        | {
+            "address": "local",  # Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names
+            "num_cpus": placement.cpus or cpus_here(),
+            "include_dashboard": False,
+            "job_config": job_without_paths(),
+            "_temp_dir": str(folder),
+        }
+    )
 
 
 @contextmanager
@@ -189,11 +211,23 @@ def private_ray() -> Iterator[Path]:
         (token := folder / "token").touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
         # Without a mode, Ray (2.60) asks for a token; one in the environment would be that of the user's cluster.
-        settings = {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None, "RAY_AUTH_TOKEN_PATH": str(token)}
+        settings = {
+            "RAY_AUTH_MODE": None,
+            "RAY_AUTH_TOKEN": None,
+            "RAY_AUTH_TOKEN_PATH": str(token),
+        }
         try:
-            settings["RAY_idle_worker_killing_time_threshold_ms"] = "60000"  # else those started beforehand may go
-            settings["RAY_task_events_report_interval_ms"] = "0"  # its head would keep events of 100,000 tasks
-            with loopback_alone() as loopback, _environment(settings | {loopback: "0"}), without_dashboard():
+            settings["RAY_idle_worker_killing_time_threshold_ms"] = (
+                "60000"  # else those started beforehand may go
+            )
+            settings["RAY_task_events_report_interval_ms"] = (
+                "0"  # its head would keep events of 100,000 tasks
+            )
+            with (
+                loopback_alone() as loopback,
+                _environment(settings | {loopback: "0"}),
+                without_dashboard(),
+            ):
                 read_token_settings_again()
                 yield folder
         finally:

@@ -18,7 +18,13 @@ from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
 from lr_sweep.sweep.plan.plan import state_counts
-from lr_sweep.sweep.results.changes import change_lines, own_examples, replaced_by, restart_cells, version_now
+from lr_sweep.sweep.results.changes import (
+    change_lines,
+    own_examples,
+    replaced_by,
+    restart_cells,
+    version_now,
+)
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.results.recorder import write_started
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
@@ -66,7 +72,10 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
         remove_tree(results.tune)  # of an earlier version, and a process that died
         work = _prepare(study, options, say)
         before, stopped = work.state.reconciled, False
-        mirror = MirrorThread(Mirror(results.root, study.study, tracking_uri(results.root), results.uri), work.news.put)
+        mirror = MirrorThread(
+            Mirror(results.root, study.study, tracking_uri(results.root), results.uri),
+            work.news.put,
+        )
         mirror.changed(*work.held_ids())
         ended: dict[str, str] = {}
         if before.to_train:
@@ -80,7 +89,11 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
 
 def _check_stops(study: Study, options: Options) -> None:
     """Refuse to stop runs early where workers do not see the files that ask them to."""
-    if study.stop_early is not None and options.results.uri is not None and options.placement.address is not None:
+    if (
+        study.stop_early is not None
+        and options.results.uri is not None
+        and options.placement.address is not None
+    ):
         raise UserError(
             f"{study.study}: got `stop_early` on a cluster with results in {options.results.location}, want a disk "
             f"that all machines share for --results; or leave `stop_early` out"
@@ -94,8 +107,12 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
     # The machine that starts a cluster's trials may have no GPU itself.
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
     examples = own_examples(study, data_dir)
-    backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say, data_dir)
-    state = StudyState(study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts)
+    backbones = ensure_backbones(
+        study, results.pretrained, results.pretraining_progress, device, say, data_dir
+    )
+    state = StudyState(
+        study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts
+    )
 
     replaced = replaced_by(study, state.wanted, results)
     if replaced.line is not None:
@@ -113,8 +130,12 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
     command = study.files.command if study.files else None
     if command and not command.resumes and reconciled.counts()[State.STARTED]:
-        say(f"{study.study}: runs that have started are trained anew, since the command has no {{checkpoint}}")
-    if reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
+        say(
+            f"{study.study}: runs that have started are trained anew, since the command has no {{checkpoint}}"
+        )
+    if (
+        reconciled.to_train and options.placement.address is None
+    ):  # a cluster's machines may have what we lack
         _try_function(work, device.type, say)
     return work
 
@@ -138,14 +159,22 @@ def _try_function(work: Work, device: str, say: Say) -> None:
 
 
 def _finish(
-    work: Work, before: Reconciled, ended: Mapping[str, str], mirror: MirrorThread, say: Say, *, stopped: bool
+    work: Work,
+    before: Reconciled,
+    ended: Mapping[str, str],
+    mirror: MirrorThread,
+    say: Say,
+    *,
+    stopped: bool,
 ) -> Outcome:
     """Say which runs did not train to their ends; write the report, unless nothing is new, and mirror it.
 
     `before`: what the record held when the sweep began; `ended`: the statuses of runs that ended in it, by id.
     """
     failed_before = {run_id for run_id, state in before.states.items() if state is State.FAILED}
-    failed = failed_before - ended.keys() | {run_id for run_id, status in ended.items() if status == "failed"}
+    failed = failed_before - ended.keys() | {
+        run_id for run_id, status in ended.items() if status == "failed"
+    }
     given_up = failed_before - {run.run_id for run in before.to_train}
     if stopped:
         say("stopped; the same command resumes from here")
@@ -153,12 +182,18 @@ def _finish(
         for line in _failure_lines(work, failed, given_up):
             say(line)
     elif not before.to_train:
-        asked = f"that --only {only_text(work.options.only)} names" if work.options.only else "the study wants"
+        asked = (
+            f"that --only {only_text(work.options.only)} names"
+            if work.options.only
+            else "the study wants"
+        )
         say(f"nothing to train: the record holds everything {asked}")
     report = None
     if ended or not stopped:
         mirror.close(0)  # which mirrors the rest beside the report, without rests
-        report = write_report(work.options.results.root, work.state.study.study, partial(version_now, work.examples))
+        report = write_report(
+            work.options.results.root, work.state.study.study, partial(version_now, work.examples)
+        )
         patience_s = IMPATIENCE_S if stopped else MIRROR_PATIENCE_S
         for line in [*work.take_news(), *mirror.finish(report.folder, patience_s)]:
             say(line)
@@ -169,7 +204,9 @@ def _failure_lines(work: Work, failed: set[str], given_up: set[str]) -> list[str
     ends = read_ends(work.options.results, failed, ["failure"])
     runs = [run for run in work.state.wanted if run.run_id in ends]
     reasons = {run_title(run.row()): ends[run.run_id]["failure"] or "" for run in runs}
-    lines = [f"{counted(len(failed), 'run')} failed; `status` lists all, `run --retry-failed` trains them again"]
+    lines = [
+        f"{counted(len(failed), 'run')} failed; `status` lists all, `run --retry-failed` trains them again"
+    ]
     lines += failure_lines(reasons)
     if given_up and (max_attempts := work.options.max_attempts):
         lines.append(

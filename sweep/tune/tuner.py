@@ -129,7 +129,11 @@ def _wait(thread: threading.Thread, leave: Leave) -> None:
 
 
 def new_tuner(
-    cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
+    cohorts: Sequence[Cohort],
+    placement: Placement,
+    scratch: Path,
+    callback: EventCallback,
+    at_most: int | None,
 ) -> tune.Tuner:
     """Return a tuner that trains each cohort as one trial, in the order given; arguments as of `train_cohorts`."""
     replace_parts_of_tune()
@@ -155,7 +159,9 @@ def new_tuner(
             name="trials",
             storage_path=str(scratch),
             callbacks=[callback],
-            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_frequency=0, checkpoint_at_end=False
+            ),
             failure_config=tune.FailureConfig(max_failures=placement.resources.retries),
             verbose=0,
             # In a notebook Tune (2.60) would take one that removes what the cell has printed; a terminal has none.
@@ -190,7 +196,9 @@ class EventCallback(tune.Callback):
         self.machines.started(trial, run_ids)
         self.put(TrialStarted(run_ids=run_ids))
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Fields, **info: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: Fields, **info: Any
+    ) -> None:
         """Forward what the trial reported."""
         events = result.get("events", [])
         for event in events:
@@ -202,7 +210,11 @@ class EventCallback(tune.Callback):
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
             run_ids = cohort_of_trial(trial).run_ids
-            self.put(TrialFailed(run_ids=run_ids, reason=result["failed"], node=self.machines.node_of(run_ids[0])))
+            self.put(
+                TrialFailed(
+                    run_ids=run_ids, reason=result["failed"], node=self.machines.node_of(run_ids[0])
+                )
+            )
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Drop Tune's statistics of what the trial reported, which no one reads."""
@@ -228,12 +240,18 @@ class EventCallback(tune.Callback):
 
     def _failure(self, trial: Any) -> Fields:
         # Each failed attempt adds a traceback to Ray's file.
-        text = Path(trial.error_file).read_text().rpartition("\nFailure # ")[2] if trial.error_file else ""
+        text = (
+            Path(trial.error_file).read_text().rpartition("\nFailure # ")[2]
+            if trial.error_file
+            else ""
+        )
         node = self.machines.failed_on(trial, text)
         return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text), "node": node}
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
-        return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of_trial(trial).run_ids)
+        return self.machines.lost(trial) and self.machines.overlook_loss(
+            cohort_of_trial(trial).run_ids
+        )
 
 
 def failure_of(text: str) -> str:
@@ -244,6 +262,8 @@ def failure_of(text: str) -> str:
     if FAILURE in text:
         return text.rpartition(FAILURE)[2].strip()
     before, _, last_frame = text.rpartition('  File "')
-    lines = [line for line in last_frame.splitlines()[bool(before) :] if line and not line[0].isspace()]
+    lines = [
+        line for line in last_frame.splitlines()[bool(before) :] if line and not line[0].isspace()
+    ]
     exception = lines[0 if before else -1] if lines else "the worker died without a message"
     return f"{WORKER_DID_NOT_START}: {exception}" if "creation task" in text else exception

@@ -57,7 +57,9 @@ class Work:
             self.write_down()
             what = "fresh seed" if added[0].sampler == FRESH else "learning rate"
             proposed = f"next round, {counted(len(added), what)} proposed"
-            self.news.put(f"{self.state.study.study}: {proposed}; {len(self.state.wanted)} runs wanted so far")
+            self.news.put(
+                f"{self.state.study.study}: {proposed}; {len(self.state.wanted)} runs wanted so far"
+            )
             if to_train := self.state.reconciled.to_train:
                 return to_train
         return ()

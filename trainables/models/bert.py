@@ -44,7 +44,9 @@ class _Embeddings(nn.Module):
         self.dropout = nn.Dropout()
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.token_type_embeddings.weight + self.position_embeddings.weight[: x.shape[1]]  # (B, T, D)
+        x = (
+            x + self.token_type_embeddings.weight + self.position_embeddings.weight[: x.shape[1]]
+        )  # (B, T, D)
         return self.dropout(self.LayerNorm(x))
 
 
@@ -80,12 +82,23 @@ class BERT(LibraryBody):
     def parts(self) -> Parts:
         """Return the modules of each part."""
         attentions = [[layer.attention.self, layer.attention.output.dense] for layer in self.layers]
-        norms = [norm for each in self.layers for norm in (each.attention.output.LayerNorm, each.output.LayerNorm)]
+        norms = [
+            norm
+            for each in self.layers
+            for norm in (each.attention.output.LayerNorm, each.output.LayerNorm)
+        ]
         return {
-            "positions": [self.embeddings.position_embeddings, self.embeddings.token_type_embeddings],
+            "positions": [
+                self.embeddings.position_embeddings,
+                self.embeddings.token_type_embeddings,
+            ],
             "layer_norms": [self.embeddings.LayerNorm, *norms],
             "attention": [linear for each in attentions for linear in each],
-            "feedforward": [linear for each in self.layers for linear in (each.intermediate.dense, each.output.dense)],
+            "feedforward": [
+                linear
+                for each in self.layers
+                for linear in (each.intermediate.dense, each.output.dense)
+            ],
             "last_attention": attentions[-1],
         }
 
@@ -110,7 +123,9 @@ SIZES = {
 def common_config(size: Any) -> dict[str, Any]:
     """Return what the configurations of BERT and of its descendants have in common."""
     sizes = {name: getattr(size, attribute) for name, attribute in SIZES.items()}
-    return sizes | {"attn_implementation": "eager"}  # fused attention adds up gradients in no fixed order on a GPU
+    return sizes | {
+        "attn_implementation": "eager"
+    }  # fused attention adds up gradients in no fixed order on a GPU
 
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -123,7 +138,9 @@ def encoder_tensors(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Ten
     body = {}
     for file_name, tensor in tensors.items():
         name = file_name.removeprefix(prefix)
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        )
         if name.startswith(("embeddings.", "encoder.")):
             body[name] = tensor[:1] if name == "embeddings.token_type_embeddings.weight" else tensor
     body.pop("embeddings.word_embeddings.weight", None)

@@ -32,7 +32,11 @@ class Classifier(nn.Module):
 
     def __init__(self, size: BodySize, task: TaskShape, protocol: Protocol) -> None:
         super().__init__()
-        self.task, self.protocol, self.width_ratio = task, protocol, width_ratio(protocol, size.width)
+        self.task, self.protocol, self.width_ratio = (
+            task,
+            protocol,
+            width_ratio(protocol, size.width),
+        )
         self.real_valued = task.token_dim is not None
         self.input_layer: nn.Module
         if task.token_dim is not None:
@@ -54,7 +58,11 @@ class Classifier(nn.Module):
         embeddings = self.input_layer(tokens)  # (B, T, D)
         if noise is not None and self.real_valued:
             embeddings = Dropout(self.protocol.input_dropout, noise)(embeddings)
-        dropout = None if noise is None else Dropout(self.protocol.dropout, noise, self.protocol.attention)
+        dropout = (
+            None
+            if noise is None
+            else Dropout(self.protocol.dropout, noise, self.protocol.attention)
+        )
         hidden = self.body(embeddings, dropout)  # (B, T, D)
         return hidden[:, -self.task.num_read :].reshape(-1, hidden.shape[-1])
 
@@ -85,7 +93,9 @@ def build_classifier(run: Run, task: TaskShape, weights: Tensors | None) -> Clas
     _initialise_randomly(model, run)
     if run.initialisation != "random":
         assert weights is not None, "the run starts from pretrained weights"
-        put_weights(model.body, weights if run.initialisation == "pretrained" else alike(weights, run.seed))
+        put_weights(
+            model.body, weights if run.initialisation == "pretrained" else alike(weights, run.seed)
+        )
     if isinstance(model.body, GPT2):
         model.body.multiply_queries(query_factor(run))
     model.freeze_all_but(run.trained)
@@ -96,11 +106,16 @@ def build_classifier(run: Run, task: TaskShape, weights: Tensors | None) -> Clas
 def _initialise_randomly(model: Classifier, run: Run) -> None:
     model.body.draw(run.protocol, keyed_generator(run.seed, "body"))
     generator = keyed_generator(run.seed, "input and output")
-    width, base_width = run.model.width, run.model.width / width_ratio(run.protocol, run.model.width)
+    width, base_width = (
+        run.model.width,
+        run.model.width / width_ratio(run.protocol, run.model.width),
+    )
     if isinstance(model.input_layer, nn.Linear):
         # An orthogonal matrix's numbers shrink as its larger side grows: here they are as large as the base's.
         token_dim = model.input_layer.in_features
-        gain = run.protocol.input_gain * math.sqrt(max(width, token_dim) / max(base_width, token_dim))
+        gain = run.protocol.input_gain * math.sqrt(
+            max(width, token_dim) / max(base_width, token_dim)
+        )
         nn.init.orthogonal_(model.input_layer.weight, gain=gain, generator=generator)
         model.input_layer.bias.zero_()
     else:

@@ -25,7 +25,9 @@ WEIGHT_STD = 0.02
 class Dropout:
     """Inverted dropout whose masks come, in call order, from one generator; the same generator gives the same masks."""
 
-    def __init__(self, probability: float, generator: torch.Generator, attention: Attention | None = None) -> None:
+    def __init__(
+        self, probability: float, generator: torch.Generator, attention: Attention | None = None
+    ) -> None:
         """Take `Protocol.attention` along, which only GPT-2 reads."""
         self.probability, self.generator, self.attention = probability, generator, attention
 
@@ -33,7 +35,9 @@ class Dropout:
         """Return x with entries set to 0 and the others scaled up, by 1.111 for 0.1, not bf16's 1.109; any shape."""
         if self.probability == 0.0:
             return x
-        keep = torch.empty_like(x, dtype=wide_dtype(x)).bernoulli_(1.0 - self.probability, generator=self.generator)
+        keep = torch.empty_like(x, dtype=wide_dtype(x)).bernoulli_(
+            1.0 - self.probability, generator=self.generator
+        )
         return (x * keep.div_(1.0 - self.probability)).to(x.dtype)
 
 
@@ -68,7 +72,11 @@ class Body(nn.Module):
 
 def parameters_of(part: Sequence[nn.Module | nn.Parameter]) -> list[nn.Parameter]:
     """Return the parameters that a part consists of."""
-    return [p for each in part for p in ([each] if isinstance(each, nn.Parameter) else each.parameters())]
+    return [
+        p
+        for each in part
+        for p in ([each] if isinstance(each, nn.Parameter) else each.parameters())
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +110,9 @@ class LibraryBody(Body):
             for name in ("dropout", "attention_dropout"):  # what attentions pass to functions
                 if isinstance(getattr(module, name, None), float | int):
                     setattr(module, name, dropout.probability)
-        with global_generator_keyed(dropout.generator.initial_seed(), "library modules", embeddings.device):
+        with global_generator_keyed(
+            dropout.generator.initial_seed(), "library modules", embeddings.device
+        ):
             return self.hidden_states(embeddings)
 
     def draw(self, protocol: run.Protocol, generator: torch.Generator) -> None:

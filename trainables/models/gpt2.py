@@ -44,13 +44,21 @@ class AttentionNoise:
     def mask(self, key: int, start: int, like: Tensor, num_tokens: int) -> Tensor:
         """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device."""
         stop = min(start + QUERY_BLOCK, num_tokens)
-        generator = rekey(torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK)
-        mask = torch.empty(*like.shape[:2], stop - start, stop, device=like.device, dtype=wide_dtype(like))
-        return mask.bernoulli_(1.0 - self.probability, generator=generator).div_(1.0 - self.probability)
+        generator = rekey(
+            torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK
+        )
+        mask = torch.empty(
+            *like.shape[:2], stop - start, stop, device=like.device, dtype=wide_dtype(like)
+        )
+        return mask.bernoulli_(1.0 - self.probability, generator=generator).div_(
+            1.0 - self.probability
+        )
 
     def last_rows(self, number: int, like: Tensor, num_tokens: int) -> Tensor:
         """Return the masks of the last M queries, (K, B, H, M, T), 0 for keys after their blocks; `like` as above."""
-        found = like.new_zeros(len(self.keys), *like.shape[:2], number, num_tokens, dtype=wide_dtype(like))
+        found = like.new_zeros(
+            len(self.keys), *like.shape[:2], number, num_tokens, dtype=wide_dtype(like)
+        )
         first = num_tokens - number
         for key, out in zip(self.keys, found, strict=True):
             for start in range(first - first % QUERY_BLOCK, num_tokens, QUERY_BLOCK):
@@ -81,14 +89,20 @@ class _Blocked(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        of_q, of_k, of_v = (torch.zeros(q.shape, dtype=wide_dtype(q), device=q.device) for _ in range(3))
+        of_q, of_k, of_v = (
+            torch.zeros(q.shape, dtype=wide_dtype(q), device=q.device) for _ in range(3)
+        )
         for runs, start, mask in _blocks(ctx.noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
             stop = mask.shape[3]
-            of_mixed = grad[runs, :, start:stop].clone(memory_format=torch.contiguous_format)  # (B, H, Q, W)
+            of_mixed = grad[runs, :, start:stop].clone(
+                memory_format=torch.contiguous_format
+            )  # (B, H, Q, W)
             weights = _weights(queries, keys, start)  # (B, H, Q, P)
             of_v[runs, :, :stop] += (weights * mask).to(q.dtype).mT @ of_mixed
-            of_scores = widened(of_mixed @ values.mT).mul(mask).mul_(weights)  # of the weights, times the weights
+            of_scores = (
+                widened(of_mixed @ values.mT).mul(mask).mul_(weights)
+            )  # of the weights, times the weights
             of_scores.addcmul_(weights, of_scores.sum(-1, keepdim=True), value=-1.0)
             low = of_scores.to(q.dtype)
             of_q[runs, :, start:stop] = widened(low @ keys).div_(math.sqrt(q.shape[3]))
@@ -106,7 +120,9 @@ def _blocks(noise: AttentionNoise, q: Tensor) -> Iterator[tuple[slice, int, Tens
                 yield slice(run * batch, (run + 1) * batch), start, mask
 
 
-def _operands(runs: slice, start: int, mask: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Sequence[Tensor]:
+def _operands(
+    runs: slice, start: int, mask: Tensor, q: Tensor, k: Tensor, v: Tensor
+) -> Sequence[Tensor]:
     """Return a run's queries (B, H, Q, W) of a block over sqrt(W), and keys and values (B, H, P, W) that they see."""
     # Copies: a product's last bits may follow where in memory its operands start, which differs between cohorts.
     stop = mask.shape[3]
@@ -154,7 +170,9 @@ class _Attention(nn.Module):
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, W)
         elif dropout.attention == "blocked":
             key = dropout.generator.initial_seed()
-            noise = AttentionNoise(keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability)
+            noise = AttentionNoise(
+                keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability
+            )
             mixed = attend_in_blocks(q, k, v, noise)  # (B, H, T, W)
         else:
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, W)
@@ -168,7 +186,9 @@ class _Attention(nn.Module):
     def _heads(self, x: Tensor) -> Sequence[Tensor]:
         """Return queries, keys and values, each (B, H, T, W)."""
         batch, tokens, width = x.shape
-        qkv = self.c_attn(x).view(batch, tokens, 3, self.heads, width // self.heads)  # (B, T, 3, H, W)
+        qkv = self.c_attn(x).view(
+            batch, tokens, 3, self.heads, width // self.heads
+        )  # (B, T, 3, H, W)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         return (q if self.query_factor == 1.0 else q * self.query_factor), k, v
 
@@ -274,4 +294,6 @@ config_mistakes = CONFIG.mistakes
 def body_tensors(tensors: Mapping[str, Tensor]) -> Tensors:
     """Return the body's tensors; files of a language model have a prefix and a token table."""
     named = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    return {name: tensor for name, tensor in named.items() if name.split(".")[0] in ("wpe", "h", "ln_f")}
+    return {
+        name: tensor for name, tensor in named.items() if name.split(".")[0] in ("wpe", "h", "ln_f")
+    }

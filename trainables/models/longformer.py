@@ -42,7 +42,9 @@ class Size(bert.Size):
 
     def __post_init__(self) -> None:
         if self.attention_window % 2 or self.attention_window < LEAST_WINDOW:
-            raise ValueError(f"attention_window: got {self.attention_window}, want an even number from {LEAST_WINDOW}")
+            raise ValueError(
+                f"attention_window: got {self.attention_window}, want an even number from {LEAST_WINDOW}"
+            )
 
     @property
     def position_rows(self) -> int:
@@ -57,7 +59,9 @@ class Longformer(BERT):
         """Return the library's configuration of the layers."""
         windows = [self.size.attention_window] * self.size.layers
         eps = self.size.layer_norm_eps
-        return LongformerConfig(**common_config(self.size), layer_norm_eps=eps, attention_window=windows)
+        return LongformerConfig(
+            **common_config(self.size), layer_norm_eps=eps, attention_window=windows
+        )
 
     def new_encoder(self, config: Any) -> nn.Module:
         """Return the library's layers without projections for global attention."""
@@ -76,7 +80,9 @@ class Longformer(BERT):
         mask[:, num_tokens:] = torch.finfo(mask.dtype).min
         # Not by the encoder's `forward`, which would ask the device whether a token has global attention.
         for layer in self.layers:
-            x, *_ = layer(x, attention_mask=mask, is_index_masked=mask < 0, is_global_attn=False)  # (B, P, D)
+            x, *_ = layer(
+                x, attention_mask=mask, is_index_masked=mask < 0, is_global_attn=False
+            )  # (B, P, D)
         return x[:, :num_tokens]
 
 
@@ -100,7 +106,8 @@ FIELDS = ConfigFields(
         "layer_norm_eps": "layer_norm_eps",
         "attention_window": "attention_window",
     },
-    computed=bert.COMPUTED | {"pad_token_id": (OFFSET - 1,)},  # tokens come after the row of padding
+    computed=bert.COMPUTED
+    | {"pad_token_id": (OFFSET - 1,)},  # tokens come after the row of padding
     defaults={"attention_window": 512},
 )
 

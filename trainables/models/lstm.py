@@ -41,7 +41,9 @@ class Size(BodySize):
 
     def __post_init__(self) -> None:
         if self.layer_norm and self.cell == "reference-2021" and self.width < 2:
-            raise ValueError(f"width: got {self.width}, want at least 2: layer norms divide by width - 1")
+            raise ValueError(
+                f"width: got {self.width}, want at least 2: layer norms divide by width - 1"
+            )
 
 
 class ReferenceNorm(nn.LayerNorm):
@@ -94,8 +96,12 @@ class LSTM(Body):
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
-        x = embeddings + self.wpe[: embeddings.shape[1]] if self.size.positions else embeddings  # (B, T, D)
-        of_states, between = (dropout, None) if self.size.cell == "reference-2021" else (None, dropout)
+        x = (
+            embeddings + self.wpe[: embeddings.shape[1]] if self.size.positions else embeddings
+        )  # (B, T, D)
+        of_states, between = (
+            (dropout, None) if self.size.cell == "reference-2021" else (None, dropout)
+        )
         x = between(x) if between else x
         for layer in self.layers:
             out = layer(x, of_states)  # (B, T, D)
@@ -118,7 +124,9 @@ class LSTM(Body):
         """Draw uniformly within 1 / sqrt(D), as torch does, a `ReferenceNorm` of n numbers within 1 / sqrt(n)."""
         for module in self.modules():
             if isinstance(module, nn.Linear | ReferenceNorm):
-                bound = 1 / math.sqrt(module.in_features if isinstance(module, nn.Linear) else module.weight.numel())
+                bound = 1 / math.sqrt(
+                    module.in_features if isinstance(module, nn.Linear) else module.weight.numel()
+                )
                 for parameter in module.parameters():
                     parameter.uniform_(-bound, bound, generator=generator)
         self.wpe.normal_(0.0, WEIGHT_STD, generator=generator)

@@ -51,13 +51,25 @@ MODELS: dict[str, KnownModel] = {
         revision="2290a62682d06624634c1f46a6ad5be0f47f38aa",
         sha256="e1ff18884359fe8beb795a5f414feb85a6ce3d929ad019c0d958c039d2b94a1b",
     ),
-    "gpt2-medium": KnownModel(options={"layers": 24, "heads": 16, "width": 1024}, hub="openai-community/gpt2-medium"),
-    "gpt2-large": KnownModel(options={"layers": 36, "heads": 20, "width": 1280}, hub="openai-community/gpt2-large"),
-    "gpt2-xl": KnownModel(options={"layers": 48, "heads": 25, "width": 1600}, hub="openai-community/gpt2-xl"),
-    "bert-base-uncased": KnownModel(family="bert", options=BASE, hub="google-bert/bert-base-uncased"),
+    "gpt2-medium": KnownModel(
+        options={"layers": 24, "heads": 16, "width": 1024}, hub="openai-community/gpt2-medium"
+    ),
+    "gpt2-large": KnownModel(
+        options={"layers": 36, "heads": 20, "width": 1280}, hub="openai-community/gpt2-large"
+    ),
+    "gpt2-xl": KnownModel(
+        options={"layers": 48, "heads": 25, "width": 1600}, hub="openai-community/gpt2-xl"
+    ),
+    "bert-base-uncased": KnownModel(
+        family="bert", options=BASE, hub="google-bert/bert-base-uncased"
+    ),
     "t5-base": KnownModel(family="t5", options=BASE, hub="google-t5/t5-base"),
-    "longformer-base-4096": KnownModel(family="longformer", options=BASE, hub="allenai/longformer-base-4096"),
-    "vit-base-patch16-224-in21k": KnownModel(family="vit", options=BASE, hub="google/vit-base-patch16-224-in21k"),
+    "longformer-base-4096": KnownModel(
+        family="longformer", options=BASE, hub="allenai/longformer-base-4096"
+    ),
+    "vit-base-patch16-224-in21k": KnownModel(
+        family="vit", options=BASE, hub="google/vit-base-patch16-224-in21k"
+    ),
 }
 """Radford et al. 2019, table 2; distilgpt2: Sanh et al. 2019; the others: Lu et al. 2021, sections 3.2 and 3.14. A
 study may give other sizes under other names."""
@@ -97,7 +109,13 @@ GPT2 = ConfigFields(
     sizes={"n_layer": "layers", "n_head": "heads", "n_embd": "width", "n_positions": "positions"},
     computed={
         # One function, the tanh approximation of GELU, written in different ways.
-        "activation_function": ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"),
+        "activation_function": (
+            "gelu_new",
+            "gelu_fast",
+            "gelu_accurate",
+            "gelu_pytorch_tanh",
+            "gelu_python_tanh",
+        ),
         "layer_norm_epsilon": (1e-5,),
         "scale_attn_weights": (True,),
         "scale_attn_by_inverse_layer_idx": (False,),

@@ -39,7 +39,9 @@ class Size(LibrarySize):
         if self.buckets < LEAST_BUCKETS:
             raise ValueError(f"buckets: got {self.buckets}, want at least {LEAST_BUCKETS}")
         if self.max_distance <= (exact := self.buckets // 2 // 2):
-            raise ValueError(f"max_distance: got {self.max_distance}, want more than {exact}: a quarter of the buckets")
+            raise ValueError(
+                f"max_distance: got {self.max_distance}, want more than {exact}: a quarter of the buckets"
+            )
 
     @property
     def head_width(self) -> int:
@@ -57,7 +59,8 @@ class T5Encoder(LibraryBody):
         # Fused attention adds up its gradients in no fixed order on a GPU.
         config = T5Config(**sizes, attn_implementation="eager")
         blocks = (
-            T5Block(config, has_relative_attention_bias=index == 0, layer_idx=index) for index in range(size.layers)
+            T5Block(config, has_relative_attention_bias=index == 0, layer_idx=index)
+            for index in range(size.layers)
         )
         self.block = nn.ModuleList(blocks)
         self.final_layer_norm = T5LayerNorm(size.width, eps=config.layer_norm_epsilon)
@@ -79,11 +82,13 @@ class T5Encoder(LibraryBody):
     def parts(self) -> Parts:
         """Return the modules of each part."""
         attentions = [
-            [a.SelfAttention.q, a.SelfAttention.k, a.SelfAttention.v, a.SelfAttention.o] for a, _ in self.layers
+            [a.SelfAttention.q, a.SelfAttention.k, a.SelfAttention.v, a.SelfAttention.o]
+            for a, _ in self.layers
         ]
         return {
             "positions": [self.layers[0][0].SelfAttention.relative_attention_bias],
-            "layer_norms": [each.layer_norm for pair in self.layers for each in pair] + [self.final_layer_norm],
+            "layer_norms": [each.layer_norm for pair in self.layers for each in pair]
+            + [self.final_layer_norm],
             "attention": [linear for each in attentions for linear in each],
             "feedforward": [feedforward.DenseReluDense for _, feedforward in self.layers],
             "last_attention": attentions[-1],
@@ -110,8 +115,16 @@ build = T5Encoder
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the encoder's tensors of a whole T5."""
-    encoder = {name.removeprefix("encoder."): tensor for name, tensor in tensors.items() if name.startswith("encoder.")}
-    return {name: tensor for name, tensor in encoder.items() if name.split(".")[0] in ("block", "final_layer_norm")}
+    encoder = {
+        name.removeprefix("encoder."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("encoder.")
+    }
+    return {
+        name: tensor
+        for name, tensor in encoder.items()
+        if name.split(".")[0] in ("block", "final_layer_norm")
+    }
 
 
 FIELDS = ConfigFields(

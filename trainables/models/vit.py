@@ -58,7 +58,9 @@ class ViT(LibraryBody):
     def parts(self) -> Parts:
         """Return the modules of each part."""
         layers: list[Any] = list(self.layers)
-        norms = [norm for layer in layers for norm in (layer.layernorm_before, layer.layernorm_after)]
+        norms = [
+            norm for layer in layers for norm in (layer.layernorm_before, layer.layernorm_after)
+        ]
         return {
             "positions": [self.position_embeddings],
             "layer_norms": [*norms, self.layernorm],

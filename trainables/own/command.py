@@ -53,7 +53,9 @@ def environment() -> dict[str, str]:
 class Command:
     """The command of one run, used as a `Function` is. It starts with the first step."""
 
-    def __init__(self, run: OwnRun, num_steps: int, folder: Path, kept: Path | None, output: Output) -> None:
+    def __init__(
+        self, run: OwnRun, num_steps: int, folder: Path, kept: Path | None, output: Output
+    ) -> None:
         """Take what is fixed; the command runs in `folder`, and has `kept` for its checkpoints if it resumes."""
         assert run.files.command
         self._run, self._num_steps, self._folder, self._output = run, num_steps, folder, output
@@ -66,12 +68,18 @@ class Command:
             make_folder(self._kept / "checkpoint")
             self._values["checkpoint"] = str(self._kept / "checkpoint")
         self._metrics = dict(self._line.metrics)
-        self._file = filled([self._metrics.pop("file")], self._values)[0] if "file" in self._metrics else None
+        self._file = (
+            filled([self._metrics.pop("file")], self._values)[0]
+            if "file" in self._metrics
+            else None
+        )
         self._found: list[dict[str, str]] = []
         self._partial: dict[str, str] = {}
         self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
-        weakref.finalize(self, _end, self._open)  # Python itself would keep the pipe of a process that runs
+        weakref.finalize(
+            self, _end, self._open
+        )  # Python itself would keep the pipe of a process that runs
 
     def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
         """Let it run to its next evaluation, or for `for_s` seconds; return the step, and what was evaluated there.
@@ -84,13 +92,17 @@ class Command:
         while True:
             ended = process.poll() is not None  # then all that it printed is there
             self._read(log, at_end=ended)
-            for step, scores in list(self._evaluations(at_end=ended)):  # raises for one after the last
+            for step, scores in list(
+                self._evaluations(at_end=ended)
+            ):  # raises for one after the last
                 if self._step < step and (step < self._num_steps or process.returncode == 0):
                     self._step = step
                     return step, scores
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
-                misused = not supervisor.signal_of(process.returncode) and not self._found  # a retry would fail like it
+                misused = (
+                    not supervisor.signal_of(process.returncode) and not self._found
+                )  # a retry would fail like it
                 raise self._failure(supervisor.ending(process.returncode) + last, misused=misused)
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
@@ -100,7 +112,8 @@ class Command:
 
     def _started(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
         if not self._open:
-            log: IO[bytes] = (self._kept / "output.log").open("a+b") if self._kept else tempfile.TemporaryFile()  # noqa: SIM115
+            file = self._kept / "output.log" if self._kept else None
+            log = file.open("a+b") if file else tempfile.TemporaryFile()  # noqa: SIM115
             self._began = log.seek(0, os.SEEK_END)
             words = filled(self._line.words, self._values)
             with self._output.kept_for(self._run.run_id):
@@ -130,7 +143,10 @@ class Command:
         if self._file is not None and (stamp := _stamp(self._folder / self._file)) != self._stamp:
             self._stamp, self._partial = stamp, {}
             rows = rows_of(self._folder / self._file)
-            named = ({name: str(row[key]) for name, key in self._metrics.items() if key in row} for row in rows)
+            named = (
+                {name: str(row[key]) for name, key in self._metrics.items() if key in row}
+                for row in rows
+            )
             self._found = list(self._complete(named))
 
     def _complete(self, rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
@@ -152,14 +168,23 @@ class Command:
                 problem = f"has printed an evaluation of step {step}, want {self._num_steps} at most, the `num_steps`"
                 raise self._failure(problem, misused=True)
             if step % every == 0:
-                yield step, UNKNOWN | {name: self._number(name, row) for name in ("validation", "test")}
+                yield (
+                    step,
+                    UNKNOWN | {name: self._number(name, row) for name in ("validation", "test")},
+                )
 
     @property
     def last_printed(self) -> int | None:
         """Number, or step, of the last evaluation, of a run of one; None: others count too, or some came twice."""
-        if self._run.evaluate_every < self._num_steps or (self._began and "step" not in self._metrics):
+        if self._run.evaluate_every < self._num_steps or (
+            self._began and "step" not in self._metrics
+        ):
             return None
-        return int(self._number("step", self._found[-1])) if "step" in self._metrics else len(self._found)
+        return (
+            int(self._number("step", self._found[-1]))
+            if "step" in self._metrics
+            else len(self._found)
+        )
 
     def _number(self, name: str, row: Mapping[str, str]) -> float:
         try:
@@ -170,7 +195,11 @@ class Command:
 
     def _missing(self) -> str:
         every, where = self._run.evaluate_every, self._file or "what it printed"
-        missing = [f"`{name}: {pattern}`" for name, pattern in self._metrics.items() if name not in self._partial]
+        missing = [
+            f"`{name}: {pattern}`"
+            for name, pattern in self._metrics.items()
+            if name not in self._partial
+        ]
         if not self._found:
             return f"{where} has nothing for {', '.join(missing)}"
         number = counted(len(self._found), "evaluation")
@@ -240,8 +269,16 @@ def rows_of(path: Path) -> list[Fields]:
         if path.suffix == ".csv":
             rows: Sequence[Any] = list(csv.DictReader(io.StringIO(whole)))
         else:
-            read = [json.loads(whole)] if path.suffix == ".json" else map(json.loads, whole.splitlines())
+            read = (
+                [json.loads(whole)]
+                if path.suffix == ".json"
+                else map(json.loads, whole.splitlines())
+            )
             rows = [row for each in read for row in (each if isinstance(each, list) else [each])]
     except (OSError, ValueError, csv.Error):
         return []
-    return [{key: row[key] for key in row if row[key] not in (None, "")} for row in rows if isinstance(row, dict)]
+    return [
+        {key: row[key] for key in row if row[key] not in (None, "")}
+        for row in rows
+        if isinstance(row, dict)
+    ]

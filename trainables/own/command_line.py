@@ -32,7 +32,10 @@ class CommandLine:
     @property
     def text(self) -> str:
         """The line as it is typed, with braces as they are."""
-        return " ".join(word if re.fullmatch(r"[\w./=:,+%@{}-]+", word) else shlex.quote(word) for word in self.words)
+        return " ".join(
+            word if re.fullmatch(r"[\w./=:,+%@{}-]+", word) else shlex.quote(word)
+            for word in self.words
+        )
 
     def content(self) -> Fields:
         """Return what the run's id has of it, as plain JSON values."""

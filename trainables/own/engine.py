@@ -45,7 +45,9 @@ class OwnTraining:
         folder, output = self._opened.enter_context(unpacked(run)), output or Output()
         self._function: Function | Ranks | Command
         if run.files.command:
-            self._function = Command(run, num_steps, folder, checkpoints / run.run_id / KEPT, output)
+            self._function = Command(
+                run, num_steps, folder, checkpoints / run.run_id / KEPT, output
+            )
         elif run.processes > 1:
             self._function = Ranks(run, num_steps, device, folder, output)
         else:
@@ -59,12 +61,16 @@ class OwnTraining:
             self.progress.last_printed = self._function.last_printed
         elapsed_s = time.monotonic() - started
         self.progress.elapsed_s += elapsed_s
-        self.pace.steps.add(elapsed_s, self.progress.step - first)  # evaluations are a part of their steps
+        self.pace.steps.add(
+            elapsed_s, self.progress.step - first
+        )  # evaluations are a part of their steps
         return self._record(scores) if scores is not None else None
 
     def _record(self, scores: dict[str, float]) -> Evaluation | None:
         progress = self.progress
-        if not math.isfinite(scores["validation"] + scores["test"]) or any(map(math.isinf, scores.values())):
+        if not math.isfinite(scores["validation"] + scores["test"]) or any(
+            map(math.isinf, scores.values())
+        ):
             progress.diverged_at_step = progress.step
             return None
         evaluation = Evaluation(
@@ -101,6 +107,8 @@ class OwnTraining:
     def close(self) -> None:
         """Let the function end as `Function.close` does, and remove its files."""
         try:
-            self._function.close(at_end=self.progress.step >= self._num_steps and not self.progress.diverged)
+            self._function.close(
+                at_end=self.progress.step >= self._num_steps and not self.progress.diverged
+            )
         finally:
             self._opened.close()

@@ -98,7 +98,9 @@ class Handoff:
 class Function:
     """One call of a training function, by one process of its run."""
 
-    def __init__(self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank: int = 0) -> None:
+    def __init__(
+        self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank: int = 0
+    ) -> None:
         """Call the function, up to the beginning of its first step; `folder` has its code and data (`unpacked`).
 
         Raises OwnCodeError if the files define no such function, and TrainingFunctionError if it raised.
@@ -116,11 +118,15 @@ class Function:
     def _call(self) -> None:
         device = self._session.device
         if device == "cpu":
-            torch.set_num_threads(CPU_THREADS)  # of this thread: the order of a sum follows their number
+            torch.set_num_threads(
+                CPU_THREADS
+            )  # of this thread: the order of a sum follows their number
         elif ":" in device:
             torch.cuda.set_device(device)  # of this thread, too
         function = import_function(self._run.files.trainable, self._folder, self._run.files.code)
-        seed_generators(self._run.seed)  # again: some libraries draw when a process imports them for the first time
+        seed_generators(
+            self._run.seed
+        )  # again: some libraries draw when a process imports them for the first time
         function(self._session.run, self._session)
         if self._session.step < self._session.run.num_steps:
             raise MisuseError(
@@ -144,10 +150,16 @@ class Function:
         if error := self._handoff.error:
             if isinstance(error, MemoryError | torch.OutOfMemoryError):
                 raise error
-            kind = MisusedSessionError if isinstance(error, MisuseError | StateError) else TrainingFunctionError
+            kind = (
+                MisusedSessionError
+                if isinstance(error, MisuseError | StateError)
+                else TrainingFunctionError
+            )
             raise kind(f"{FAILURE}\n{own_traceback(error, self._folder)}") from None
 
-    def advance(self, *, for_s: float = math.inf, to_step: float = math.inf) -> tuple[int, dict[str, float] | None]:
+    def advance(
+        self, *, for_s: float = math.inf, to_step: float = math.inf
+    ) -> tuple[int, dict[str, float] | None]:
         """Train to the next report, to a step, or for `for_s` seconds; return the step, and what was reported there."""
         self._pause_at, self._pause_at_step = time.monotonic() + for_s, to_step
         self._session.reported = None
@@ -156,11 +168,17 @@ class Function:
 
     def state(self) -> State:
         """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
-        assert self._session.saved is not None, "the function pauses first where it says what is saved"
+        assert self._session.saved is not None, (
+            "the function pauses first where it says what is saved"
+        )
         return state_of(self._session.saved, self._session.generators or self._generators)
 
     def load_state(
-        self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any], first: State | None = None
+        self,
+        step: int,
+        tensors: Mapping[str, Tensor],
+        values: Mapping[str, Any],
+        first: State | None = None,
     ) -> None:
         """Resume after a step from what `state` returned; `first` is the state of rank 0 (`own.state.restore`)."""
         assert self._session.saved is not None, "as of `state`"

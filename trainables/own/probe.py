@@ -69,7 +69,9 @@ def _train(training: OwnTraining, to_step: int, state: State | None = None) -> S
     """Train to a step, from a state if there is one; return the state there."""
     with closing(training), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         if state is not None:
-            training.load_state(state[0], json.loads(json.dumps(state[1])))  # as a checkpoint holds it
+            training.load_state(
+                state[0], json.loads(json.dumps(state[1]))
+            )  # as a checkpoint holds it
         while training.progress.step < to_step and not training.progress.diverged:
             training.advance(for_s=0.0)
         tensors, progress = training.state()
@@ -120,7 +122,9 @@ def tried(run: OwnRun, num_steps: int, device: str | None) -> str:
     return finding
 
 
-def _tried_in_process(run: OwnRun, folder: Path, device: str | None, num_steps: int | None = None) -> str:
+def _tried_in_process(
+    run: OwnRun, folder: Path, device: str | None, num_steps: int | None = None
+) -> str:
     ended = subprocess.run(
         (sys.executable, "-P", "-m", __name__),
         input=pickle.dumps((run, folder, device, num_steps)),
@@ -131,7 +135,9 @@ def _tried_in_process(run: OwnRun, folder: Path, device: str | None, num_steps: 
     printed = ended.stderr.decode(errors="replace")
     if ended.returncode:
         _, marked, why = printed.rpartition(FAILURE)
-        code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
+        code = (
+            "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
+        )
         raise TrainingFunctionError(f"cannot be imported: {code}{why.strip()}".strip())
     return printed.partition(FOUND)[2].strip()
 
@@ -140,12 +146,18 @@ def _main(run: OwnRun, folder: Path, device: str | None, num_steps: int | None) 
     try:
         import_function(run.files.trainable, folder, run.files.code)
     except BaseException as error:
-        why = f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
+        why = (
+            f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
+        )
         print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
     if device is not None:
-        found = [f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"]
-        trial = threading.Thread(target=lambda: found.append(_try(run, device, num_steps)), daemon=True)
+        found = [
+            f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"
+        ]
+        trial = threading.Thread(
+            target=lambda: found.append(_try(run, device, num_steps)), daemon=True
+        )
         trial.start()
         trial.join(TRIED_S)
         print(FOUND, found[-1], file=sys.__stderr__)  # a trial under way has redirected the other

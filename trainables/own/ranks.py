@@ -42,7 +42,9 @@ CHUNK_S = 2.0
 LAST_WORDS_S = 1.0
 """After one rank has failed, how long the others may take to fail from it: not the first one need be the cause."""
 TICK_S = 0.2
-LOST_CONNECTION = re.compile(r"closed by peer|reset by peer|broken pipe|refused|NCCL|DistBackendError", re.IGNORECASE)
+LOST_CONNECTION = re.compile(
+    r"closed by peer|reset by peer|broken pipe|refused|NCCL|DistBackendError", re.IGNORECASE
+)
 """What the ranks raise that have lost another one."""
 MAIN = """\
 from lr_sweep.trainables.worker import hide_checkout
@@ -100,7 +102,9 @@ class RankProcess:
 class Ranks:
     """A training function in several processes, used as a `Function` is."""
 
-    def __init__(self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output) -> None:
+    def __init__(
+        self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output
+    ) -> None:
         """Call the function in each process; raises as `Function`, also for a rank that dies or does not answer."""
         self._run, self._num_steps, self._output = run, num_steps, output
         self._step, self._step_s = 0, math.inf
@@ -109,10 +113,17 @@ class Ranks:
         self._store, port = _rendezvous()
         with self._all_or_none():
             for number in range(run.processes):
-                self._ranks.append(RankProcess(number, _rank_variables(number, run.processes, port)))
+                self._ranks.append(
+                    RankProcess(number, _rank_variables(number, run.processes, port))
+                )
             self._answers(START_S)
         of_rank = device if device == "cpu" else f"{device}:{{}}"
-        self._ask([("start", run, num_steps, of_rank.format(rank), folder, rank) for rank in range(run.processes)])
+        self._ask(
+            [
+                ("start", run, num_steps, of_rank.format(rank), folder, rank)
+                for rank in range(run.processes)
+            ]
+        )
 
     def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
         """Train to the next report, or for `for_s` seconds; return the step, and what rank 0 reported there."""
@@ -131,11 +142,16 @@ class Ranks:
     def state(self) -> State:
         """Return what is needed to resume: of rank 0 all, of another rank what has other bits there."""
         prints: list[dict[str, str]] = self._ask([("state",)] * self._run.processes)
-        same = [tuple(name for name, each in rank.items() if prints[0].get(name) == each) for rank in prints[1:]]
+        same = [
+            tuple(name for name, each in rank.items() if prints[0].get(name) == each)
+            for rank in prints[1:]
+        ]
         packed: list[Packed] = self._ask([("send_state", names) for names in ((), *same)])
         return joined([(load(tensors), dict(values)) for tensors, values in packed])
 
-    def load_state(self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    def load_state(
+        self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
+    ) -> None:
         """Resume after a step from what `state` returned."""
         packed = [(save(each), of_rank) for each, of_rank in by_rank(tensors, values)]
         self._ask([("load_state", step, own, packed[0]) for own in packed])
@@ -180,19 +196,27 @@ class Ranks:
         if missing:
             names = ", ".join(str(rank.number) for rank in missing)
             problem = f"no answer in {timeout_s:g} s on the way to step {self._step} from these ranks: {names}"
-            raise TrainingFunctionError(f"{FAILURE}\n{problem}. One of them hangs, or waits for another one")
+            raise TrainingFunctionError(
+                f"{FAILURE}\n{problem}. One of them hangs, or waits for another one"
+            )
         return [answers[rank.number].value for rank in self._ranks]
 
     def _print(self, rank: int, text: str) -> None:
         """Keep what a rank printed for the log of its run; the process itself printed it, too."""
         with self._output.kept_for(self._run.run_id):
-            self._output.add("".join(f"{f'[rank {rank}] ' if rank else ''}{line}\n" for line in text.splitlines()))
+            self._output.add(
+                "".join(
+                    f"{f'[rank {rank}] ' if rank else ''}{line}\n" for line in text.splitlines()
+                )
+            )
 
     def _failure(self, failed: Mapping[int, Answer]) -> BaseException:
         """Return the error of the rank that failed by itself: one that died, or the first that did not lose another."""
 
         def is_effect(answer: Answer) -> int:
-            return 0 if answer.error is LostError else 2 if LOST_CONNECTION.search(answer.value) else 1
+            return (
+                0 if answer.error is LostError else 2 if LOST_CONNECTION.search(answer.value) else 1
+            )
 
         number, answer = min(failed.items(), key=lambda each: is_effect(each[1]))
         name = f"rank {number} of {self._run.processes}"
@@ -200,7 +224,9 @@ class Ranks:
             return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")
         if issubclass(answer.error, TrainingFunctionError):  # its message has a traceback
             begins = "Most recent call last:"
-            return answer.error(answer.value.replace(begins, f"{name.capitalize()}, most recent call last:", 1))
+            return answer.error(
+                answer.value.replace(begins, f"{name.capitalize()}, most recent call last:", 1)
+            )
         return answer.error(f"{name}: {answer.value}")
 
 
@@ -219,15 +245,25 @@ def _rendezvous() -> tuple[TCPStore, int]:
     """Return the store by which ranks find each other, and its port; this machine alone can reach it."""
     listening = socket.create_server((ADDRESS, 0))
     port: int = listening.getsockname()[1]
-    store = TCPStore(ADDRESS, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+    store = TCPStore(
+        ADDRESS, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
+    )
     return store, port
 
 
 def _rank_variables(rank: int, num_ranks: int, port: int) -> dict[str, str]:
     """Return the environment variables of a rank, as `torchrun` sets them on one machine."""
-    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+    numbers = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": num_ranks,
+        "LOCAL_WORLD_SIZE": num_ranks,
+    }
     at = {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(port)}
     # Our process has the store, as torchrun's has: a port that rank 0 opens may be taken meanwhile.
     agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
-    interface = {name: os.environ.get(name, LOOPBACK) for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    interface = {
+        name: os.environ.get(name, LOOPBACK)
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    }
     return {**{name: str(number) for name, number in numbers.items()}, **at, **agent, **interface}

@@ -82,7 +82,15 @@ class OwnRun(AnyRun):
 
     def content(self) -> Fields:
         """Return the run as plain JSON values."""
-        same = ("task", "model", "variant", "learning_rate", "seed", "weights_checksum", "data_checksum")
+        same = (
+            "task",
+            "model",
+            "variant",
+            "learning_rate",
+            "seed",
+            "weights_checksum",
+            "data_checksum",
+        )
         mappings, command = ("data", "options", "metric"), self.files.command
         return {
             **{name: getattr(self, name) for name in same},
@@ -153,7 +161,9 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     for path in found:
         if hash_once(path) == sha256:
             return path.resolve()
-    problem = f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
+    problem = (
+        f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
+    )
     raise DataError(
         f"{problem} on {platform.node()}: want sha256 {sha256}, which the run was planned with. Give every machine the "
         f"same files, beside the study or in the data directory."
@@ -167,7 +177,9 @@ def import_function(trainable: str, folder: Path, code: Iterable[str]) -> Traini
     """
     file, _, name = trainable.partition(":")
     modules = {module_name(each) for each in code}
-    for loaded in [each for each in sys.modules if each in modules or each.split(".")[0] in modules]:
+    for loaded in [
+        each for each in sys.modules if each in modules or each.split(".")[0] in modules
+    ]:
         del sys.modules[loaded]
     other_code = str(folder.with_name(CODE_FOLDER))
     sys.path[:] = [str(folder), *(path for path in sys.path if not path.startswith(other_code))]
@@ -175,8 +187,12 @@ def import_function(trainable: str, folder: Path, code: Iterable[str]) -> Traini
     module = importlib.import_module(module_name(file))
     function = getattr(module, name, None)
     if not callable(function):
-        defined = sorted(each for each, value in vars(module).items() if callable(value) and each[0] != "_")
-        raise OwnCodeError(f"{file} defines no function {name!r}; it has {', '.join(defined) or 'none'}")
+        defined = sorted(
+            each for each, value in vars(module).items() if callable(value) and each[0] != "_"
+        )
+        raise OwnCodeError(
+            f"{file} defines no function {name!r}; it has {', '.join(defined) or 'none'}"
+        )
     return function
 
 
@@ -186,9 +202,13 @@ def own_traceback(error: BaseException, folder: Path) -> str:
     own = [index for index, frame in enumerate(found.stack) if str(folder) in frame.filename]
     frames = found.stack[min(own, default=len(found.stack)) :]
     hidden = (str(Path(__file__).parent), "<frozen importlib")
-    found.stack = traceback.StackSummary.from_list([each for each in frames if not each.filename.startswith(hidden)])
+    found.stack = traceback.StackSummary.from_list(
+        [each for each in frames if not each.filename.startswith(hidden)]
+    )
     text = without_escapes("".join(found.format())).replace(f"{folder}/", "").rstrip()
-    return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces the usual one
+    return text.replace(
+        "Traceback (most recent call last):", "Most recent call last:"
+    )  # Ray replaces the usual one
 
 
 def module_name(file: str) -> str:

@@ -53,7 +53,9 @@ class RunToTrain:
 class OwnSession:
     """Drives a training function step by step: it waits where the session saves or reports, and where the run ends."""
 
-    def __init__(self, run: RunToTrain, device: str, files: Path, pause: Callable[[], None], rank: int = 0) -> None:
+    def __init__(
+        self, run: RunToTrain, device: str, files: Path, pause: Callable[[], None], rank: int = 0
+    ) -> None:
         """Take what is fixed; `pause` returns once the run's next step is to be taken. Only rank 0's reports count."""
         self.run = run
         self.device = device
@@ -122,14 +124,24 @@ class OwnSession:
         if not self.due:
             every = self.run.evaluate_every
             at = f"step {self.step + 1}" if self._in_step else "no step"
-            raise MisuseError(f"session.report was called in {at}, want it where session.due, every {every} steps")
+            raise MisuseError(
+                f"session.report was called in {at}, want it where session.due, every {every} steps"
+            )
         if self._rank:
             return
         if self.reported is not None:
-            raise MisuseError(f"session.report was called twice in step {self.step + 1}, want one call")
+            raise MisuseError(
+                f"session.report was called twice in step {self.step + 1}, want one call"
+            )
         scores = {"validation": validation, "test": test, "train": train}
-        scores |= {"validation_loss": validation_loss, "test_loss": test_loss, "train_loss": train_loss}
-        self.reported = {name: number_of(name, value, self.run.metric) for name, value in scores.items()}
+        scores |= {
+            "validation_loss": validation_loss,
+            "test_loss": test_loss,
+            "train_loss": train_loss,
+        }
+        self.reported = {
+            name: number_of(name, value, self.run.metric) for name, value in scores.items()
+        }
 
     def end_step(self) -> None:
         """End the step under way; `steps` does it."""
@@ -189,7 +201,9 @@ class Output:
 
     def take(self, *, whole_lines: bool = True) -> list[Printed]:
         """Return what was kept as one event, or none; an unfinished line stays, if only whole lines are wanted."""
-        lines, end, self._text = self._text.rpartition("\n") if whole_lines else (self._text, "", "")
+        lines, end, self._text = (
+            self._text.rpartition("\n") if whole_lines else (self._text, "", "")
+        )
         # Of a progress bar the last state.
         shown = [line.rstrip("\r").rpartition("\r")[2] for line in lines.split("\n")]
         return [Printed(run_id=self._run_id, text="\n".join(shown))] if lines or end else []

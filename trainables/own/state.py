@@ -33,7 +33,16 @@ TENSORS: dict[str, Callable[[Tensor], Any]] = {
 SCALARS = (bool, int, float, str, type(None))
 DTYPES = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+    *(
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint64,
+        torch.uint32,
+        torch.uint16,
+        torch.uint8,
+    ),
 )
 """Types of tensors that safetensors can save."""
 AS_RANK_0 = {"rank": 0}
@@ -57,7 +66,9 @@ def check_savable(saved: ReadFields) -> None:
         if not all(callable(getattr(thing, method, None)) for method in methods)
     ]
     if wrong:
-        raise StateError(f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}")
+        raise StateError(
+            f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}"
+        )
 
 
 def state_of(saved: ReadFields, generators: Fields) -> State:
@@ -68,13 +79,17 @@ def state_of(saved: ReadFields, generators: Fields) -> State:
     return encoder.tensors, values
 
 
-def restore(saved: ReadFields, tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None) -> Fields:
+def restore(
+    saved: ReadFields, tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None
+) -> Fields:
     """Restore things from what `state_of` returned; return the states of the random generators.
 
     `first` is the state of rank 0, which has what `without` left out. Raises StateError for a state of other things.
     """
     if saved.keys() != values["saved"].keys():
-        raise StateError(f"the checkpoint has {', '.join(values['saved'])}, session.steps got {', '.join(saved)}")
+        raise StateError(
+            f"the checkpoint has {', '.join(values['saved'])}, session.steps got {', '.join(saved)}"
+        )
     for name, thing in saved.items():
         value, of = values["saved"][name], tensors
         if value == AS_RANK_0:
@@ -88,7 +103,11 @@ def restore(saved: ReadFields, tensors: Mapping[str, Tensor], values: ReadFields
 def joined(states: Sequence[State]) -> State:
     """Return the states of all ranks as one, with `by_rank` as its inverse."""
     prefixes = ["", *(f"rank{rank}." for rank in range(1, len(states)))]
-    tensors = {prefix + name: own[name] for prefix, (own, _) in zip(prefixes, states, strict=True) for name in own}
+    tensors = {
+        prefix + name: own[name]
+        for prefix, (own, _) in zip(prefixes, states, strict=True)
+        for name in own
+    }
     return tensors, {**states[0][1], "ranks": [values for _, values in states[1:]]}
 
 
@@ -110,7 +129,11 @@ def prints_of(tensors: Mapping[str, Tensor], values: ReadFields) -> dict[str, st
 def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: ReadFields) -> State:
     """Return a rank's state without these things, which rank 0 has with the same bits."""
     rest = {**values, "saved": {**values["saved"], **dict.fromkeys(names, AS_RANK_0)}}
-    kept = {name for part in (*rest["saved"].values(), rest["generators"]) for name in _tensor_names(part)}
+    kept = {
+        name
+        for part in (*rest["saved"].values(), rest["generators"])
+        for name in _tensor_names(part)
+    }
     return {name: tensor for name, tensor in tensors.items() if name in kept}, rest
 
 
@@ -162,7 +185,11 @@ class Encoder:
                 return {kind: self._items(value, path)} | self._metadata(value, path)
         for kind, type_ in SEQUENCES.items():
             if type(value) is type_:
-                return {kind: [self.encode(each, f"{path}[{index}]") for index, each in enumerate(value)]}
+                return {
+                    kind: [
+                        self.encode(each, f"{path}[{index}]") for index, each in enumerate(value)
+                    ]
+                }
         if isinstance(value, Tensor):
             return {"tensor": self._tensor(value.detach(), path)}
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
@@ -177,7 +204,9 @@ class Encoder:
     def _items(self, mapping: dict[Any, Any], path: str) -> list[list[Any]]:
         for key in mapping:
             if type(key) not in SCALARS:
-                raise StateError(f"{path}: got a key of type {type(key).__name__}, want text or a number")
+                raise StateError(
+                    f"{path}: got a key of type {type(key).__name__}, want text or a number"
+                )
         return [[key, self.encode(value, f"{path}[{key!r}]")] for key, value in mapping.items()]
 
     def _metadata(self, mapping: Any, path: str) -> Fields:
@@ -187,10 +216,17 @@ class Encoder:
 
     def _tensor(self, tensor: Tensor, path: str) -> str:
         is_sharded = hasattr(tensor, "device_mesh")
-        if tensor.layout != torch.strided or tensor.dtype not in DTYPES or tensor.is_meta or is_sharded:
+        if (
+            tensor.layout != torch.strided
+            or tensor.dtype not in DTYPES
+            or tensor.is_meta
+            or is_sharded
+        ):
             kind = "sharded tensor" if is_sharded else "tensor"
             what = f"a {kind} of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
-            raise StateError(f"{path}: got {what}, want a dense one of numbers that safetensors has")
+            raise StateError(
+                f"{path}: got {what}, want a dense one of numbers that safetensors has"
+            )
         memory = (tensor.device, tensor.untyped_storage().data_ptr())
         key = (*memory, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if key in self._names and tensor.numel():
@@ -207,7 +243,9 @@ def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return value
     (kind, inner), *more = value.items()
     if kind in MAPPINGS:
-        mapping: dict[Any, Any] = MAPPINGS[kind]({key: decode(each, tensors) for key, each in inner})
+        mapping: dict[Any, Any] = MAPPINGS[kind](
+            {key: decode(each, tensors) for key, each in inner}
+        )
         if more:
             vars(mapping)["_metadata"] = decode(more[0][1], tensors)
         return mapping
@@ -218,7 +256,9 @@ def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 def fingerprint(value: Any, tensors: Mapping[str, Tensor]) -> str:
     """Return a hash of what `Encoder.encode` made of a value; equal hashes are of values with equal bits."""
-    text = json.dumps(value).replace('{"tuple": ', '{"list": ')  # torch's `set_state_dict` makes one of the other
+    text = json.dumps(value).replace(
+        '{"tuple": ', '{"list": '
+    )  # torch's `set_state_dict` makes one of the other
     hashed = hashlib.sha256(text.encode())
     for name in _tensor_names(value):
         tensor = tensors[name].cpu().contiguous()

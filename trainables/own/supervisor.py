@@ -27,7 +27,9 @@ import psutil  # type: ignore[import-untyped]
 PR_SET_CHILD_SUBREAPER = 36
 IS_SUBREAPER = sys.platform == "linux"
 """Whether orphans of a command become the supervisor's children."""
-ASKING = {signal.Signals[f"SIG{name}"] for name in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "XCPU")}
+ASKING = {
+    signal.Signals[f"SIG{name}"] for name in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "XCPU")
+}
 """Signals that ask for an end."""
 SAVING_S = 20.0
 """Seconds that a command has to save once it was asked to end. Slurm and Kubernetes kill all after 30."""
@@ -36,7 +38,9 @@ KILLING_S = 10.0
 TICK_S = 0.05
 
 
-def start(command: Sequence[str], lock: Path | None = None, **options: Any) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str], lock: Path | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own; `options` are those of `Popen`. It ends when the input is closed.
 
     While another process holds `lock`, it waits. Its exit code is the command's, or of a signal that asked for its end.
@@ -47,7 +51,10 @@ def start(command: Sequence[str], lock: Path | None = None, **options: Any) -> s
 
 def end(process: subprocess.Popen[bytes], saving_s: float = 0.0) -> None:
     """End what `start` has started, if it runs: by SIGTERM and after some seconds to save, or at once."""
-    with process, suppress(ProcessLookupError, subprocess.TimeoutExpired):  # closes its input, and waits for its end
+    with (
+        process,
+        suppress(ProcessLookupError, subprocess.TimeoutExpired),
+    ):  # closes its input, and waits for its end
         if saving_s and process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(saving_s)
@@ -64,7 +71,9 @@ def signal_of(code: int) -> int:
 def ending(code: int) -> str:
     """Say how a process ended, by its exit code."""
     number = signal_of(code)
-    return f"was killed by {signal.Signals(number).name}" if number else f"ended with exit code {code}"
+    return (
+        f"was killed by {signal.Signals(number).name}" if number else f"ended with exit code {code}"
+    )
 
 
 def main(lock: str, *command: str) -> None:
@@ -88,7 +97,10 @@ def main(lock: str, *command: str) -> None:
 def _started(command: tuple[str, ...]) -> int:
     """Start the command as a shell would, without the signals that Ray ignores or blocks; return its id."""
     no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-    signals: Any = {"setsigmask": (), "setsigdef": signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}}
+    signals: Any = {
+        "setsigmask": (),
+        "setsigdef": signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    }
     try:
         return os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input], **signals)
     except OSError as error:

@@ -67,8 +67,12 @@ class Training:
             self.progress.elapsed_s = time.monotonic() - began
         self.trained = dict(self.model.trained_parameters())
         self.optimizers = optimizers_of(run.protocol, run.learning_rate, self.model)
-        groups = [(optimizer, group) for optimizer in self.optimizers for group in optimizer.param_groups]
-        self._optimizer_of = {parameter: optimizer for optimizer, group in groups for parameter in group["params"]}
+        groups = [
+            (optimizer, group) for optimizer in self.optimizers for group in optimizer.param_groups
+        ]
+        self._optimizer_of = {
+            parameter: optimizer for optimizer, group in groups for parameter in group["params"]
+        }
         self.noise = torch.Generator(device)
         self.pace = Pace()
         self.best: Tensors = {}
@@ -79,7 +83,11 @@ class Training:
         started = time.monotonic()
         first, every = self.progress.step, self.run.protocol.evaluate_every
         stop_at = (first // every + 1) * every
-        while not self.progress.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
+        while (
+            not self.progress.diverged
+            and self.progress.step < stop_at
+            and time.monotonic() - started < for_s
+        ):
             self.train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
         trained = time.monotonic()
         self.pace.steps.add(trained - started, self.progress.step - first)
@@ -118,16 +126,22 @@ class Training:
         """Return the tokens a model reads at a step, and the examples they are of; each epoch is a new permutation."""
         split, size = self.data.train, self.run.protocol.batch_size
         if self.data.draw is not None:
-            batch = self.data.draw(size, keyed_generator(self.run.seed, "examples", step, device=self.device))
+            batch = self.data.draw(
+                size, keyed_generator(self.run.seed, "examples", step, device=self.device)
+            )
         else:
             epoch, position = divmod(step - 1, split.num_batches(size))
             if epoch != self._epoch:
-                order = torch.randperm(len(split), generator=keyed_generator(self.run.seed, "order", epoch))  # (N,)
+                order = torch.randperm(
+                    len(split), generator=keyed_generator(self.run.seed, "order", epoch)
+                )  # (N,)
                 self._order, self._epoch = order.to(self.device), epoch
             batch = split[self._order[position * size : (position + 1) * size]]
         tokens = self.data.tokens(batch.inputs)  # (B, T) or (B, T, token_dim)
         if self.data.augment is not None:
-            tokens = self.data.augment(tokens, keyed_generator(self.run.seed, "augment", step, device=self.device))
+            tokens = self.data.augment(
+                tokens, keyed_generator(self.run.seed, "augment", step, device=self.device)
+            )
         return tokens, batch
 
     def scores(self) -> dict[str, float]:

@@ -40,7 +40,9 @@ def in_batches(split: Split, num_tokens: int, tokens_a_batch: int) -> Iterator[S
         yield split[start : start + size]
 
 
-def wants_test(protocol: Protocol, progress: Progress, scores: Mapping[str, tuple[float, float]]) -> bool:
+def wants_test(
+    protocol: Protocol, progress: Progress, scores: Mapping[str, tuple[float, float]]
+) -> bool:
     """Return whether the test split is evaluated, too, where the others have these losses and accuracies."""
     return protocol.test_evaluated == "always" or progress.improves(scores["validation"][1])
 
@@ -58,7 +60,9 @@ def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """Return each example's mean cross-entropy in nats, (R, B); of labels (R, B) or (R, B, Q)."""
-    each = F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
+    each = F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten(), reduction="none").view(
+        labels.shape
+    )
     return each if labels.dim() == 2 else each.mean(-1)
 
 
@@ -69,7 +73,9 @@ def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, flo
     num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         logits = widened(model(data.tokens(batch.inputs)))
-        loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
+        loss_sum += F.cross_entropy(
+            logits.flatten(0, -2), batch.labels.flatten(), reduction="sum"
+        ).double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()
     return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()
 
@@ -82,7 +88,12 @@ def can_cache(run: Run, data: TaskData) -> bool:
     """Return whether a run's features are computed once."""
     num_examples = sum(map(len, (data.train, data.validation, data.test)))
     fit = 4 * num_examples * data.shape.num_read * run.model.width <= MAX_FEATURE_BYTES
-    return reads_features(run.trained, vars(run.protocol)) and data.augment is None and data.draw is None and fit
+    return (
+        reads_features(run.trained, vars(run.protocol))
+        and data.augment is None
+        and data.draw is None
+        and fit
+    )
 
 
 _kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
@@ -121,7 +132,9 @@ def _computed(model: Classifier, data: TaskData) -> TaskData:
         num_answers=shape.num_answers,
         num_read=shape.num_read,
     )
-    train, validation, test = (_features(model, data, split) for split in (data.train, data.validation, data.test))
+    train, validation, test = (
+        _features(model, data, split) for split in (data.train, data.validation, data.test)
+    )
     return TaskData(shape=read, train=train, validation=validation, test=test)
 
 

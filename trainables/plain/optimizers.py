@@ -15,7 +15,14 @@ from lr_sweep.trainables.run import Protocol
 
 
 def lion_(
-    parameter: Tensor, gradient: Tensor, exp_avg: Tensor, *, lr: float, beta1: float, beta2: float, weight_decay: float
+    parameter: Tensor,
+    gradient: Tensor,
+    exp_avg: Tensor,
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
 ) -> None:
     """Take a step of Lion in place (Chen et al. 2023, algorithm 2); all tensors have one shape."""
     update = exp_avg.lerp(gradient, 1 - beta1).sign_()
@@ -26,8 +33,12 @@ def lion_(
 class Lion(Optimizer):
     """Lion (Chen et al. 2023): the sign of an interpolation between momentum and gradient."""
 
-    def __init__(self, params: ParamsT, lr: float, beta1: float, beta2: float, weight_decay: float) -> None:
-        super().__init__(params, {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay})
+    def __init__(
+        self, params: ParamsT, lr: float, beta1: float, beta2: float, weight_decay: float
+    ) -> None:
+        super().__init__(
+            params, {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
+        )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -66,16 +77,22 @@ def optimizers_of(protocol: Protocol, learning_rate: float, model: Classifier) -
             return [Lion(trained, beta1=p.lion_beta1, beta2=p.lion_beta2, **decay)]
         case "muon":
             if not matrices:
-                raise ValueError("optimizer muon trains matrices of attention and feedforward, and the run trains none")
+                raise ValueError(
+                    "optimizer muon trains matrices of attention and feedforward, and the run trains none"
+                )
             # Updates as large as AdamW's (Liu et al. 2025), so that one learning rate serves both.
-            muon = torch.optim.Muon([hidden], momentum=p.muon_momentum, adjust_lr_fn="match_rms_adamw", **decay)
+            muon = torch.optim.Muon(
+                [hidden], momentum=p.muon_momentum, adjust_lr_fn="match_rms_adamw", **decay
+            )
             return [muon, torch.optim.AdamW([rest], **adam)]
 
 
 def hidden_matrices(model: Classifier) -> dict[str, nn.Parameter]:
     """Return the trained matrices of attention and feedforward by name, which Muon is for (Jordan et al. 2024)."""
     parts = model.parts()
-    inner = {id(p) for part in ("attention", "feedforward") for p in parameters_of(parts.get(part, []))}
+    inner = {
+        id(p) for part in ("attention", "feedforward") for p in parameters_of(parts.get(part, []))
+    }
     return {name: p for name, p in model.trained_parameters() if id(p) in inner and p.ndim == 2}
 
 
@@ -114,11 +131,21 @@ def step_row(
         case "adam" | "adamw":
             kernel = torch._fused_adam_ if p.optimizer == "adam" else torch._fused_adamw_
             first, second = moments
-            fused |= {"beta1": p.adam_beta1, "beta2": p.adam_beta2, "eps": p.adam_eps, "amsgrad": False}
+            fused |= {
+                "beta1": p.adam_beta1,
+                "beta2": p.adam_beta2,
+                "eps": p.adam_eps,
+                "amsgrad": False,
+            }
             kernel([row], [gradient], [first], [second], [], [steps], **fused)
         case "sgd":
             # A first step differs only where the buffer is not 0 before it.
-            fused |= {"momentum": p.momentum, "dampening": 0.0, "nesterov": False, "is_first_step": False}
+            fused |= {
+                "momentum": p.momentum,
+                "dampening": 0.0,
+                "nesterov": False,
+                "is_first_step": False,
+            }
             torch._fused_sgd_([row], [gradient], moments, **fused)
         case "lion":
             before = row.clone(), moments[0].clone()

@@ -25,7 +25,9 @@ def config_mistakes(folder: Path, family: str, size: BodySize | None) -> list[st
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        return [f"config.json cannot be read ({error}): put the one there that was saved with the weights"]
+        return [
+            f"config.json cannot be read ({error}): put the one there that was saved with the weights"
+        ]
     if not isinstance(config, dict):
         return [f"config.json: got {shown(config)}, want an object with model_type and so on"]
     mistakes_of = GPT2.mistakes if family == "gpt2" else load_family(family).config_mistakes
@@ -36,13 +38,17 @@ def tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
     """Return which tensors of a body are missing or misshapen."""
     try:
         found = _shapes_in(folder / "model.safetensors", size.family)
-    except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
+    except (
+        Exception
+    ) as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
         return [f"model.safetensors cannot be read as safetensors: {error}"]
     wanted = body_shapes(size)
     misshapen = [name for name in wanted if found.get(name, wanted[name]) != wanted[name]]
     return [
         *listed(" lacks", [name for name in wanted if name not in found]),
-        *listed(":", [f"{name} has shape {found[name]}, want {wanted[name]}" for name in misshapen]),
+        *listed(
+            ":", [f"{name} has shape {found[name]}, want {wanted[name]}" for name in misshapen]
+        ),
     ]
 
 
@@ -54,7 +60,10 @@ def _shapes_in(path: Path, family: str) -> Shapes:
     import torch
 
     tensors = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
-    return {name: tuple(tensor.shape) for name, tensor in load_family(family).body_tensors(tensors).items()}
+    return {
+        name: tuple(tensor.shape)
+        for name, tensor in load_family(family).body_tensors(tensors).items()
+    }
 
 
 def body_shapes(size: BodySize) -> Shapes:
@@ -65,7 +74,9 @@ def body_shapes(size: BodySize) -> Shapes:
 
     with torch.device("meta"):
         body = load_family(size.family).build(size, 0)
-    return {name: tuple(p.shape) for name, p in body.named_parameters() if name not in body.always_new}
+    return {
+        name: tuple(p.shape) for name, p in body.named_parameters() if name not in body.always_new
+    }
 
 
 def _gpt2_shapes(size: ModelSize) -> Shapes:
@@ -78,7 +89,9 @@ def _gpt2_shapes(size: ModelSize) -> Shapes:
         "mlp.c_fc": (width, 4 * width),
         "mlp.c_proj": (4 * width, width),
     }
-    layers = {f"h.{layer}.{name}": shape for layer in range(size.layers) for name, shape in block.items()}
+    layers = {
+        f"h.{layer}.{name}": shape for layer in range(size.layers) for name, shape in block.items()
+    }
     shapes: Shapes = {"wpe.weight": (size.positions, width)}
     for name, weight in (layers | {"ln_f": (width,)}).items():
         shapes |= {f"{name}.weight": weight, f"{name}.bias": weight[-1:]}

@@ -60,7 +60,10 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel  # imported late: takes seconds that training need not spend
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+    )  # imported late: takes seconds that training need not spend
 
     config = GPT2Config(
         vocab_size=NUM_BYTES,
@@ -84,9 +87,14 @@ def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
 class TextTrainee:
     """A model in training by AdamW on the first part of a text, evaluated on the rest."""
 
-    def __init__(self, size: ModelSize, recipe: PretrainRecipe, corpus: bytes, device: torch.device) -> None:
+    def __init__(
+        self, size: ModelSize, recipe: PretrainRecipe, corpus: bytes, device: torch.device
+    ) -> None:
         self.size, self.recipe, self.corpus = size, recipe, corpus
-        whole, split = torch.frombuffer(bytearray(corpus), dtype=torch.uint8), held_out_from(len(corpus))
+        whole, split = (
+            torch.frombuffer(bytearray(corpus), dtype=torch.uint8),
+            held_out_from(len(corpus)),
+        )
         self.text, self.held_out = whole[:split].to(device), whole[split:].to(device)  # (N,), (M,)
         self.model = _language_model(size, recipe).to(device)
         self.parameters: Tensors = dict(self.model.named_parameters())
@@ -94,7 +102,9 @@ class TextTrainee:
             self.parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True
         )
         self.step = 0
-        self.curve: list[tuple[int, float]] = []  # steps, and bits per byte of held-out text after them
+        self.curve: list[
+            tuple[int, float]
+        ] = []  # steps, and bits per byte of held-out text after them
         self.evaluated_at = _evaluation_steps(recipe.num_steps)
         self._earlier_s, self._began = 0.0, time.monotonic()
 
@@ -111,7 +121,9 @@ class TextTrainee:
         self.step += 1
         share = learning_rate_share(self.step, self.recipe.num_steps)
         self.optimizer.param_groups[0]["lr"] = self.recipe.learning_rate * share
-        loss = _loss(self.model, _windows(self.text, self.recipe, self.step, self.recipe.batch_size))
+        loss = _loss(
+            self.model, _windows(self.text, self.recipe, self.step, self.recipe.batch_size)
+        )
         self.optimizer.zero_grad()
         loss.backward()
         clip_grad_norm_(self.model.parameters(), 1.0)
@@ -126,7 +138,9 @@ class TextTrainee:
             "text": self.recipe.corpus_name(),
             "text_sha256": hashlib.sha256(self.corpus).hexdigest(),
             "text_bytes": len(self.corpus),
-            "recipe": {name: value for name, value in self.recipe.content().items() if name != "text"},
+            "recipe": {
+                name: value for name, value in self.recipe.content().items() if name != "text"
+            },
             "size": asdict(self.size),
             "held_out_bits_per_byte_before": self.curve[0][1],
             "held_out_bits_per_byte": self.curve[-1][1],
@@ -145,26 +159,37 @@ class TextTrainee:
     def state(self) -> State:
         """Return what is needed to resume: tensors by name, and plain JSON values."""
         states = self.optimizer.state
-        tensors = {f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()}
+        tensors = {
+            f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()
+        }
         for moment in MOMENTS:
-            tensors |= {f"{moment}/{name}": states[parameter][moment] for name, parameter in self.parameters.items()}
+            tensors |= {
+                f"{moment}/{name}": states[parameter][moment]
+                for name, parameter in self.parameters.items()
+            }
         return tensors, {"step": self.step, "duration_s": self._duration_s(), "curve": self.curve}
 
     @torch.no_grad()
     def load_state(self, tensors: Tensors, progress: Fields) -> None:
         """Resume from what `state` returned."""
         self.step, self._earlier_s = progress["step"], progress["duration_s"]
-        self.curve = [(step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]]
+        self.curve = [
+            (step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]
+        ]
         for name, parameter in self.parameters.items():
             parameter.copy_(tensors[f"model/{name}"])
             taken = torch.tensor(float(self.step), device=parameter.device)
-            moments = {m: torch.empty_like(parameter).copy_(tensors[f"{m}/{name}"]) for m in MOMENTS}
+            moments = {
+                m: torch.empty_like(parameter).copy_(tensors[f"{m}/{name}"]) for m in MOMENTS
+            }
             self.optimizer.state[parameter] = {"step": taken} | moments
 
 
 def _evaluation_steps(num_steps: int) -> frozenset[int]:
     """Return the steps after which held-out text is evaluated: `NUM_EVALUATIONS`, or all of fewer steps."""
-    return frozenset(math.ceil(num_steps * n / NUM_EVALUATIONS) for n in range(1, NUM_EVALUATIONS + 1))
+    return frozenset(
+        math.ceil(num_steps * n / NUM_EVALUATIONS) for n in range(1, NUM_EVALUATIONS + 1)
+    )
 
 
 def learning_rate_share(step: int, num_steps: int) -> float:
@@ -239,10 +264,19 @@ class TaskTrainee:
     def save(self, folder: Path) -> None:
         """Write the body by GPT-2's names; it has no token table."""
         folder.mkdir(parents=True)
-        sizes = {name: getattr(self.training.run.model, attribute) for name, attribute in GPT2.sizes.items()}
-        config = {"architectures": ["GPT2Model"], "model_type": GPT2.model_type, "vocab_size": 1} | sizes
+        sizes = {
+            name: getattr(self.training.run.model, attribute)
+            for name, attribute in GPT2.sizes.items()
+        }
+        config = {
+            "architectures": ["GPT2Model"],
+            "model_type": GPT2.model_type,
+            "vocab_size": 1,
+        } | sizes
         (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-        tensors = {name: tensor.cpu() for name, tensor in self.training.model.body.state_dict().items()}
+        tensors = {
+            name: tensor.cpu() for name, tensor in self.training.model.body.state_dict().items()
+        }
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
     def state(self) -> State:
@@ -253,7 +287,9 @@ class TaskTrainee:
     def load_state(self, tensors: Tensors, progress: Fields) -> None:
         """Resume from what `state` returned."""
         self.accuracy_before = progress["accuracy_before"]
-        self.training.load_state(tensors, {name: x for name, x in progress.items() if name != "accuracy_before"})
+        self.training.load_state(
+            tensors, {name: x for name, x in progress.items() if name != "accuracy_before"}
+        )
 
     def _accuracy(self) -> float:
         return evaluate(self.training.model, self.training.data, self.training.data.test)[1]
@@ -288,7 +324,9 @@ def pretrain(
         else:
             trainee = TextTrainee(size, recipe, corpus, device)
         checkpoints = pretraining_checkpoints(folder)
-        saved = checkpoint.newest_checkpoint(checkpoints, None, lambda path: log.warning("%s is damaged", path))
+        saved = checkpoint.newest_checkpoint(
+            checkpoints, None, lambda path: log.warning("%s is damaged", path)
+        )
         if saved is None:
             trainee.measure()
         else:
@@ -299,7 +337,9 @@ def pretrain(
     return facts
 
 
-def _train(trainee: Trainee, num_steps: int, checkpoints: Path, on_step: OnStep, checkpoint_every_s: float) -> None:
+def _train(
+    trainee: Trainee, num_steps: int, checkpoints: Path, on_step: OnStep, checkpoint_every_s: float
+) -> None:
     saved_at = time.monotonic()
     while trainee.step < num_steps:
         loss = trainee.take_step()
@@ -327,7 +367,9 @@ def _save(trainee: Trainee, facts: Fields, folder: Path) -> None:
     with checkpoint.disk_errors(partial):
         trainee.save(partial)
     follow_umask(partial / WEIGHTS)
-    others = {path.name: hash_file(path) for path in sorted(partial.iterdir()) if path.name != WEIGHTS}
+    others = {
+        path.name: hash_file(path) for path in sorted(partial.iterdir()) if path.name != WEIGHTS
+    }
     checked = sealed(facts | {"weights_sha256": hash_file(partial / WEIGHTS), FILES: others})
     (partial / FACTS).write_text(json.dumps(checked, indent=2) + "\n")
     for path in partial.iterdir():

@@ -67,13 +67,19 @@ class PretrainRecipe:
 
     def content(self) -> dict[str, Any]:
         """Return its fields by name, without a `num_threads` of None: it came later, and folders keep their names."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("num_threads", None)}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if (name, value) != ("num_threads", None)
+        }
 
     def files(self, data_dir: Path) -> list[Path]:
         """Return the files of its text."""
         if isinstance(self.text, str):
             return _stdlib_sources()
-        return [data_dir.joinpath(*path.parts[1:]) if in_data_dir(path) else path for path in self.text]
+        return [
+            data_dir.joinpath(*path.parts[1:]) if in_data_dir(path) else path for path in self.text
+        ]
 
     def corpus_name(self) -> str:
         """Return what tables call its text."""
@@ -83,8 +89,13 @@ class PretrainRecipe:
 
     def folder(self, root: Path, size: ModelSize, corpus: bytes) -> Path:
         """Return the folder the weights are saved in, named after everything that goes into them."""
-        content = {"size": asdict(size), "recipe": self.content() | {"text": hashlib.sha256(corpus).hexdigest()}}
-        return _folder(root, size, hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest())
+        content = {
+            "size": asdict(size),
+            "recipe": self.content() | {"text": hashlib.sha256(corpus).hexdigest()},
+        }
+        return _folder(
+            root, size, hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        )
 
     def description(self, size: ModelSize) -> str:
         """Return what tables call the weights."""
@@ -110,7 +121,9 @@ def _stdlib_sources() -> list[Path]:
     left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3"}
     found = []
     for folder, folders, files in os.walk(root):
-        folders[:] = set(folders) - left_out  # not entered: installed packages may be far more than the library
+        folders[:] = (
+            set(folders) - left_out
+        )  # not entered: installed packages may be far more than the library
         found += [Path(folder) / name for name in files if name.endswith(".py")]
     return sorted(found)
 

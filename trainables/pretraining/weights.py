@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields, ReadFields, hash_file, hash_once, is_changed, open_plain, read_plain
+from lr_sweep.common.files import (
+    Fields,
+    ReadFields,
+    hash_file,
+    hash_once,
+    is_changed,
+    open_plain,
+    read_plain,
+)
 from lr_sweep.trainables.models import load_family
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize
@@ -114,7 +122,10 @@ def describe_training(size: ReadFields, recipe: ReadFields, text: str) -> str:
 
 def check_weights_fit(folder: Path, size: BodySize) -> None:
     """Raise WeightsError, with every mistake of `config.json` and tensors, if a body cannot start from them."""
-    if mistakes := [*fit.config_mistakes(folder, size.family, size), *fit.tensor_mistakes(folder, size)]:
+    if mistakes := [
+        *fit.config_mistakes(folder, size.family, size),
+        *fit.tensor_mistakes(folder, size),
+    ]:
         raise WeightsError(_unusable(str(folder), size.family, mistakes))
 
 
@@ -129,7 +140,9 @@ def load_weights(folder: Path, family: str = "gpt2") -> Tensors:
     tensors = {name: tensor.float() for name, tensor in read.items()}
     broken = [name for name, tensor in tensors.items() if not tensor.double().sum().isfinite()]
     for mistake in fit.listed(" has NaN or infinity in", broken):
-        raise WeightsError(f"{folder}/{mistake}. Save the weights again, or name others in the study.")
+        raise WeightsError(
+            f"{folder}/{mistake}. Save the weights again, or name others in the study."
+        )
     return tensors
 
 
@@ -151,12 +164,26 @@ def weights_damage(folder: Path) -> str | None:
     try:
         facts = _read_object(folder / FACTS)
         recorded = facts.get("weights_sha256")
-        open_plain(folder / WEIGHTS).close()  # safetensors says "no such file" of one that may not be read
+        open_plain(
+            folder / WEIGHTS
+        ).close()  # safetensors says "no such file" of one that may not be read
         got = hash_once(folder / WEIGHTS)
-        with safe_open(folder / WEIGHTS, framework="numpy"):  # checks the header against the file's size
+        with safe_open(
+            folder / WEIGHTS, framework="numpy"
+        ):  # checks the header against the file's size
             pass
-        changed = [name for name, sha256 in facts.get(FILES, {}).items() if hash_file(folder / name) != sha256]
-    except (SafetensorError, FileNotFoundError, ValueError, AttributeError, RecursionError) as error:
+        changed = [
+            name
+            for name, sha256 in facts.get(FILES, {}).items()
+            if hash_file(folder / name) != sha256
+        ]
+    except (
+        SafetensorError,
+        FileNotFoundError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         return f"cannot be read ({error})"
     if recorded not in (None, got):
         return f"its weights have sha256 {got}, {FACTS} says {recorded}"
@@ -184,7 +211,9 @@ def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot read {error.filename or folder}: {error.strerror}. Make it readable for you."
+        message = (
+            f"cannot read {error.filename or folder}: {error.strerror}. Make it readable for you."
+        )
         raise WeightsError(message) from error
 
 
@@ -218,9 +247,13 @@ def _fetch(source: WeightsSource) -> Path:
         config = Path(hf_hub_download(filename=CONFIG, **file))
         if not (mistakes := fit.config_mistakes(config.parent, source.family, None)):
             return Path(hf_hub_download(filename=WEIGHTS, **file)).parent
-    except Exception as error:  # network, authorisation, full disk: the hub's client has a type for each
+    except (
+        Exception
+    ) as error:  # network, authorisation, full disk: the hub's client has a type for each
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
-        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        problem = (
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        )
         raise WeightsError(
             f"{WEIGHTS} and {CONFIG} of {source} are not in the local Hugging Face cache and could not be "
             f"fetched{offline}: {problem}. With a network: the same command again. Without, or if the repository has "

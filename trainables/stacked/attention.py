@@ -52,13 +52,18 @@ class _Product(Function):
         dtype = product_dtype(a)
         a, b, ctx.num_runs = a.to(dtype).contiguous(), b.to(dtype).contiguous(), num_runs
         ctx.save_for_backward(a, b)
-        return torch.ops.aten._unsafe_view(_flat_product(a, b, num_runs), (*a.shape[:3], b.shape[3]))
+        return torch.ops.aten._unsafe_view(
+            _flat_product(a, b, num_runs), (*a.shape[:3], b.shape[3])
+        )
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         a, b = ctx.saved_tensors
         grad = grad.contiguous()
-        of_a, of_b = _flat_product(grad, b.mT, ctx.num_runs), _flat_product(a.mT, grad, ctx.num_runs)
+        of_a, of_b = (
+            _flat_product(grad, b.mT, ctx.num_runs),
+            _flat_product(a.mT, grad, ctx.num_runs),
+        )
         return of_a.view(a.shape), of_b.view(b.shape), None
 
 
@@ -72,7 +77,9 @@ def _product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
     return _Product.apply(a, b, num_runs)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, keep: Tensor | None, *, num_runs: int) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, keep: Tensor | None, *, num_runs: int
+) -> Tensor:
     """Mix values v (S, H, J T, D / H), as k, by softmax(q k^T / sqrt(D / H)) into the shape of q, (S, H, J M, D / H).
 
     `hidden`: bool, what positions do not see, in a shape that spreads to (S, H, J M, J T); None: they see all. `keep`
@@ -85,7 +92,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, keep: Tensor 
     return _product(weights if keep is None else weights * keep, v, num_runs)
 
 
-def attend_causally(q: Tensor, k: Tensor, v: Tensor, joined: int, keep: Tensor | None, *, num_runs: int) -> Tensor:
+def attend_causally(
+    q: Tensor, k: Tensor, v: Tensor, joined: int, keep: Tensor | None, *, num_runs: int
+) -> Tensor:
     """Do `attend` of all positions (M = T), each to those of its example so far."""
     fused = keep is None and q.shape[3] % ALIGNED == 0
     if fused and joined == 1:

@@ -28,13 +28,21 @@ class Batches:
         """By seed and epoch: (N,), those in use."""
         self._generators: list[torch.Generator] = []
 
-    def follow(self, keys: Sequence[tuple[int, int]], of_run: Sequence[int], batch_size: int) -> None:
+    def follow(
+        self, keys: Sequence[tuple[int, int]], of_run: Sequence[int], batch_size: int
+    ) -> None:
         """Prepare a chunk of steps, from K distinct pairs of seed and steps taken, and R indices into them."""
         self._keys, self._size, self._num_runs = keys, batch_size, len(of_run)
         in_order = len(keys) == 1 or list(of_run) == list(range(len(keys)))
-        self._readers = tuple(tuple(n for n, key in enumerate(of_run) if key == k) for k in range(len(keys)))
+        self._readers = tuple(
+            tuple(n for n, key in enumerate(of_run) if key == k) for k in range(len(keys))
+        )
         self._of_run = None if in_order else torch.tensor(of_run, device=self.device)
-        needed = {(seed, self._position(step)[0]) for seed, step in keys} if self.data.draw is None else set()
+        needed = (
+            {(seed, self._position(step)[0]) for seed, step in keys}
+            if self.data.draw is None
+            else set()
+        )
         self._orders = {key: order for key, order in self._orders.items() if key in needed}
         while len(self._generators) < len(keys):
             self._generators.append(torch.Generator(self.device))
@@ -50,16 +58,27 @@ class Batches:
         tokens = self.data.tokens(split.inputs)  # (K, B, T) or (K, B, T, token_dim)
         if self.data.augment is not None:
             generators = self.generators("augment", number)
-            tokens = torch.stack([self.data.augment(*pair) for pair in zip(tokens, generators, strict=True)])
-        batch = StackedBatch(tokens=tokens, num_runs=self._num_runs, of_run=self._of_run, readers=self._readers)
+            tokens = torch.stack(
+                [self.data.augment(*pair) for pair in zip(tokens, generators, strict=True)]
+            )
+        batch = StackedBatch(
+            tokens=tokens, num_runs=self._num_runs, of_run=self._of_run, readers=self._readers
+        )
         return batch, batch.spread(split.labels)
 
     def _examples(self, number: int) -> Split:
         """Return the examples of the chunk's step `number`: tensors (K, B, ...)."""
         if self.data.draw is None:
-            rows = torch.stack([self._rows(seed, step + number - 1) for seed, step in self._keys])  # (K, B)
+            rows = torch.stack(
+                [self._rows(seed, step + number - 1) for seed, step in self._keys]
+            )  # (K, B)
             return self.data.train[rows]
-        return Split.stack([self.data.draw(self._size, generator) for generator in self.generators("examples", number)])
+        return Split.stack(
+            [
+                self.data.draw(self._size, generator)
+                for generator in self.generators("examples", number)
+            ]
+        )
 
     def _position(self, steps_taken: int) -> tuple[int, int]:
         """Return the epoch of the next batch and its position in it; a last partial batch is left out."""
@@ -69,6 +88,8 @@ class Batches:
         """Return the next batch's examples, (B,)."""
         epoch, position = self._position(steps_taken)
         if (seed, epoch) not in self._orders:
-            order = torch.randperm(len(self.data.train), generator=keyed_generator(seed, "order", epoch))  # (N,)
+            order = torch.randperm(
+                len(self.data.train), generator=keyed_generator(seed, "order", epoch)
+            )  # (N,)
             self._orders[seed, epoch] = order.to(self.device)
         return self._orders[seed, epoch][position * self._size : (position + 1) * self._size]

@@ -24,12 +24,24 @@ from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at, query_factor
 from lr_sweep.trainables.numerics import State, Tensors, products_in
 from lr_sweep.trainables.plain.engine import CHUNK_STEPS, CPU_THREADS
-from lr_sweep.trainables.plain.evaluation import evaluated_splits, example_losses, in_batches, named_scores, wants_test
+from lr_sweep.trainables.plain.evaluation import (
+    evaluated_splits,
+    example_losses,
+    in_batches,
+    named_scores,
+    wants_test,
+)
 from lr_sweep.trainables.plain.optimizers import moments_of
 from lr_sweep.trainables.run import Run, gpt2_size
 from lr_sweep.trainables.stacked.batches import Batches
 from lr_sweep.trainables.stacked.model import StackedBatch, StackedModel
-from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
+from lr_sweep.trainables.stacked.weights import (
+    Rows,
+    Start,
+    shared_layers,
+    stacked_constants,
+    start_of,
+)
 from lr_sweep.trainables.worker.memory import keep_freed_memory
 
 
@@ -54,7 +66,11 @@ class StackedTraining:
     """Runs of one cell between step 0 and their ends."""
 
     def __init__(
-        self, data: TaskData, weights: Tensors | None, device: torch.device, wall_clock: Callable[[], float] = time.time
+        self,
+        data: TaskData,
+        weights: Tensors | None,
+        device: torch.device,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Start with no run; arguments as of `Training`."""
         if device.type == "cpu":
@@ -75,7 +91,10 @@ class StackedTraining:
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
-        added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
+        added = [
+            StackedSlot(run=run, start=self._start(run))
+            for run in sorted(runs, key=lambda run: run.seed)
+        ]
         rows = Rows([slot.start for slot in added], runs[0].protocol)
         if self.slots:
             self._model = None  # it holds on to the buffers
@@ -96,7 +115,9 @@ class StackedTraining:
         if run.seed not in self._starts:
             start = start_of(run, self.data.shape, self.weights, self.device)
             for other in self._starts.values():
-                start = replace(start, body=other.body) if other.body_key == start.body_key else start
+                start = (
+                    replace(start, body=other.body) if other.body_key == start.body_key else start
+                )
             self._starts[run.seed] = start
         return self._starts[run.seed]
 
@@ -109,7 +130,9 @@ class StackedTraining:
             return
         self._rows.keep(order)
         self._model = self._model_of(self.slots, dict(self._rows.parameters))
-        self._stopped = torch.tensor([float(slot.progress.diverged) for slot in self.slots], device=self.device)
+        self._stopped = torch.tensor(
+            [float(slot.progress.diverged) for slot in self.slots], device=self.device
+        )
 
     def _model_of(self, slots: Sequence[StackedSlot], trained: Tensors) -> StackedModel:
         starts, run = [slot.start for slot in slots], slots[0].run
@@ -127,13 +150,21 @@ class StackedTraining:
         started = time.monotonic()
         living = [slot for slot in self.slots if not slot.progress.diverged]
         left = total = min(slot.steps_to_evaluation for slot in living)
-        while left and not any(slot.progress.diverged for slot in living) and time.monotonic() - started < for_s:
+        while (
+            left
+            and not any(slot.progress.diverged for slot in living)
+            and time.monotonic() - started < for_s
+        ):
             chunk = min(CHUNK_STEPS, left)
             self.train_chunk(chunk)
             left -= chunk
         trained = time.monotonic()
         every = self.slots[0].run.protocol.evaluate_every
-        due = [slot for slot in living if not left and not slot.progress.diverged and slot.steps_to_evaluation == every]
+        due = [
+            slot
+            for slot in living
+            if not left and not slot.progress.diverged and slot.steps_to_evaluation == every
+        ]
         scores = self.scores(due) if due else []
         self.pace.steps.add(trained - started, (total - left) * len(living))
         if due:
@@ -152,7 +183,9 @@ class StackedTraining:
         keys = list(dict.fromkeys((slot.run.seed, slot.progress.step) for slot in self.slots))
         of_run = [keys.index((slot.run.seed, slot.progress.step)) for slot in self.slots]
         self._batches.follow(keys, of_run, self.slots[0].run.protocol.batch_size)
-        losses = torch.stack([self._step(number) for number in range(1, num_steps + 1)], 1).tolist()  # (R, S)
+        losses = torch.stack(
+            [self._step(number) for number in range(1, num_steps + 1)], 1
+        ).tolist()  # (R, S)
         for slot, of_slot in zip(self.slots, losses, strict=True):
             if not slot.progress.diverged:
                 slot.progress.count(of_slot)
@@ -181,9 +214,13 @@ class StackedTraining:
         scores: list[dict[str, tuple[float, float]]] = [{} for _ in due]
         for name, split in evaluated_splits(self.data, protocol).items():
             chosen = [
-                n for n, slot in enumerate(due) if name != "test" or wants_test(protocol, slot.progress, scores[n])
+                n
+                for n, slot in enumerate(due)
+                if name != "test" or wants_test(protocol, slot.progress, scores[n])
             ]
-            for n, found in zip(chosen, self._evaluate([due[n] for n in chosen], split), strict=True):
+            for n, found in zip(
+                chosen, self._evaluate([due[n] for n in chosen], split), strict=True
+            ):
                 scores[n][name] = found
         return [named_scores(its) for its in scores]
 
@@ -194,7 +231,9 @@ class StackedTraining:
         model = self._model
         if len(slots) < len(self.slots):
             chosen = torch.tensor([self.slots.index(slot) for slot in slots], device=self.device)
-            model = self._model_of(slots, {name: p[chosen] for name, p in self._rows.parameters.items()})
+            model = self._model_of(
+                slots, {name: p[chosen] for name, p in self._rows.parameters.items()}
+            )
         with products_in(slots[0].run.protocol.precision, self.device):
             return _evaluate_stacked(model, self.data, split)
 
@@ -217,10 +256,15 @@ class StackedTraining:
             found["best."] = start.whole(slot.best, fill_unused=True)
         steps, kind = self._row(slot, "steps"), slot.run.protocol.optimizer
         moments = moments_of(slot.run.protocol) if steps > 0 else ()
-        found |= {f"{kind}.{name}.": start.whole(self._row(slot, name), fill_unused=False) for name in moments}
+        found |= {
+            f"{kind}.{name}.": start.whole(self._row(slot, name), fill_unused=False)
+            for name in moments
+        }
         if moments and kind in ("adam", "adamw"):  # torch's state of these counts the steps
             found[f"{kind}.step."] = dict.fromkeys(start.layout.spans, steps)
-        tensors = {prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()}
+        tensors = {
+            prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()
+        }
         # Copies: safetensors refuses tensors that share memory, and the rows change.
         return {name: tensor.clone() for name, tensor in tensors.items()}, asdict(slot.progress)
 
@@ -247,7 +291,9 @@ TOKENS_A_BATCH = 2**8
 
 
 @torch.no_grad()
-def _evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[tuple[float, float]]:
+def _evaluate_stacked(
+    model: StackedModel, data: TaskData, split: Split
+) -> list[tuple[float, float]]:
     """Return each run's mean cross-entropy in nats and accuracy as a fraction, in evaluation mode."""
     losses, hits = [], []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):

@@ -48,11 +48,15 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, *, num_runs: int) 
     if num_runs > 1 and a.device.type == "cpu" and not aligned(a, b, num_runs):
         operands = (a, b) if bias is None else (a, b, bias)
         each = zip(*[operand.chunk(num_runs) for operand in operands], strict=True)
-        return torch.cat([product(*[chunk.clone() for chunk in chunks], num_runs=1) for chunks in each])
+        return torch.cat(
+            [product(*[chunk.clone() for chunk in chunks], num_runs=1) for chunks in each]
+        )
     return batched(a, b, bias)
 
 
-def batched(a: Tensor, b: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def batched(
+    a: Tensor, b: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """Multiply (P, N, I) by (P, I, O) and add (P, 1, O), if given, as torch does or faster; `out` (P, N, O)."""
     on_cpu = a.device.type == "cpu" and a.dtype == torch.float32
     if on_cpu and multiplications(a, b) >= ONEDNN_FROM and onednn_is_faster():
@@ -71,7 +75,9 @@ def onednn_is_faster() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.is_file() or not is_zen_5(cpuinfo.read_text()):
         return False
-    return torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return (
+        torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    )
 
 
 def is_zen_5(cpuinfo: str) -> bool:
@@ -84,7 +90,9 @@ def by_onednn(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
     """Do `batched`, one matrix after the other, by the operation that torch's compiler calls for fp32 layers."""
     for index, (rows, weight) in enumerate(zip(a, b.mT, strict=True)):
         its_bias = None if bias is None else bias[index, 0]
-        out[index] = torch.ops.mkldnn._linear_pointwise(_whole(rows), _whole(weight), its_bias, "none", [], "")
+        out[index] = torch.ops.mkldnn._linear_pointwise(
+            _whole(rows), _whole(weight), its_bias, "none", [], ""
+        )
     return out
 
 
@@ -129,12 +137,18 @@ class _Linear(Function):
         if ctx.weight.grad is not None:
             _weight_gradient(x, grad, ctx.weight.grad)
             torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
-        return (_affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None), None, None
+        return (
+            (_affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None),
+            None,
+            None,
+        )
 
 
 def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     added = None if bias is None else bias.unsqueeze(1)  # (R, 1, O)
-    if x.shape[-1] == 1:  # a batched product of such a shape, or with one number out, has other bits with other R
+    if (
+        x.shape[-1] == 1
+    ):  # a batched product of such a shape, or with one number out, has other bits with other R
         return x * weight if added is None else torch.addcmul(added, x, weight)  # (R, N, O)
     if weight.shape[-1] == 1 and added is None:
         return (x * weight.mT).sum(-1, keepdim=True)  # (R, N, 1)
@@ -143,7 +157,9 @@ def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     if 1 in (x.shape[-1], grad.shape[-1]):
-        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out if x.shape[-1] == 1 else out.mT)
+        torch.sum(
+            x * grad, 1, keepdim=True, dtype=out.dtype, out=out if x.shape[-1] == 1 else out.mT
+        )
     elif grad.dtype == out.dtype:
         batched(x.mT, grad, out=out)  # (R, I, O)
     else:
@@ -156,7 +172,9 @@ class _SharedLinear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
         ctx.shared = shared
-        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2], dtype=product_dtype(x))  # (R, N, O)
+        out = x.new_empty(
+            *x.shape[:-1], shared[0].weight.shape[2], dtype=product_dtype(x)
+        )  # (R, N, O)
         for layer in shared:
             _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
         return out
@@ -177,13 +195,19 @@ def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor)
         for rows, its in zip(x, out, strict=True):
             _shared_product(rows[None], weight, bias, its[None])
         return
-    if on_cpu and (x.data_ptr() % (ALIGNED * x.element_size()) or out.data_ptr() % (ALIGNED * out.element_size())):
+    if on_cpu and (
+        x.data_ptr() % (ALIGNED * x.element_size())
+        or out.data_ptr() % (ALIGNED * out.element_size())
+    ):
         fresh = torch.empty_like(out)
         _shared_product(x.clone(), weight, bias, fresh)
         out.copy_(fresh)
         return
     if not on_cpu:  # one large product keeps a GPU busier than many small ones
-        x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
+        x, out = (
+            x.reshape(1, -1, x.shape[-1]),
+            out.flatten(0, 1).unsqueeze(0),
+        )  # (1, R N, I), (1, R N, O)
     x, weight = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
     batched(x, weight, None if bias is None else bias.to(out.dtype).expand(len(x), -1, -1), out=out)
 
@@ -218,8 +242,12 @@ class _Gelu(Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, s = ctx.saved_tensors
         scale = x.new_tensor(2.0 * _GELU_SCALE)
-        slope = torch.addcmul(scale, x, x, value=6.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)  # x times the argument's
-        return slope.addcmul_(slope, s, value=-1.0).add_(1.0).mul_(s).mul_(grad)  # s (1 + slope (1 - s))
+        slope = torch.addcmul(scale, x, x, value=6.0 * _GELU_CUBIC * _GELU_SCALE).mul_(
+            x
+        )  # x times the argument's
+        return (
+            slope.addcmul_(slope, s, value=-1.0).add_(1.0).mul_(s).mul_(grad)
+        )  # s (1 + slope (1 - s))
 
 
 class _Affine(Function):
@@ -269,7 +297,9 @@ class _Embed(Function):
         if table.grad is not None:
             symbols = torch.arange(table.shape[1], device=ids.device)  # (V,)
             chosen = (ids.unsqueeze(-2) == symbols.unsqueeze(-1)).to(grad.dtype)  # (R, V, N)
-            torch.bmm(chosen, grad, out=table.grad)  # a product: scattered sums have no fixed order on a GPU
+            torch.bmm(
+                chosen, grad, out=table.grad
+            )  # a product: scattered sums have no fixed order on a GPU
         return None, None
 
 

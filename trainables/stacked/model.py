@@ -21,8 +21,22 @@ from lr_sweep.trainables.factors import width_ratio
 from lr_sweep.trainables.models.classifier import logits_of
 from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import ModelSize, Protocol
-from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
-from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
+from lr_sweep.trainables.stacked.attention import (
+    attend,
+    attend_causally,
+    joined_masks,
+    num_joined,
+    same_example,
+)
+from lr_sweep.trainables.stacked.layers import (
+    Shared,
+    add_positions,
+    affine,
+    embed,
+    gelu,
+    linear,
+    shared_linear,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +54,9 @@ class StackedBatch:
     def spread(self, x: Tensor) -> Tensor:
         """Turn (K, ...) into (R, ...)."""
         if self.of_run is not None:
-            return x.index_select(0, self.of_run)  # an index in brackets takes several times as long on a CPU
+            return x.index_select(
+                0, self.of_run
+            )  # an index in brackets takes several times as long on a CPU
         return x.expand(self.num_runs, *x.shape[1:])
 
 
@@ -97,7 +113,9 @@ class StackedModel:
         self._take_columns(last, "queries", slice(0, width))
         self._take_columns(last, "keys_values", slice(width, 3 * width))
         for name in ("input_layer", "output_layer") if self.real_valued else ("output_layer",):
-            self.parameters[f"{name}.weight.T"] = _part(parameters[f"{name}.weight"], lambda whole: whole.mT)
+            self.parameters[f"{name}.weight.T"] = _part(
+                parameters[f"{name}.weight"], lambda whole: whole.mT
+            )
 
     def _take_columns(self, name: str, suffix: str, columns: slice) -> None:
         """Make columns of a layer's outputs a layer of their own."""
@@ -127,7 +145,9 @@ class StackedModel:
         yield drawn(probability, tokens, width)
         for layer in range(self.size.layers):
             if protocol.attention == "blocked":
-                yield AttentionNoise(keys=keys, readers=batch.readers, layer=layer, probability=probability)
+                yield AttentionNoise(
+                    keys=keys, readers=batch.readers, layer=layer, probability=probability
+                )
             else:
                 yield drawn(probability, self.size.heads, tokens, tokens)
             yield drawn(probability, tokens, width)
@@ -148,14 +168,18 @@ class StackedModel:
         read = self._last_block(f"body.h.{self.size.layers - 1}", x, batch, dropout)  # (R, B M, D)
         normed = self._normed("body.ln_f", read)
         normed = normed if self.width_ratio == 1.0 else normed / self.width_ratio
-        out = linear(normed, self.parameters["output_layer.weight.T"], self.parameters["output_layer.bias"])
+        out = linear(
+            normed, self.parameters["output_layer.weight.T"], self.parameters["output_layer.bias"]
+        )
         return logits_of(out, self.task)
 
     def _embedded(self, batch: StackedBatch) -> Tensor:
         size, tokens = batch.tokens.shape[1:3], batch.spread(batch.tokens)
         if self.real_valued:
             rows = tokens.reshape(self.num_runs, -1, tokens.shape[-1])  # (R, N, token_dim)
-            x = linear(rows, self.parameters["input_layer.weight.T"], self.parameters["input_layer.bias"])
+            x = linear(
+                rows, self.parameters["input_layer.weight.T"], self.parameters["input_layer.bias"]
+            )
         else:
             x = embed(self.parameters["input_layer.weight"], tokens.reshape(self.num_runs, -1))
         return x.view(self.num_runs, *size, -1)  # (R, B, T, D)
@@ -171,11 +195,17 @@ class StackedModel:
         return affine(rows, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
 
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
-        rows = self._attended(name, self._normed(f"{name}.ln_1", x), x.shape[1:3], dropout)  # (R, N, D)
-        x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout.keep_of_runs() if dropout else None)
+        rows = self._attended(
+            name, self._normed(f"{name}.ln_1", x), x.shape[1:3], dropout
+        )  # (R, N, D)
+        x = _added(
+            x, self._layer(f"{name}.attn.c_proj", rows), dropout.keep_of_runs() if dropout else None
+        )
         return _added(x, self._fed(name, x), dropout.keep_of_runs() if dropout else None)
 
-    def _attended(self, name: str, normed: Tensor, sizes: Sequence[int], dropout: StackedDropout | None) -> Tensor:
+    def _attended(
+        self, name: str, normed: Tensor, sizes: Sequence[int], dropout: StackedDropout | None
+    ) -> Tensor:
         """Mix values at all positions: (R, N, D) of (R, N, D); `sizes`: B and T."""
         qkv = self._layer(f"{name}.attn.c_attn", normed)  # (R, N, 3 D)
         (batch, tokens), heads, width = sizes, self.size.heads, self.size.width
@@ -189,25 +219,35 @@ class StackedModel:
     def _queries(self, q: Tensor) -> Tensor:
         return q if self.query_factor == 1.0 else q * self.query_factor
 
-    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None) -> Tensor:
+    def _mixed(
+        self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None
+    ) -> Tensor:
         if dropout and self.protocol.attention == "blocked":
             return attend_in_blocks(q, k, v, dropout.noise())
         keep = None
         if dropout:
             masks = dropout.keep()  # (K, B, H, T, T)
-            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
+            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(
+                0, 1
+            )  # (S, H, J T, J T)
         return attend_causally(q, k, v, joined, keep, num_runs=self.num_runs)
 
     def _fed(self, name: str, x: Tensor) -> Tensor:
         inner = gelu(self._layer(f"{name}.mlp.c_fc", self._normed(f"{name}.ln_2", x)))
         return self._layer(f"{name}.mlp.c_proj", inner)  # (R, N, D)
 
-    def _last_block(self, name: str, x: Tensor, batch: StackedBatch, dropout: StackedDropout | None) -> Tensor:
+    def _last_block(
+        self, name: str, x: Tensor, batch: StackedBatch, dropout: StackedDropout | None
+    ) -> Tensor:
         """Map (R, B, T, D) to the hidden states that are read, (R, B M, D)."""
         normed = self._normed(f"{name}.ln_1", x)  # (R, N, D)
-        q = self._layer(f"{name}.attn.c_attnqueries", self._read(normed.view(x.shape)))  # (R, B M, D)
+        q = self._layer(
+            f"{name}.attn.c_attnqueries", self._read(normed.view(x.shape))
+        )  # (R, B M, D)
         kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
-        mixed = self._read_attention(self._queries(q), kv, x.shape[2], batch, dropout)  # (R, B M, D)
+        mixed = self._read_attention(
+            self._queries(q), kv, x.shape[2], batch, dropout
+        )  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
         h = _added(self._read(x), attended, self._keep_of_read(dropout))  # (R, B M, D)
         return _added(h, self._fed(name, h), self._keep_of_read(dropout))
@@ -218,25 +258,44 @@ class StackedModel:
 
     def _keep_of_read(self, dropout: StackedDropout | None) -> Tensor | None:
         """Return the next masks (R, B, M, D), drawn for all positions."""
-        return dropout.batch.spread(dropout.keep()[:, :, -self.task.num_read :]) if dropout else None
+        return (
+            dropout.batch.spread(dropout.keep()[:, :, -self.task.num_read :]) if dropout else None
+        )
 
     def _read_attention(
-        self, q: Tensor, kv: Tensor, tokens: int, batch: StackedBatch, dropout: StackedDropout | None
+        self,
+        q: Tensor,
+        kv: Tensor,
+        tokens: int,
+        batch: StackedBatch,
+        dropout: StackedDropout | None,
     ) -> Tensor:
-        heads, inner, num_read = self.size.heads, self.size.width // self.size.heads, self.task.num_read
+        heads, inner, num_read = (
+            self.size.heads,
+            self.size.width // self.size.heads,
+            self.task.num_read,
+        )
         examples = q.shape[1] // num_read
         joined = num_joined(examples, tokens, q.device)
         q = q.view(-1, joined * num_read, heads, inner).transpose(1, 2)  # (S, H, J M, D / H)
-        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
+        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(
+            2, 0, 3, 1, 4
+        )  # (S, H, J T, D / H)
         keep = None
         if dropout:
             if self.protocol.attention == "blocked":
-                masks = dropout.noise().last_rows(num_read, k[:1].expand(examples, -1, -1, -1), tokens)
+                masks = dropout.noise().last_rows(
+                    num_read, k[:1].expand(examples, -1, -1, -1), tokens
+                )
             else:
                 masks = dropout.keep()[..., -num_read:, :]  # (K, B, H, M, T)
             keep = batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
-        seen = torch.ones(num_read, tokens, dtype=torch.bool, device=q.device).tril(tokens - num_read)
-        hidden = ~(seen.repeat(joined, joined) & same_example(joined, num_read, tokens, q.device))  # (J M, J T)
+        seen = torch.ones(num_read, tokens, dtype=torch.bool, device=q.device).tril(
+            tokens - num_read
+        )
+        hidden = ~(
+            seen.repeat(joined, joined) & same_example(joined, num_read, tokens, q.device)
+        )  # (J M, J T)
         mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B M, D)
 
@@ -251,4 +310,8 @@ def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
 
 def _added(x: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:
     """Add rows, dropped by masks of the shape of x, to x; all have as many numbers."""
-    return x + rows.view(x.shape) if keep is None else torch.addcmul(x, rows.view(x.shape), keep.reshape(x.shape))
+    return (
+        x + rows.view(x.shape)
+        if keep is None
+        else torch.addcmul(x, rows.view(x.shape), keep.reshape(x.shape))
+    )

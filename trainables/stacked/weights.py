@@ -52,7 +52,10 @@ class Layout:
     def views(self, rows: Tensor) -> Tensors:
         """Return the tensors in rows (R, P), each (R, ...), sharing memory."""
         spans = self.spans.items()
-        return {name: rows[:, at : at + shape.numel()].view(len(rows), *shape) for name, (at, shape) in spans}
+        return {
+            name: rows[:, at : at + shape.numel()].view(len(rows), *shape)
+            for name, (at, shape) in spans
+        }
 
     def tensors(self, row: Tensor) -> Tensors:
         """Return the tensors in one row (P,), sharing memory."""
@@ -86,7 +89,9 @@ class Start:
         """Return a row's tensors at full size; unused rows are as at step 0, or 0 (an optimizer's moments)."""
         tensors = self.layout.tensors(row)
         for name, rest in self.unused.items():
-            tensors[name] = torch.cat([tensors[name], rest if fill_unused else torch.zeros_like(rest)])
+            tensors[name] = torch.cat(
+                [tensors[name], rest if fill_unused else torch.zeros_like(rest)]
+            )
         return tensors
 
 
@@ -102,15 +107,22 @@ def start_of(run: Run, task: TaskShape, weights: Tensors | None, device: torch.d
         if isinstance(module, Conv1D) and f"{name}.weight" in frozen
     }
     unused = {POSITIONS: trained[POSITIONS][task.num_tokens :]} if POSITIONS in trained else {}
-    used = {name: tensor[: task.num_tokens] if name == POSITIONS else tensor for name, tensor in trained.items()}
+    used = {
+        name: tensor[: task.num_tokens] if name == POSITIONS else tensor
+        for name, tensor in trained.items()
+    }
     factor = matrix_rate_factor(run.protocol, run.model.width)
     factors = dict.fromkeys(hidden_matrices(model), factor)
     layout = Layout({name: tensor.shape for name, tensor in used.items()}, factors)
     return Start(
         layout=layout,
         row=layout.row(used),
-        unused={name: rest.clone() for name, rest in unused.items()},  # a view would keep the whole table alive
-        constants={name: t[: task.num_tokens] if name == POSITIONS else t for name, t in frozen.items()},
+        unused={
+            name: rest.clone() for name, rest in unused.items()
+        },  # a view would keep the whole table alive
+        constants={
+            name: t[: task.num_tokens] if name == POSITIONS else t for name, t in frozen.items()
+        },
         body=body,
         # Pretrained weights replace every linear layer of the body, whatever the seed.
         body_key=run.seed if body and run.initialisation != "pretrained" else 0,
@@ -119,7 +131,9 @@ def start_of(run: Run, task: TaskShape, weights: Tensors | None, device: torch.d
 
 def _layer(weight: Tensor, bias: Tensor) -> Shared:
     transposed = weight.mT.contiguous() if weight.device.type == "cpu" else weight.mT
-    return Shared(runs=slice(0, 1), weight=weight[None], transposed=transposed[None], bias=bias[None, None])
+    return Shared(
+        runs=slice(0, 1), weight=weight[None], transposed=transposed[None], bias=bias[None, None]
+    )
 
 
 class Rows:
@@ -130,7 +144,9 @@ class Rows:
         self.layout, self.protocol = starts[0].layout, protocol
         self.values = torch.stack([start.row for start in starts])  # (R, P)
         self.moments = {name: torch.zeros_like(self.values) for name in moments_of(protocol)}
-        self.steps = torch.zeros(len(starts), device=self.values.device)  # (R,), float32 as Adam's kernel wants it
+        self.steps = torch.zeros(
+            len(starts), device=self.values.device
+        )  # (R,), float32 as Adam's kernel wants it
         self._point()
 
     def _point(self) -> None:
@@ -138,7 +154,8 @@ class Rows:
         self.gradients = torch.zeros_like(self.values)
         gradients = self.layout.views(self.gradients)
         self.parameters = {
-            name: view.detach().requires_grad_() for name, view in self.layout.views(self.values).items()
+            name: view.detach().requires_grad_()
+            for name, view in self.layout.views(self.values).items()
         }
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].detach()
@@ -147,7 +164,12 @@ class Rows:
             [
                 (
                     factor,
-                    (self.values[row, at], self.gradients[row, at], [moment[row, at] for moment in moments], steps),
+                    (
+                        self.values[row, at],
+                        self.gradients[row, at],
+                        [moment[row, at] for moment in moments],
+                        steps,
+                    ),
                 )
                 for at, factor in self.layout.stretches
             ]
@@ -192,13 +214,21 @@ class Rows:
 
 def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
     """Return every frozen linear layer with the neighbouring runs that share it."""
-    groups = [list(rows) for _, rows in groupby(range(len(starts)), key=lambda row: starts[row].body_key)]
+    groups = [
+        list(rows) for _, rows in groupby(range(len(starts)), key=lambda row: starts[row].body_key)
+    ]
     return {
-        name: [replace(starts[rows[0]].body[name], runs=slice(rows[0], rows[-1] + 1)) for rows in groups]
+        name: [
+            replace(starts[rows[0]].body[name], runs=slice(rows[0], rows[-1] + 1))
+            for rows in groups
+        ]
         for name in starts[0].body
     }
 
 
 def stacked_constants(starts: Sequence[Start]) -> Tensors:
     """Return every small frozen tensor, (R, ...)."""
-    return {name: torch.stack([start.constants[name] for start in starts]) for name in starts[0].constants}
+    return {
+        name: torch.stack([start.constants[name] for start in starts])
+        for name in starts[0].constants
+    }

@@ -30,7 +30,9 @@ def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:
         return _counted(size, task)
     width = size.width
     return {
-        "input": (task.num_token_ids or 0) * width if task.token_dim is None else _linear(task.token_dim, width),
+        "input": (task.num_token_ids or 0) * width
+        if task.token_dim is None
+        else _linear(task.token_dim, width),
         "output": _linear(width, task.num_outputs),
         "positions": max(size.positions, task.num_tokens) * width,
         "layer_norms": (2 * size.layers + 1) * 2 * width,
@@ -55,7 +57,10 @@ def _counted(size: BodySize, task: TaskShape) -> dict[str, int]:
 
     with torch.device("meta"):
         parts = Classifier(size, task, Protocol()).parts()
-    numbers = {name: sum(map(torch.Tensor.numel, parameters_of(modules))) for name, modules in parts.items()}
+    numbers = {
+        name: sum(map(torch.Tensor.numel, parameters_of(modules)))
+        for name, modules in parts.items()
+    }
     return dict.fromkeys(PARTS, 0) | numbers
 
 
@@ -65,7 +70,9 @@ def _linear(num_in: int, num_out: int) -> int:
 
 def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_cpu: bool) -> int:
     """Return the bytes that a stack of runs like this one, of so many seeds, takes at its peak."""
-    sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
+    sizes = part_sizes(run.model, task) | {
+        "positions": task.num_tokens * run.model.width
+    }  # those in use
     row = sum(sizes[part] for part in run.trained)
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
@@ -85,12 +92,18 @@ def _activation_numbers(run: Run, task: TaskShape) -> float:
         weights = batch * gpt2_size(run).heads * tokens**2
     # A block saves 2 residual streams, 2 normalised ones, q, k, v, 4 + 4 of the feedforward, and 2 masks of dropout;
     # where its linear layers are trained, also the 1 + 1 + 1 + 4 that they read.
-    saved = 15 + 2 * bool(run.protocol.dropout) + 7 * sum(p in run.trained for p in ("attention", "feedforward")) / 2
+    saved = (
+        15
+        + 2 * bool(run.protocol.dropout)
+        + 7 * sum(p in run.trained for p in ("attention", "feedforward")) / 2
+    )
     blocks = run.model.layers - 1
     # The last block works at the positions read but for keys and values, 4; the embeddings and their masks are 3; and
     # the backward pass of a feedforward is 3 x 4 and the residual stream's 1 at its widest.
     once = 7 + 13 * (blocks > 0) + 15 * (task.num_read - 1) / tokens
-    return blocks * (saved * states + 3 * weights) + once * states  # weights before and after dropout, and its mask
+    return (
+        blocks * (saved * states + 3 * weights) + once * states
+    )  # weights before and after dropout, and its mask
 
 
 def _attention_block(run: Run, task: TaskShape) -> int:
@@ -100,7 +113,9 @@ def _attention_block(run: Run, task: TaskShape) -> int:
     return 6 * run.protocol.batch_size * gpt2_size(run).heads * queries * task.num_tokens
 
 
-def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool) -> int:
+def largest_stack(
+    runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool
+) -> int:
     """Return how many of these runs, taken in order, fit; at least 1, which may not."""
     for number in range(len(runs), 1, -1):
         num_seeds = len({run.seed for run in runs[:number]})

@@ -47,7 +47,9 @@ def running_jobs() -> list[str]:
     from ray._private.state import jobs
 
     running = [job["JobID"] for job in jobs() if not job["IsDead"]]
-    return sorted(running, key=lambda job: bytes.fromhex(job)[::-1])  # ids are counted up, lowest byte first
+    return sorted(
+        running, key=lambda job: bytes.fromhex(job)[::-1]
+    )  # ids are counted up, lowest byte first
 
 
 def store(key: str, text: str, namespace: str) -> None:
@@ -88,7 +90,9 @@ def prepared(cluster: dict[str, Any]) -> dict[str, Any]:
             validate_config(complete)
     except Exception as error:  # values of other types fail anywhere in it
         place = ".".join(map(str, getattr(error, "absolute_path", ()))) or "the file"
-        raise RefusedError(f"{place}: Ray refuses it: {getattr(error, 'message', error)}") from error
+        raise RefusedError(
+            f"{place}: Ray refuses it: {getattr(error, 'message', error)}"
+        ) from error
     return complete
 
 
@@ -119,7 +123,9 @@ def cluster_token() -> str:
     try:
         return str(AuthenticationTokenLoader.instance().get_raw_token(ignore_auth_mode=True))
     except Exception as error:
-        raise UserError(f"no token: {reason(error)}. `ray get-auth-token --generate` makes one") from error
+        raise UserError(
+            f"no token: {reason(error)}. `ray get-auth-token --generate` makes one"
+        ) from error
 
 
 def job_metadata() -> dict[str, str]:
@@ -128,7 +134,9 @@ def job_metadata() -> dict[str, str]:
 
     if given := os.environ.get(RAY_S_JOB):
         return dict(json.loads(given)["metadata"])
-    return dict(global_worker.core_worker.get_job_config().metadata) if global_worker.connected else {}
+    return (
+        dict(global_worker.core_worker.get_job_config().metadata) if global_worker.connected else {}
+    )
 
 
 def read_token_settings_again() -> None:
@@ -183,7 +191,10 @@ def without_dashboard() -> Iterator[None]:
         "start_log_monitor": lambda self: None,
         "start_api_server": lambda self, **_: setattr(self, "_webui_url", ""),
     }
-    with patch.multiple(Node, **nothing), patch.object(utils, "get_dashboard_dependency_error", lambda: left_out):
+    with (
+        patch.multiple(Node, **nothing),
+        patch.object(utils, "get_dashboard_dependency_error", lambda: left_out),
+    ):
         yield
 
 

@@ -25,7 +25,15 @@ from lr_sweep.trainables.worker.session import Session
 MACHINE_CHECK_EVERY_S = 5.0
 """Seconds between two looks for a notice that this machine leaves; a spot machine's comes two minutes before."""
 
-STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH, errno.ESTALE, errno.ELOOP)
+STORAGE_ERRORS = (
+    *FULL,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EHOSTUNREACH,
+    errno.ESTALE,
+    errno.ELOOP,
+)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""
 
 
@@ -62,7 +70,9 @@ class CohortTrainable(tune.Trainable):
         if self._session is not None and self._machine_leaves():
             self._session.leave()
             self._session = None
-            raise MachineLeavesError("this machine is about to be taken away; runs are saved and resume elsewhere")
+            raise MachineLeavesError(
+                "this machine is about to be taken away; runs are saved and resume elsewhere"
+            )
         try:
             events = next(self._events, None)
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -91,7 +101,9 @@ class CohortTrainable(tune.Trainable):
             self._session.leave()
 
     def _train(self, cohort: Cohort) -> Iterator[list[Report]]:
-        memory = share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
+        memory = (
+            share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
+        )
         self._session = Session(cohort, memory_bytes=None if cohort.size_given else memory)
         yield from self._session.reports(cohort.report_every_s)
         self._num_own += cohort.engine == "own"

@@ -43,7 +43,15 @@ from lr_sweep.trainables.pretraining.weights import (
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.worker.memory import largest_stack
-from lr_sweep.trainables.worker.messages import Advanced, Cohort, Ending, Event, Finished, Report, Started
+from lr_sweep.trainables.worker.messages import (
+    Advanced,
+    Cohort,
+    Ending,
+    Event,
+    Finished,
+    Report,
+    Started,
+)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,7 +76,10 @@ class Session:
     """Trains a cohort from the newest intact checkpoints of its runs to their budget."""
 
     def __init__(
-        self, cohort: Cohort, wall_clock: Callable[[], float] = time.time, memory_bytes: float | None = None
+        self,
+        cohort: Cohort,
+        wall_clock: Callable[[], float] = time.time,
+        memory_bytes: float | None = None,
     ) -> None:
         """Make the engine, which loads the data and the weights of built-in runs.
 
@@ -86,20 +97,28 @@ class Session:
         self._saved_at = time.monotonic()
         self._between_steps = True
 
-    def _new_engine(self, wall_clock: Callable[[], float], memory_bytes: float | None) -> tuple[Engine[Any], int]:
+    def _new_engine(
+        self, wall_clock: Callable[[], float], memory_bytes: float | None
+    ) -> tuple[Engine[Any], int]:
         """Return the engine that the cohort asks for, with no run in it, and how many runs it trains at once."""
         cohort = self.cohort
         if cohort.engine == "own":
             given = cohort.num_steps, cohort.device, wall_clock, self._output, cohort.checkpoints
             return PlainEngine(lambda run: OwnTraining(run, *given)), 1
-        runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
+        runs, device = (
+            [run for run in cohort.runs if isinstance(run, Run)],
+            torch.device(cohort.device),
+        )
         data = task_data(runs[0], cohort.data_dir, cohort.device)
         weights = pretrained_tensors(runs[0], cohort.weights, self.store)
         if cohort.engine == "plain":
             return PlainEngine(lambda run: Training(run, data, weights, device, wall_clock)), 1
         at_once = cohort.runs_at_once
         if memory_bytes is not None:
-            at_once = min(at_once, largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"))
+            at_once = min(
+                at_once,
+                largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"),
+            )
         return StackedTraining(data, weights, device, wall_clock), at_once
 
     def reports(self, report_every_s: float) -> Iterator[list[Report]]:
@@ -132,7 +151,12 @@ class Session:
             self.engine.pace.steps.add(time.monotonic() - began, 0)  # checkpoints
             pace = self.engine.pace.as_event()
             yield [
-                Advanced(run_id=each.run_id, step=each.progress.step, evaluation=reached.get(each.slot), **pace)
+                Advanced(
+                    run_id=each.run_id,
+                    step=each.progress.step,
+                    evaluation=reached.get(each.slot),
+                    **pace,
+                )
                 for each in self._active
             ]
 
@@ -160,13 +184,19 @@ class Session:
         if saved is not None:
             self.engine.load_state(slot, *saved)
         step = slot.progress.step
-        history = continued(newest_history(folder) if saved is not None else [], step, self.cohort.code)
+        history = continued(
+            newest_history(folder) if saved is not None else [], step, self.cohort.code
+        )
         saved_step = -1 if saved is None else step
         self._active.append(
-            _Active(slot=slot, run_id=run_id, checkpoints=folder, saved_step=saved_step, history=history)
+            _Active(
+                slot=slot, run_id=run_id, checkpoints=folder, saved_step=saved_step, history=history
+            )
         )
         curve = tuple(slot.progress.curve)
-        return Started(run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history)
+        return Started(
+            run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history
+        )
 
     def _end_of(self, active: _Active) -> Ending | None:
         """Return how a run ends now; None: it trains further."""
@@ -216,7 +246,9 @@ def device_name(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*:(.*)", cpuinfo.read_text() if cpuinfo.is_file() else "", re.MULTILINE)
+    named = re.search(
+        r"^model name\s*:(.*)", cpuinfo.read_text() if cpuinfo.is_file() else "", re.MULTILINE
+    )
     return f"cpu ({named[1].strip() if named else platform.processor() or platform.machine()})"
 
 
@@ -230,7 +262,9 @@ def task_data(run: Run, data_dir: Path, device: str) -> TaskData:
 def _task_data(task: str, options: str, checksum: str, data_dir: Path, device: str) -> TaskData:
     definition = TASKS[task]
     given = json.loads(options).items()
-    chosen = definition.Options(**{name: tuple(x) if isinstance(x, list) else x for name, x in given})
+    chosen = definition.Options(
+        **{name: tuple(x) if isinstance(x, list) else x for name, x in given}
+    )
     got = data_checksum(task, chosen, data_dir)
     if got != checksum:
         raise DataError(

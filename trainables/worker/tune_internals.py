@@ -44,7 +44,9 @@ def _is_ours(trial: Any) -> bool:
     return isinstance(given, dict) and "cohort" in given
 
 
-def variants(spec: dict[str, Any], grids: Sequence[tuple[Sequence[str], list[Any]]]) -> Iterator[dict[str, Any]]:
+def variants(
+    spec: dict[str, Any], grids: Sequence[tuple[Sequence[str], list[Any]]]
+) -> Iterator[dict[str, Any]]:
     """Yield the spec of each trial; Tune would copy the whole list for each, in a time that grows with its square."""
     if len(grids) != 1:
         yield from _products(spec, grids)
@@ -63,7 +65,9 @@ class ActorManager(RayActorManager):
     def _actor_task_resolved(self, tracked_actor_task: Any, result: Any) -> None:
         # Tune would keep each result until the actor ends.
         futures = self._tracked_actors_to_task_futures[tracked_actor_task._tracked_actor]
-        futures -= {future for future in futures if future not in self._actor_task_events._tracked_futures}
+        futures -= {
+            future for future in futures if future not in self._actor_task_events._tracked_futures
+        }
         super()._actor_task_resolved(tracked_actor_task, result)
 
     def _actor_task_failed(self, tracked_actor_task: Any, exception: Exception) -> None:
@@ -102,7 +106,9 @@ class Controller(tune_controller.TuneController):
             waiting = (each for each in self._trials if each in self._pending_trials)
             trial = next((each for each in waiting if not has_worker(each)), trial)
         reused = bool(super()._maybe_reuse_cached_actor(trial))
-        if reused and trial not in self._staged_trials:  # what Tune's own callers do for the trial of their choice
+        if (
+            reused and trial not in self._staged_trials
+        ):  # what Tune's own callers do for the trial of their choice
             self._staged_trials.add(trial)
             self._actor_cache.increase_max(trial.placement_group_factory)
         return reused

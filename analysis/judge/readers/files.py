@@ -14,15 +14,39 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.judge.limits import BATCH, MOST_BYTES, MOST_UNPACKED, check_size, read_bounded, unpacked
+from lr_sweep.analysis.judge.limits import (
+    BATCH,
+    MOST_BYTES,
+    MOST_UNPACKED,
+    check_size,
+    read_bounded,
+    unpacked,
+)
 from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
-from lr_sweep.analysis.judge.readers.texts import FORMAT, check_names, log_rows, read_delimited, table_of_fields
-from lr_sweep.analysis.judge.readers.tools import EVENTS, WANDB, event_table, read_database, wandb_table
+from lr_sweep.analysis.judge.readers.texts import (
+    FORMAT,
+    check_names,
+    log_rows,
+    read_delimited,
+    table_of_fields,
+)
+from lr_sweep.analysis.judge.readers.tools import (
+    EVENTS,
+    WANDB,
+    event_table,
+    read_database,
+    wandb_table,
+)
 from lr_sweep.analysis.judge.table_file import TableFile, as_field, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError, file_like, translated
 from lr_sweep.common.files import Fields, open_plain
 
-SQLITE, PARQUET, GZIP, ZIP = b"SQLite format 3\0", b"PAR1", b"\x1f\x8b", b"PK\x03\x04"  # at the beginning
+SQLITE, PARQUET, GZIP, ZIP = (
+    b"SQLite format 3\0",
+    b"PAR1",
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+)  # at the beginning
 
 
 def read_file(path: Path) -> TableFile:
@@ -37,7 +61,9 @@ def read_file(path: Path) -> TableFile:
         if is_journal or head.startswith(SQLITE):
             return read_database(path, is_journal=is_journal)
         content = read_bounded(path)
-    return replace(table_of_content(path, content, path.name), sha256=hashlib.sha256(content).hexdigest())
+    return replace(
+        table_of_content(path, content, path.name), sha256=hashlib.sha256(content).hexdigest()
+    )
 
 
 def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
@@ -69,14 +95,21 @@ def _read_parquet(path: Path, content: bytes) -> TableFile:
     file = pq.ParquetFile(io.BytesIO(content))
     check_names(path, file.schema_arrow.names)
     groups = map(file.metadata.row_group, range(file.num_row_groups))
-    num_fields = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    num_fields = sum(
+        group.column(place).num_values for group in groups for place in range(group.num_columns)
+    )
     check_size(path, file.metadata.num_rows, -(-num_fields // max(1, file.metadata.num_rows)))
     rows, num_bytes = list[Fields](), 0
     for batch in file.iter_batches(BATCH):
-        plain = [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in batch.columns]
+        plain = [
+            part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
+            for part in batch.columns
+        ]
         num_bytes += sum(part.nbytes for part in plain)
         if num_bytes > MOST_UNPACKED:
-            raise UserError(f"{path} has more than {MOST_UNPACKED:,} bytes unpacked: leave out columns of text")
+            raise UserError(
+                f"{path} has more than {MOST_UNPACKED:,} bytes unpacked: leave out columns of text"
+            )
         rows += batch.to_pylist()
     return table_of_rows(path, rows, "")
 
@@ -84,19 +117,29 @@ def _read_parquet(path: Path, content: bytes) -> TableFile:
 def _read_archive(path: Path, content: bytes) -> TableFile:
     """Read the first sheet of a spreadsheet that has rows, or the only file of an archive."""
     archive = zipfile.ZipFile(io.BytesIO(content))
-    names = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")]
+    names = [
+        each
+        for each in archive.infolist()
+        if not each.is_dir() and not each.filename.startswith("__MACOSX")
+    ]
     if any(each.filename == "[Content_Types].xml" for each in names):
         if sum(each.file_size for each in names) > MOST_BYTES:
-            raise UserError(f"{path} has more than {MOST_BYTES:,} bytes unpacked: write it as a CSV file")
+            raise UserError(
+                f"{path} has more than {MOST_BYTES:,} bytes unpacked: write it as a CSV file"
+            )
         return _read_spreadsheet(path, content)
     if len(names) != 1:
-        raise UserError(f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder")
+        raise UserError(
+            f"{path} is an archive of {len(names)} files: unpack it, and name a file or the folder"
+        )
     return table_of_content(path, unpacked(path, archive.open(names[0])), names[0].filename)
 
 
 def _read_spreadsheet(path: Path, content: bytes) -> TableFile:
     """Read the first sheet that has rows."""
-    with translated((ImportError,), lambda _: UserError(f"{path} is a spreadsheet: write it as a CSV file")):
+    with translated(
+        (ImportError,), lambda _: UserError(f"{path} is a spreadsheet: write it as a CSV file")
+    ):
         from openpyxl import load_workbook
 
     sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
@@ -125,4 +168,6 @@ def _decoded(path: Path, content: bytes) -> str:
     except UnicodeDecodeError as error:
         if b"\0" in content:
             raise UserError(f"{path} is no text in UTF-8 (byte {error.start}): {FORMAT}") from error
-        return content.decode("cp1252", "replace")  # names alone depend on it: numbers are ASCII in both
+        return content.decode(
+            "cp1252", "replace"
+        )  # names alone depend on it: numbers are ASCII in both

@@ -15,16 +15,26 @@ from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.limits import MOST_TEXT, check_size
 from lr_sweep.analysis.judge.names import SPLITS, is_metric, is_named, is_rate, split_of
 from lr_sweep.analysis.judge.readers.labels import SETTING, repeat_in
-from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, MOST_NAME, Line, TableFile, raise_mistakes
+from lr_sweep.analysis.judge.table_file import (
+    MOST_MISTAKES,
+    MOST_NAME,
+    Line,
+    TableFile,
+    raise_mistakes,
+)
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted
 
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 _MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*", re.MULTILINE)
-_MARK = re.compile(r"[ \t\r]*sep=([,;\t|])[ \r]*\n", re.IGNORECASE)  # the first line that a spreadsheet may write
+_MARK = re.compile(
+    r"[ \t\r]*sep=([,;\t|])[ \r]*\n", re.IGNORECASE
+)  # the first line that a spreadsheet may write
 _DECIMAL = re.compile(r"\s*[+-]?\d*[.,]\d+(?:e[+-]?\d+)?\s*%?\s*", re.ASCII | re.IGNORECASE)
-_CUT = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)  # `0.` may have been 0.7
+_CUT = re.compile(
+    r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE
+)  # `0.` may have been 0.7
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*", re.ASCII)
 _GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+\.\d+\s*%?\s*", re.ASCII)
 _HEADING = re.compile(r"^#+[ \t]*(.+?)[ \t#]*$", re.MULTILINE)
@@ -53,7 +63,9 @@ def read_delimited(path: Path, text: str) -> TableFile:
     tables = [*_MARKDOWN.finditer(text)] if "|" in text else []
     body, mark, reader = _table_of_markdown(text, tables) if tables else _table_in(text)
     csv.field_size_limit(MOST_TEXT)
-    fields = csv.reader(io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " ")
+    fields = csv.reader(
+        io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " "
+    )
     rows = dict[int, list[str]]()
     for row in fields:
         check_size(path, len(rows), len(row))
@@ -63,7 +75,9 @@ def read_delimited(path: Path, text: str) -> TableFile:
     is_cut = not body.endswith(("\n", "\r"))
     last = [*found.columns.values()][-1][-1].strip()
     if is_cut and _CUT.fullmatch(last):
-        raise UserError(f"{found.lines[-1]}: the file ends within a number, {last!r}: write the whole file")
+        raise UserError(
+            f"{found.lines[-1]}: the file ends within a number, {last!r}: write the whole file"
+        )
     columns = _with_points(found.columns) if mark != "," and "," in body else found.columns
     cut = f"{found.name}: no line end after the last row; was the file cut?"
     return replace(found, columns=columns, remarks=(cut,) * is_cut)
@@ -94,18 +108,34 @@ def table_of_fields(path: Path, rows: Mapping[int, list[str]], reader: str) -> T
     check_names(path, names, head)
     below, want = dict(others), len(names)
     whole = {line: row for line, row in below.items() if len(row) == want}
-    odd = {line: row for line, row in below.items() if len(row) != want and not row[0].lstrip().startswith("#")}
-    begun = {line for line, after in pairwise(below) if line in odd and odd[line] == below[after][: len(odd[line])]}
-    wrong = [f"{path}:{line}: got {len(row)} fields, want {want}" for line, row in odd.items() if line not in begun]
+    odd = {
+        line: row
+        for line, row in below.items()
+        if len(row) != want and not row[0].lstrip().startswith("#")
+    }
+    begun = {
+        line
+        for line, after in pairwise(below)
+        if line in odd and odd[line] == below[after][: len(odd[line])]
+    }
+    wrong = [
+        f"{path}:{line}: got {len(row)} fields, want {want}"
+        for line, row in odd.items()
+        if line not in begun
+    ]
     if len(wrong) > max(len(whole) + 1, MOST_MISTAKES):
-        raise UserError(f"{path} is no table: most lines have other fields than the first: {FORMAT}")
+        raise UserError(
+            f"{path} is no table: most lines have other fields than the first: {FORMAT}"
+        )
     raise_mistakes(wrong)
     if not whole:
         raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
     columns = dict(zip(names, map(list, zip(*whole.values(), strict=True)), strict=True))
     dropped = f"without {counted(len(begun), 'row')} cut before the whole one" if begun else ""
     reader = ", ".join(filter(None, [dropped, reader]))
-    return TableFile(path=path, columns=columns, lines=[Line(path, number) for number in whole], reader=reader)
+    return TableFile(
+        path=path, columns=columns, lines=[Line(path, number) for number in whole], reader=reader
+    )
 
 
 def _are_fields(first: list[str], others: list[list[str]]) -> bool:
@@ -113,7 +143,9 @@ def _are_fields(first: list[str], others: list[list[str]]) -> bool:
     if any(is_named(field) or is_rate(field) or is_metric(field) for field in first):
         return False
     below = zip_longest(*others, fillvalue="")
-    again = any(field.strip() and field in column for field, column in zip(first, below, strict=False))
+    again = any(
+        field.strip() and field in column for field, column in zip(first, below, strict=False)
+    )
     return again and any(is_number(field.strip()) for field in first)
 
 
@@ -155,7 +187,9 @@ def _table_of_markdown(text: str, tables: list[re.Match[str]]) -> tuple[str, str
         cells = [f"{heading}|{row}" if heading and row else row for row in _cells(table)[1:]]
         lines[first + 1 : first + 1 + len(cells)] = cells
     if are_apart:
-        are_named = any(line.count("|") and not is_number(line.split("|")[1].strip()) for line in lines)
+        are_named = any(
+            line.count("|") and not is_number(line.split("|")[1].strip()) for line in lines
+        )
         names = f"{'task' if are_named else 'variant'}|{names}"
         which = f"{len(alike)} of {len(tables)} tables, each with its heading"
     lines[text.count("\n", 0, (alike[0] if are_apart else best).start())] = names
@@ -173,7 +207,12 @@ def _size(table: re.Match[str]) -> tuple[bool, bool, int, int]:
     names = [name.strip() for name in _cells(table)[0].split("|")]
     have_seeds = any(is_named(name, "seed") or repeat_in(name) is not None for name in names)
     is_summary = _SUMMARY.search(table[0]) is not None
-    return any(map(is_rate, names)), have_seeds and not is_summary, table[0].count("\n"), len(table[0])
+    return (
+        any(map(is_rate, names)),
+        have_seeds and not is_summary,
+        table[0].count("\n"),
+        len(table[0]),
+    )
 
 
 def log_rows(path: Path, text: str) -> dict[int, Fields]:
@@ -187,20 +226,28 @@ def log_rows(path: Path, text: str) -> dict[int, Fields]:
     settings, step = Fields(), Fields()
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("Namespace("):
-            settings = {f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)}
+            settings = {
+                f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)
+            }
         elif not rows and (pair := _LINE.fullmatch(line)):
             name, value = pair.groups()
-            if is_named(name, "seed", "variant", "model", "task") or (is_rate(name) and is_number(value)):
+            if is_named(name, "seed", "variant", "model", "task") or (
+                is_rate(name) and is_number(value)
+            ):
                 settings[f"{SETTING}{name}"] = value
         found = dict(_PAIR.findall(line)) if _HAS_SPLIT.search(line) else {}
         if found or "ep" in line[:20].lower():
             above.append(line)
         if any(is_metric(name) and split_of(name) in ("validation", "test") for name in found):
             pairs = map(_PAIR.findall, reversed(above))
-            steps = ({name: value for name, value in each if is_named(name, "step")} for each in pairs)
+            steps = (
+                {name: value for name, value in each if is_named(name, "step")} for each in pairs
+            )
             step = next(filter(None, steps), step)
             rows[number] = {**settings, **step, **found}
             check_size(path, len(rows), len(rows[number]))
             above = []
-    stepped = {number: row for number, row in rows.items() if any(is_named(name, "step") for name in row)}
+    stepped = {
+        number: row for number, row in rows.items() if any(is_named(name, "step") for name in row)
+    }
     return stepped or rows or ({1: settings} if any(map(is_rate, settings)) else {})

@@ -52,11 +52,20 @@ CELLS = """
     SELECT run_uuid, 'params.' || key, value FROM params
     UNION ALL SELECT run_uuid, 'metrics.' || key, CASE WHEN is_nan THEN 'nan' ELSE value END FROM latest_metrics
 """
-STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}  # in the folders of MLflow
+STATES = {
+    1: "running",
+    2: "scheduled",
+    3: "finished",
+    4: "failed",
+    5: "killed",
+}  # in the folders of MLflow
 EVENTS = "events.out.tfevents"  # part of the name of TensorBoard's files
 WANDB = b":W&B"  # how W&B's files begin
 CUT = "{}: it ends within a record, which is left out"
-BLOCK, HEADER = 32_768, 7  # bytes of a block of LevelDB's log, and of what stands before each part of a record
+BLOCK, HEADER = (
+    32_768,
+    7,
+)  # bytes of a block of LevelDB's log, and of what stands before each part of a record
 FIRST, MIDDLE = 2, 3  # kinds of parts of a record that another part follows
 
 
@@ -65,30 +74,48 @@ def read_database(path: Path, *, is_journal: bool) -> TableFile:
 
     A copy is read, as libraries may write to what they open.
     """
-    with TemporaryDirectory(prefix="lr-sweep-") as folder, damage_named(path, copy := Path(folder) / "copy", TABLES):
+    with (
+        TemporaryDirectory(prefix="lr-sweep-") as folder,
+        damage_named(path, copy := Path(folder) / "copy", TABLES),
+    ):
         before = _states(path)
         check_folder(path, before)
         for file in before:
-            shutil.copyfile(file, copy.with_name(file.name.replace(path.resolve().name, copy.name, 1)))
+            shutil.copyfile(
+                file, copy.with_name(file.name.replace(path.resolve().name, copy.name, 1))
+            )
         if _states(path) != before:
-            raise UserError(f"{path} changed while it was copied: read it once no program writes to it")
+            raise UserError(
+                f"{path} changed while it was copied: read it once no program writes to it"
+            )
         if is_journal:
             return _grouped(path, list(_trials(copy, is_journal=True)), "variant", OPTUNA)
         with closing(sqlite3.connect(copy, factory=BoundedDatabase)) as database:
-            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            names = {
+                name
+                for (name,) in database.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            }
             if {"studies", "trials"} <= names:
                 return _grouped(path, list(_trials(copy, is_journal=False)), "variant", OPTUNA)
             if {"metrics", "configs"} <= names:
                 return table_of_rows(path, list(_trackio_rows(database)), "runs of Trackio")
             if {"experiments", "runs"} <= names:
                 return _grouped(path, _mlflow_rows(database), "task", MLFLOW)
-    raise UserError(f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file")
+    raise UserError(
+        f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file"
+    )
 
 
 def _states(path: Path) -> dict[Path, tuple[int, int]]:
     """Return size and time of a file, and of the journals beside it in which SQLite has a database's last changes."""
     real = path.resolve()  # journals are beside the file that a link leads to
-    found = {file: file.stat() for end in ("", "-wal", "-journal") if (file := Path(f"{real}{end}")).is_file()}
+    found = {
+        file: file.stat()
+        for end in ("", "-wal", "-journal")
+        if (file := Path(f"{real}{end}")).is_file()
+    }
     return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in found.items()}
 
 
@@ -106,11 +133,18 @@ def _trials(copy: Path, *, is_journal: bool) -> Iterator[Fields]:
     for name in optuna.get_all_study_names(storage):
         study = optuna.load_study(study_name=name, storage=storage)
         if len(study.directions) > 1:
-            raise UserError(f"the study {name} has several objectives: write a table with the one that counts")
+            raise UserError(
+                f"the study {name} has several objectives: write a table with the one that counts"
+            )
         for trial in study.trials:
             settings = {f"params_{key}": value for key, value in trial.params.items()}
             settings |= {f"user_attrs_{key}": value for key, value in trial.user_attrs.items()}
-            row = {"number": trial.number, "value": trial.value, "state": trial.state.name, **settings}
+            row = {
+                "number": trial.number,
+                "value": trial.value,
+                "state": trial.state.name,
+                **settings,
+            }
             yield row | {"direction": study.direction.name, "variant": name}
 
 
@@ -118,7 +152,9 @@ def _grouped(path: Path, rows: Sequence[Fields], group: str, reader: str) -> Tab
     """Return runs as a table; a column of studies or experiments is left out if there is one."""
     if (number := len({row[group] for row in rows})) > 1:
         return table_of_rows(path, rows, f"{reader}, {number} {group}s")
-    return table_of_rows(path, [{name: row[name] for name in row if name != group} for row in rows], reader)
+    return table_of_rows(
+        path, [{name: row[name] for name in row if name != group} for row in rows], reader
+    )
 
 
 def _trackio_rows(database: sqlite3.Connection) -> Iterator[Fields]:
@@ -134,16 +170,25 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
     `named`: the address as reports and messages show it.
     """
     quiet_mlflow()
-    with damage_named(named.rstrip("/"), uri.rstrip("/"), "start its server of MLflow, or download a table"):
+    with damage_named(
+        named.rstrip("/"), uri.rstrip("/"), "start its server of MLflow, or download a table"
+    ):
         from mlflow import MlflowClient
 
         client = MlflowClient(tracking_uri=uri)
         names = {each.experiment_id: each.name for each in client.search_experiments()}
-        found = client.search_runs(list(names), max_results=MOST_RUNS, order_by=["attributes.start_time"])
+        found = client.search_runs(
+            list(names), max_results=MOST_RUNS, order_by=["attributes.start_time"]
+        )
     if found.token:
-        raise UserError(f"{named} has more than {MOST_RUNS:,} runs: download a table of those that count")
+        raise UserError(
+            f"{named} has more than {MOST_RUNS:,} runs: download a table of those that count"
+        )
     runs = [(run.info, run.data) for run in found]
-    rows = [_row(i.run_id, i.status, names[i.experiment_id], data.params, data.metrics) for i, data in runs]
+    rows = [
+        _row(i.run_id, i.status, names[i.experiment_id], data.params, data.metrics)
+        for i, data in runs
+    ]
     name = named.removesuffix("?...").rstrip("/").rpartition("/")[2]
     return _grouped(Path(name or "mlflow"), rows, "task", MLFLOW)
 
@@ -163,7 +208,15 @@ def read_mlflow_folder(folder: Path, runs: Iterable[Path]) -> TableFile:
             status = yaml_content(read_bounded(run / "meta.yaml").decode()).get("status")
             lines = {name: text.split("\n")[:-1] for name, text in _texts(run / "metrics").items()}
             last = {name: float(values[-1].split()[1]) for name, values in lines.items() if values}
-            rows.append(_row(run.name, STATES.get(status, status), run.parent.name, _texts(run / "params"), last))
+            rows.append(
+                _row(
+                    run.name,
+                    STATES.get(status, status),
+                    run.parent.name,
+                    _texts(run / "params"),
+                    last,
+                )
+            )
     return _grouped(folder, rows, "task", MLFLOW)
 
 
@@ -192,11 +245,15 @@ def event_table(paths: Sequence[Path], contents: Sequence[bytes]) -> TableFile:
             if plugin.plugin_name == "hparams":
                 found = HParamsPluginData.FromString(plugin.content).session_start_info.hparams
                 kinds = {name: found[name].WhichOneof("kind") for name in sorted(found)}
-                settings |= {f"hparams.{name}": getattr(found[name], kinds[name] or "", "") for name in kinds}
+                settings |= {
+                    f"hparams.{name}": getattr(found[name], kinds[name] or "", "") for name in kinds
+                }
             elif (number := _scalar(value)) is not None:
                 rows.setdefault(event.step, {"step": event.step})[value.tag] = number
     cut = [path.name for path, log in zip(paths, logs, strict=True) if log.is_cut]
-    found = table_of_rows(paths[0], with_settings(paths[0], settings, [*rows.values()]), "events of TensorBoard")
+    found = table_of_rows(
+        paths[0], with_settings(paths[0], settings, [*rows.values()]), "events of TensorBoard"
+    )
     return replace(found, remarks=tuple(map(CUT.format, cut)))
 
 
@@ -230,8 +287,12 @@ def _check(checksum: int, written: bytes, at: int) -> None:
 
 def _scalar(value: Any) -> float | None:
     """Return the number that was written, of as many digits as single precision has; None: it is no number."""
-    numbers: Sequence[float] = [value.simple_value] if value.HasField("simple_value") else value.tensor.float_val
-    if value.tensor.dtype == 1 and not value.tensor.tensor_shape.dim:  # one number of single precision
+    numbers: Sequence[float] = (
+        [value.simple_value] if value.HasField("simple_value") else value.tensor.float_val
+    )
+    if (
+        value.tensor.dtype == 1 and not value.tensor.tensor_shape.dim
+    ):  # one number of single precision
         numbers = numbers or np.frombuffer(value.tensor.tensor_content, "<f4").tolist()
     return float(str(np.float32(numbers[0]))) if len(numbers) == 1 else None
 
@@ -240,9 +301,14 @@ def wandb_table(path: Path, content: bytes) -> TableFile:
     """Return the history of a run with its settings; raises ValueError for a damaged file."""
     settings, rows, status, log = Fields(), list[Fields](), "running", _records(content)
     for record in map(_message, log.records):
-        for config in [*record[5], *(config for started in record[17] for config in _message(started)[4])]:
+        for config in [
+            *record[5],
+            *(config for started in record[17] for config in _message(started)[4]),
+        ]:
             settings |= flat_settings(dict(_items(config)))
-        rows += [{n: v for n, v in _items(row) if n[:1] != "_" or n == "_step"} for row in record[2]]
+        rows += [
+            {n: v for n, v in _items(row) if n[:1] != "_" or n == "_step"} for row in record[2]
+        ]
         for ended in record[18]:
             status = "failed" if any(_message(ended)[1]) else "finished"
     above = {"run_id": path.stem, "state": status, **settings}
@@ -264,7 +330,11 @@ def _records(content: bytes) -> _Log:
         if (left := BLOCK - at % BLOCK) < HEADER:  # filled with zeros
             at += left
             continue
-        start, length, kind = at + HEADER, int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        start, length, kind = (
+            at + HEADER,
+            int.from_bytes(content[at + 4 : at + 6], "little"),
+            content[at + 6],
+        )
         end = start + length
         if end <= len(content) or HEADER + length > left:  # a part ends with its block
             _check(zlib.crc32(content[at + 6 : end]), content[at : at + 4], at)

@@ -45,14 +45,22 @@ class CheckFinding:
 
 
 def finding_of(
-    cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Collection[float] = (), condition: str = ""
+    cell: Row,
+    check: str,
+    level: Level,
+    message: str,
+    fix: str = "",
+    rates: Collection[float] = (),
+    condition: str = "",
 ) -> CheckFinding:
     """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
     labels = {name: cell[name] for name in CELL}
     if rates:
         fix = f"add {', '.join(map(rate_text, sorted(rates)))} to the learning rates"
     texts = {"message": message, "fix": fix, "condition": condition}
-    return CheckFinding(check=check, level=level, **labels, **texts, learning_rates=tuple(sorted(rates)))
+    return CheckFinding(
+        check=check, level=level, **labels, **texts, learning_rates=tuple(sorted(rates))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,13 @@ from scipy.special import stdtrit
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell
-from lr_sweep.analysis.statistics.rates.further_rates import around, between, beyond, geometric_mean, three_digits
+from lr_sweep.analysis.statistics.rates.further_rates import (
+    around,
+    between,
+    beyond,
+    geometric_mean,
+    three_digits,
+)
 from lr_sweep.analysis.statistics.rates.optimum import is_lopsided
 from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, fitted_gain
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, inner_rate
@@ -42,7 +48,9 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
     rates, search = cell.rates, cell.study.search
     # A rate whose runs are missing or failed may yet get a value; the check "missing" reports it.
     may_get_one = ("missing", "short", "failed", "stopped")
-    shown = [row for row in rates if row["num_values"] or any(row[status] for status in may_get_one)]
+    shown = [
+        row for row in rates if row["num_values"] or any(row[status] for status in may_get_one)
+    ]
     if not any(row["num_values"] for row in rates) and len(rates) >= MIN_RATES:
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
@@ -51,7 +59,9 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
         return
     elif cell.row["at_edge"]:
         yield _edge(cell)
-    elif not is_flat(rates) and (search is None or not search.space):  # options of their own: neighbours show no peak
+    elif not is_flat(rates) and (
+        search is None or not search.space
+    ):  # options of their own: neighbours show no peak
         best = _inner_best(cell)
         yield from _cliff(cell, best)
         if cell.study.winners is None:  # rates beside winners have one seed, and no standard error
@@ -74,7 +84,9 @@ def joint_sem(one: float, other: float) -> float:
 def _inner_best(cell: SweptCell) -> float:
     """Return the best rate, of equally good ones one inside the sweep: beside it the grid shows whether it falls."""
     best = cell.row["validation_mean"]
-    equal = [row for row in cell.rates if row["eligible"] and comparable(row["validation_mean"]) == best]
+    equal = [
+        row for row in cell.rates if row["eligible"] and comparable(row["validation_mean"]) == best
+    ]
     equal_rates = {row["learning_rate"] for row in equal} | {cell.row["learning_rate"]}
     return inner_rate(equal_rates, [row["learning_rate"] for row in cell.rates])
 
@@ -90,9 +102,13 @@ def _untuned(cell: SweptCell, tried: list[float], shown: list[Row]) -> CheckFind
         message = f"only {number} of {len(tried)} learning rates {verb} a value: no peak can be seen to lie inside"
         rates = {rate for value in values for rate in between(tried, value)}
         rates |= set(beyond(tried, "low")) if values[0] == tried[0] else set()
-    is_swept = cell.study.learning_rates.groupby(CELL).size().max() > 1  # else the verdict is of one rate, and says so
+    is_swept = (
+        cell.study.learning_rates.groupby(CELL).size().max() > 1
+    )  # else the verdict is of one rate, and says so
     condition = f"as far as tried: {cell.row['variant']} has values at {counted(number, 'learning rate')} only"
-    return cell.finding("untuned", "problem", message, rates=rates, condition=condition if is_swept else "")
+    return cell.finding(
+        "untuned", "problem", message, rates=rates, condition=condition if is_swept else ""
+    )
 
 
 def _edge(cell: SweptCell) -> CheckFinding:
@@ -101,15 +117,21 @@ def _edge(cell: SweptCell) -> CheckFinding:
     extreme = "smallest" if end == "low" else "largest"
     message = f"the best learning rate, {rate_text(best)}, is the {extreme} tried"
     reach = f"{cell.row['variant']} still improves at {rate_text(best)}, the {extreme} rate tried"
-    condition = f"as far as the grid reaches: {reach}" if still_rises(cell.rates, end, cell.metric) else ""
+    condition = (
+        f"as far as the grid reaches: {reach}" if still_rises(cell.rates, end, cell.metric) else ""
+    )
     if search is None:
         rates = beyond([row["learning_rate"] for row in cell.rates], end)
         return cell.finding("edge", "problem", message, rates=rates, condition=condition)
-    bound, outside = (search.low, search.low / 10) if end == "low" else (search.high, search.high * 10)
+    bound, outside = (
+        (search.low, search.low / 10) if end == "low" else (search.high, search.high * 10)
+    )
     if abs(math.log(bound / best)) > math.log(WIDE_STEP):
         fix = f"raise `rates`, now {search.rates}: the range has room"
     else:
-        fix = f"set `{end}: {rate_text(three_digits(outside))}` and raise `rates`, now {search.rates}"
+        fix = (
+            f"set `{end}: {rate_text(three_digits(outside))}` and raise `rates`, now {search.rates}"
+        )
     message += f"; the search's range ends at {rate_text(bound)}"
     return cell.finding("edge", "problem", message, fix, condition=condition)
 
@@ -125,7 +147,10 @@ def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
     """Report a side of the best rate on which no rate has a value: an edge that was not drawn as one."""
     rates, metric = cell.rates, cell.metric
     at = [row["learning_rate"] for row in rates].index(best)
-    for beside, behind, side in ((rates[at + 1 :], rates[at - 1], "above"), (rates[:at][::-1], rates[at + 1], "below")):
+    for beside, behind, side in (
+        (rates[at + 1 :], rates[at - 1], "above"),
+        (rates[:at][::-1], rates[at + 1], "below"),
+    ):
         if any(row["num_values"] or not row["diverged"] for row in beside):
             continue
         lost = beside[0]["learning_rate"]
@@ -133,7 +158,9 @@ def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
         rise, noise = _rise(rates[at], behind, metric)
         # Halfway to where it diverges, were the rise to continue.
         ahead = step / 2 / abs(math.log(best / behind["learning_rate"]))
-        where = "there" if len(beside) == 1 else f"at it and at the {len(beside) - 1} further {side}"
+        where = (
+            "there" if len(beside) == 1 else f"at it and at the {len(beside) - 1} further {side}"
+        )
         message = (
             f"no rate {side} the best one, {rate_text(best)}, has a value: the next is {rate_text(lost)}, "
             f"and every run {where} diverged"
@@ -153,7 +180,9 @@ def _rise(top: Row, behind: Row, metric: Metric) -> tuple[float, float]:
         return 0.0, 0.0
     rise = metric.sign * (top["validation_mean"] - behind["validation_mean"])
     dof = max(1, top["num_values"] + behind["num_values"] - 2)
-    return rise, float(stdtrit(dof, GAIN_CONFIDENCE)) * joint_sem(top["validation_sem"], behind["validation_sem"])
+    return rise, float(stdtrit(dof, GAIN_CONFIDENCE)) * joint_sem(
+        top["validation_sem"], behind["validation_sem"]
+    )
 
 
 def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
@@ -180,26 +209,38 @@ def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
     if not gain.fit_seen:
         message += "; three rates do not show whether a parabola fits"
     elif nearest > gain.upper(GAIN_CONFIDENCE):
-        message += f"; the nearest variant is {metric.amount_text(nearest)} away, so the order stays"
+        message += (
+            f"; the nearest variant is {metric.amount_text(nearest)} away, so the order stays"
+        )
     else:
         level = "problem"
-    condition = f"as far as the grid resolves: {cell.row['variant']} may be better beside {rate_text(best)}"
+    condition = (
+        f"as far as the grid resolves: {cell.row['variant']} may be better beside {rate_text(best)}"
+    )
     rates = between([row["learning_rate"] for row in cell.rates], best)
-    yield cell.finding("narrow", level, message, rates=rates, condition=condition if level == "problem" else "")
+    yield cell.finding(
+        "narrow", level, message, rates=rates, condition=condition if level == "problem" else ""
+    )
 
 
 def _chosen(cell: SweptCell) -> Row | None:
-    return next((row for row in cell.rates if row["learning_rate"] == cell.row["learning_rate"]), None)
+    return next(
+        (row for row in cell.rates if row["learning_rate"] == cell.row["learning_rate"]), None
+    )
 
 
 def _best_of(rates: Sequence[Row], metric: Metric) -> Row | None:
-    return max(rates, key=lambda row: metric.sign * comparable(row["validation_mean"]), default=None)
+    return max(
+        rates, key=lambda row: metric.sign * comparable(row["validation_mean"]), default=None
+    )
 
 
 def _unstable(cell: SweptCell) -> Iterator[CheckFinding]:
     """Report the best rate that was not chosen because a seed diverged at it."""
     metric, chosen = cell.metric, _chosen(cell)
-    lost = [row for row in cell.rates if 0 < row["num_values"] < row["num_wanted"] and row["diverged"]]
+    lost = [
+        row for row in cell.rates if 0 < row["num_values"] < row["num_wanted"] and row["diverged"]
+    ]
     best = _best_of(lost, metric)
     if chosen is None or best is None:
         return
@@ -246,7 +287,10 @@ def fewer_seeds(cell: SweptCell) -> Iterator[CheckFinding]:
     named = [row for row in lost if row["num_lacking"] or row is better]
     if not named:
         return
-    listed = [f"{row['num_values']} of {row['num_seeds']} at {rate_text(row['learning_rate'])}" for row in named]
+    listed = [
+        f"{row['num_values']} of {row['num_seeds']} at {rate_text(row['learning_rate'])}"
+        for row in named
+    ]
     they = "it" if len(named) == 1 else "they"
     message = f"seeds with a value: {', '.join(listed)}, so {they} cannot be chosen"
     if better is not None:
@@ -261,7 +305,9 @@ def _at_chosen(cell: SweptCell, chosen: Row) -> Iterator[CheckFinding]:
     """Report seeds that the cell's own number lacks."""
     metric, row, at = cell.metric, cell.row, f"at the chosen {rate_text(chosen['learning_rate'])}"
     if row["num_tests"] < row["num_values"]:
-        message = f"{metric.test} {at} has a value for {row['num_tests']} of {row['num_seeds']} seeds"
+        message = (
+            f"{metric.test} {at} has a value for {row['num_tests']} of {row['num_seeds']} seeds"
+        )
         yield cell.finding("fewer-seeds", "problem", message, "measure it for every seed")
     if chosen["num_lacking"]:
         message = f"{metric.validation} {at} has a value for {row['num_values']} of {row['num_seeds']} seeds"

@@ -15,7 +15,12 @@ import pandas as pd
 from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.comparisons.correction import shaffer
-from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, cell_values, num_known, undefined_is_nan
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    at_chosen,
+    cell_values,
+    num_known,
+    undefined_is_nan,
+)
 from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Cell, Floats, Ints, each_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 
@@ -60,7 +65,9 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     corrected over the study's cells (Holm): of studies in which no cell rises by more, at most 5% have one below 0.05.
     """
     chosen = summary.chosen_runs
-    points = points_within_budget(chosen[chosen["status"] == "complete"], curves, ["validation_accuracy"]).dropna()
+    points = points_within_budget(
+        chosen[chosen["status"] == "complete"], curves, ["validation_accuracy"]
+    ).dropna()
     points["validation_accuracy"] *= summary.metric.sign
     cells = summary.cells.set_index(CELL)["validation_mean"]
     units = cells.abs() if not summary.metric.is_fraction else cells * 0 + 1
@@ -69,11 +76,17 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     long = points.join(lengths.rename("shortest"), on=CELL).query("shortest >= @MIN_EVALUATIONS")
     found = {key: _rise(rows, least[key]) for key, rows in each_cell(long)}
     corrected = shaffer(np.array([rise.p for rise in found.values()]), range(len(found)))
-    return {key: replace(rise, p=float(p)) for (key, rise), p in zip(found.items(), corrected, strict=True)}
+    return {
+        key: replace(rise, p=float(p))
+        for (key, rise), p in zip(found.items(), corrected, strict=True)
+    }
 
 
 def _rise(rows: pd.DataFrame, least: float) -> Rise:
-    by_run = [run[["step", "validation_accuracy"]].to_numpy(float) for _, run in rows.groupby("run_id", sort=False)]
+    by_run = [
+        run[["step", "validation_accuracy"]].to_numpy(float)
+        for _, run in rows.groupby("run_id", sort=False)
+    ]
     window = max(MIN_WINDOW, min(map(len, by_run)) // QUARTER)
     steps = np.stack([run[-window:, 0] for run in by_run])
     values = np.stack([run[-window:, 1] for run in by_run])
@@ -116,7 +129,9 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
     if windows.shape[-1] < 3:
         return found
     wide, rows = zip(*_widest(np.sort(windows)), strict=True), cells.to_dict("records")
-    for window, values, (ratio, gap, at), row in zip(windows, cell_values(summary), wide, rows, strict=True):
+    for window, values, (ratio, gap, at), row in zip(
+        windows, cell_values(summary), wide, rows, strict=True
+    ):
         unit = 1.0 if summary.metric.is_fraction else abs(row["validation_mean"])
         if gap < LEAST_GAP * unit:
             continue
@@ -124,7 +139,9 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
         if ratio > _limit(counts, min(len(cells), MOST_CELLS), LEVEL / len(cells)):
             centre = int(np.flatnonzero(values.rates == row["learning_rate"])[0])
             rate = centre + (0, -1, 1)[at]
-            found[row["task"], row["model"], row["variant"]] = _split(float(values.rates[rate]), window[at])
+            found[row["task"], row["model"], row["variant"]] = _split(
+                float(values.rates[rate]), window[at]
+            )
     return found
 
 
@@ -140,11 +157,20 @@ def _widest(ordered: Floats) -> tuple[Floats, Floats, Ints]:
     upper = np.arange(ordered.shape[-1]) > gaps.argmax(-1)[..., None]
     squares = _squares(ordered, ~upper) + _squares(ordered, upper)
     counted = (num_seeds > 2) & ((squares <= EXPLODED * squares[..., :1]) | (squares[..., :1] == 0))
-    squares, dof, gap = (np.where(counted, each, 0.0) for each in (squares, num_seeds - 2.0, gaps.max(-1)))
+    squares, dof, gap = (
+        np.where(counted, each, 0.0) for each in (squares, num_seeds - 2.0, gaps.max(-1))
+    )
     with undefined_is_nan():
-        share, equal = (np.nansum(each / each.sum(-1, keepdims=True), -2, keepdims=True) for each in (squares, dof))
-        noise = np.maximum(np.nan_to_num(share / equal, nan=1.0), LEAST_NOISE)  # of each rate, with a mean near 1
-        spread = np.sqrt(noise * (squares / noise).sum(-1, keepdims=True) / dof.sum(-1, keepdims=True))
+        share, equal = (
+            np.nansum(each / each.sum(-1, keepdims=True), -2, keepdims=True)
+            for each in (squares, dof)
+        )
+        noise = np.maximum(
+            np.nan_to_num(share / equal, nan=1.0), LEAST_NOISE
+        )  # of each rate, with a mean near 1
+        spread = np.sqrt(
+            noise * (squares / noise).sum(-1, keepdims=True) / dof.sum(-1, keepdims=True)
+        )
         ratio = np.nan_to_num(gap / spread, nan=0.0, posinf=math.inf)
     at = ratio.argmax(-1)
     return ratio.max(-1), np.take_along_axis(gap, at[..., None], -1)[..., 0], at

@@ -19,7 +19,13 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
+from lr_sweep.analysis.statistics.checks.finding import (
+    CheckFinding,
+    Level,
+    SweptCell,
+    finding_of,
+    swept_cells,
+)
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.checks.significance import Modes, Rise, late_rises, two_modes
 from lr_sweep.analysis.statistics.checks.variants import check_claims
@@ -49,7 +55,11 @@ them: at the smallest rates no run learns, and those of all are equal."""
 LOST = (
     ("missing", "missing", "`run` trains them"),
     ("failed", "missing", "`run --retry-failed` trains them again"),
-    ("short", "short", "they printed fewer evaluations than others; give `num_steps`: such a run then fails"),
+    (
+        "short",
+        "short",
+        "they printed fewer evaluations than others; give `num_steps`: such a run then fails",
+    ),
 )
 """Outcomes of runs that do not count, the checks that report them, and what to do."""
 ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
@@ -61,7 +71,11 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(counted, curves, ACCURACIES)
     modes = two_modes(summary)
-    rises, stuck, same = late_rises(summary, curves), _stuck_cells(points, summary.metric), _identical_cells(points)
+    rises, stuck, same = (
+        late_rises(summary, curves),
+        _stuck_cells(points, summary.metric),
+        _identical_cells(points),
+    )
     ignored = _ignored_rates(points, summary.metric)
     cells = list(swept_cells(summary))
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
@@ -69,7 +83,9 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     gaps = summary.cells["validation_mean"] - summary.cells["test_mean"]
     by_task = gaps.groupby(summary.cells["task"])
     usual, num_cells = by_task.median().to_dict(), by_task.count().to_dict()
-    examples = {task: _examples(runs, summary.metric) for task, runs in summary.runs.groupby("task")}
+    examples = {
+        task: _examples(runs, summary.metric) for task, runs in summary.runs.groupby("task")
+    }
     found: list[CheckFinding] = []
     for cell in cells:
         task, whole_task = cell.row["task"], cell.row["task"] not in learning
@@ -88,13 +104,19 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
         if cell.key in modes:
             found.append(_two_modes(cell, modes[cell.key]))
         if cell.row["num_values"] and cell.row["num_seeds"] == 1:
-            found.append(cell.finding("one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
+            found.append(
+                cell.finding(
+                    "one-seed", "note", "one seed: no standard error, no interval", "add seeds"
+                )
+            )
     found += check_claims(summary)
     if summary.search is None:
         return found
     # A study with a search names no learning rates to add.
     fix = f"raise `rates`, now {summary.search.rates}"
-    return [replace(each, fix=fix, learning_rates=()) if each.learning_rates else each for each in found]
+    return [
+        replace(each, fix=fix, learning_rates=()) if each.learning_rates else each for each in found
+    ]
 
 
 def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -103,9 +125,14 @@ def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
     if search is not None and len(cell.rates) < search.rates:
         message = f"the search has proposed {len(cell.rates)} of {search.rates} learning rates"
         yield cell.finding("missing", "problem", message, "`run` proposes and trains the others")
-    if refinement is not None and (proposed := refinement.proposed.get(cell.key, 0)) < refinement.rates:
+    if (
+        refinement is not None
+        and (proposed := refinement.proposed.get(cell.key, 0)) < refinement.rates
+    ):
         message = f"the refinement has added {proposed} of {refinement.rates} learning rates"
-        yield cell.finding("missing", "problem", message, "`run` adds the others once the grid has ended")
+        yield cell.finding(
+            "missing", "problem", message, "`run` adds the others once the grid has ended"
+        )
 
 
 def _missing(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -131,12 +158,16 @@ def _diverged(cell: SweptCell) -> Iterator[CheckFinding]:
     row = cell.row
     if not row["diverged"]:
         return
-    message = f"{row['diverged']} of {row['num_wanted']} runs diverged: {_at_rates(cell, 'diverged')}"
+    message = (
+        f"{row['diverged']} of {row['num_wanted']} runs diverged: {_at_rates(cell, 'diverged')}"
+    )
     if not row["num_values"]:
         message += "; no run of the cell has a value"
     elif row["num_diverged"]:
         message += f"; the chosen learning rate, {rate_text(row['learning_rate'])}, among them"
-    yield cell.finding("diverged", "problem" if row["num_diverged"] or not row["num_values"] else "note", message)
+    yield cell.finding(
+        "diverged", "problem" if row["num_diverged"] or not row["num_values"] else "note", message
+    )
 
 
 def _stopped(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -149,7 +180,9 @@ def _stopped(cell: SweptCell) -> Iterator[CheckFinding]:
 
 def _at_rates(cell: SweptCell, status: str) -> str:
     lost = [row for row in cell.rates if row[status]]
-    return ", ".join(f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost)
+    return ", ".join(
+        f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost
+    )
 
 
 def _improving(cell: SweptCell, rise: Rise | None) -> Iterator[CheckFinding]:
@@ -163,7 +196,9 @@ def _improving(cell: SweptCell, rise: Rise | None) -> Iterator[CheckFinding]:
     if metric.model == "final":
         yield cell.finding("improving", "note", f"{message}, as a decaying schedule makes it")
     else:
-        yield cell.finding("improving", "problem", message, "raise num_steps: finished runs resume where they are")
+        yield cell.finding(
+            "improving", "problem", message, "raise num_steps: finished runs resume where they are"
+        )
 
 
 def _examples(runs: pd.DataFrame, metric: Metric) -> tuple[float, float]:
@@ -178,7 +213,9 @@ def _examples(runs: pd.DataFrame, metric: Metric) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def _gap(cell: SweptCell, usual: float, num_cells: int, examples: tuple[float, float]) -> Iterator[CheckFinding]:
+def _gap(
+    cell: SweptCell, usual: float, num_cells: int, examples: tuple[float, float]
+) -> Iterator[CheckFinding]:
     """Report a difference between validation and test; `usual` is the median of `num_cells` cells of the task.
 
     The error of a difference has that of the `examples` of both splits. All cells share these, so what the cells have
@@ -188,13 +225,18 @@ def _gap(cell: SweptCell, usual: float, num_cells: int, examples: tuple[float, f
     means = row["validation_mean"], row["test_mean"]
     gap = means[0] - means[1]
     split = math.sqrt(sum(max(0.0, p * (1 - p)) / n for p, n in zip(means, examples, strict=True)))
-    error = max(joint_sem(row["validation_sem"], row["test_sem"]), split / math.sqrt(max(1, row["num_values"])))
+    error = max(
+        joint_sem(row["validation_sem"], row["test_sem"]),
+        split / math.sqrt(max(1, row["num_values"])),
+    )
     limit, shared = (max(GAP * cell.unit, GAP_SEMS * each) for each in (error, max(error, split)))
     message = f"validation less test is {metric.amount_text(gap, sign='+')}"
     # Comparisons are false where there is no value.
     if abs(gap - usual) > limit:
         message += f", where the median of the task's cells is {metric.difference_text(usual)}"
-        yield cell.finding("gap", "problem", message, "look at its seeds one by one before using the number")
+        yield cell.finding(
+            "gap", "problem", message, "look at its seeds one by one before using the number"
+        )
     elif abs(gap) > shared and num_cells == 1:
         yield cell.finding("gap", "problem", f"{message}, there is no other cell to compare with")
     elif abs(gap) > shared:
@@ -203,7 +245,9 @@ def _gap(cell: SweptCell, usual: float, num_cells: int, examples: tuple[float, f
 
 
 def _stuck(cell: SweptCell, where: str, whole_task: bool) -> CheckFinding:
-    message = f"{where}, as if the model always predicted one class" if cell.metric.is_fraction else where
+    message = (
+        f"{where}, as if the model always predicted one class" if cell.metric.is_fraction else where
+    )
     if not whole_task:
         condition = f"as far as tried: {cell.row['variant']} did not learn at any learning rate"
         return cell.finding("stuck", "note", message, condition=condition)
@@ -219,25 +263,38 @@ def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
         "none is better than another"
     )
     if whole_task and comparable(mean) != metric.perfect:
-        return cell.finding("flat", "problem", message, "make sure that the learning rate reaches the optimizer")
+        return cell.finding(
+            "flat", "problem", message, "make sure that the learning rate reaches the optimizer"
+        )
     return cell.finding("flat", "note", message)
 
 
 def _identical(cell: SweptCell, other: Cell) -> CheckFinding:
-    message = f"every {cell.metric.name} of every run is that of {' '.join(other[1:])}, to the last bit"
+    message = (
+        f"every {cell.metric.name} of every run is that of {' '.join(other[1:])}, to the last bit"
+    )
     fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
     return cell.finding("identical", "problem", message, fix)
 
 
 def _ignored(cell: SweptCell, rates: Sequence[float]) -> CheckFinding:
     message = f"runs of one seed have the same numbers at {', '.join(map(rate_text, rates))}: the rate has no effect"
-    return cell.finding("rate-ignored", "problem", message, "look for a scheduler or an engine that overrides the rate")
+    return cell.finding(
+        "rate-ignored",
+        "problem",
+        message,
+        "look for a scheduler or an engine that overrides the rate",
+    )
 
 
 def _two_modes(cell: SweptCell, modes: Modes) -> CheckFinding:
     low, high = (" ".join(map(cell.metric.text, values)) for values in (modes.low, modes.high))
-    message = f"at {rate_text(modes.learning_rate)} its seeds fall into two groups, {low} and {high}"
-    return cell.finding("two-modes", "note", message, "add seeds: the mean of a few may be that of one group alone")
+    message = (
+        f"at {rate_text(modes.learning_rate)} its seeds fall into two groups, {low} and {high}"
+    )
+    return cell.finding(
+        "two-modes", "note", message, "add seeds: the mean of a few may be that of one group alone"
+    )
 
 
 def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
@@ -275,7 +332,10 @@ def _ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[floa
         if metric.is_fraction:
             same = [runs for runs in same if len(np.unique(numbers[runs[0], 2])) >= LEAST_EQUAL]
         rates = {float(tried[run.start]) for runs in same for run in runs}
-        if len({value for runs in same for value in numbers[runs[0], 2]}) >= LEAST_EQUAL and len(rates) > 1:
+        if (
+            len({value for runs in same for value in numbers[runs[0], 2]}) >= LEAST_EQUAL
+            and len(rates) > 1
+        ):
             found[key] = sorted(rates)
     return found
 
@@ -296,15 +356,23 @@ def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
         if not some or (top != metric.perfect and everywhere):
             where = f"{num_top} of {number}" if some else f"all {number}"
             runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{f', and never {metric.better}' if some else ''}"
-            found[key] = f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
+            found[key] = (
+                f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
+            )
     return found
 
 
-def code_findings(wanted: pd.DataFrame, runs: pd.DataFrame, now: Now | None = None) -> list[CheckFinding]:
+def code_findings(
+    wanted: pd.DataFrame, runs: pd.DataFrame, now: Now | None = None
+) -> list[CheckFinding]:
     """Find cells whose runs were trained by several versions of the code, or by another than `now` gives."""
     known = runs.dropna(subset=["code"])[["run_id", "num_steps", "code"]]
     labelled = wanted[["run_id", *CELL]].merge(known, on="run_id")
-    return [finding for _, rows in labelled.groupby("task", sort=False) for finding in _task_findings(rows, now)]
+    return [
+        finding
+        for _, rows in labelled.groupby("task", sort=False)
+        for finding in _task_findings(rows, now)
+    ]
 
 
 def _task_findings(rows: pd.DataFrame, now: Now | None) -> Iterator[CheckFinding]:
@@ -319,20 +387,30 @@ def _task_findings(rows: pd.DataFrame, now: Now | None) -> Iterator[CheckFinding
     here = {file: {version} for file in of_task if now and (version := now(file)) is not None}
     for cell, runs in cells.items():
         resumed = [{file for file, found in run.items() if len(found) > 1} for run in runs]
-        others = [{file for file, found in run.items() if found != here.get(file, found)} for run in runs]
+        others = [
+            {file for file, found in run.items() if found != here.get(file, found)} for run in runs
+        ]
         among = several & set().union(*runs)
         parts = []
         if any(resumed):
-            parts.append(f"{_share(resumed)} resumed after a change of {files_text(set().union(*resumed))}")
+            parts.append(
+                f"{_share(resumed)} resumed after a change of {files_text(set().union(*resumed))}"
+            )
         elif among:
             parts.append(f"the task's runs were trained by several versions of {files_text(among)}")
         if any(others):
             files = files_text(set().union(*others))
-            parts.append(f"{_share(others)} were trained by another version of {files} than is here")
+            parts.append(
+                f"{_share(others)} were trained by another version of {files} than is here"
+            )
         if parts:
-            level: Level = "problem" if any(not file.startswith(ENGINE) for file in among) else "note"
+            level: Level = (
+                "problem" if any(not file.startswith(ENGINE) for file in among) else "note"
+            )
             fix = "if that changes numbers, train the study into a new results directory"
-            yield finding_of(dict(zip(CELL, cell, strict=True)), "code", level, "; ".join(parts), fix)
+            yield finding_of(
+                dict(zip(CELL, cell, strict=True)), "code", level, "; ".join(parts), fix
+            )
 
 
 def _share(files_of_runs: list[set[str]]) -> str:

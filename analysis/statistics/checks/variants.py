@@ -15,7 +15,13 @@ from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
 from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, quiet_neighbours
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
-from lr_sweep.analysis.statistics.selection.best import CELL, Floats, Ints, arrays_by_cell, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    Floats,
+    Ints,
+    arrays_by_cell,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import counted, rate_text
 
@@ -71,20 +77,34 @@ def _fewer_runs(cell: Row, mine: Tuning, tunings: list[Tuning]) -> Iterator[Chec
     if mine.num_steps < longest.num_steps and not on_purpose:
         other = f"{longest.variant} for {longest.num_steps}"
         message = f"unequal tuning: trained for {mine.num_steps} steps, {other}"
-        yield finding_of(cell, "unequal", "problem", message, "train both for the same number of steps")
+        yield finding_of(
+            cell, "unequal", "problem", message, "train both for the same number of steps"
+        )
     most = max(tunings, key=lambda each: each.num_seeds)
     if mine.num_seeds < most.num_seeds:
         seeds = counted(mine.num_seeds, "seed")
         message = f"unequal tuning: {seeds} per learning rate, {most.variant} has {most.num_seeds}"
         yield finding_of(
-            cell, "unequal-seeds", "note", message, f"add {counted(most.num_seeds - mine.num_seeds, 'seed')}"
+            cell,
+            "unequal-seeds",
+            "note",
+            message,
+            f"add {counted(most.num_seeds - mine.num_seeds, 'seed')}",
         )
     if mine.num_short:
         message = f"{mine.num_short} of {mine.num_runs} runs end before step {mine.num_steps}, with the values they had"
-        yield finding_of(cell, "short", "note", message, "make sure that they were stopped by a rule, not by a crash")
+        yield finding_of(
+            cell,
+            "short",
+            "note",
+            message,
+            "make sure that they were stopped by a rule, not by a crash",
+        )
 
 
-def _fewer_rates(cell: Row, mine: Tuning, tunings: list[Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
+def _fewer_rates(
+    cell: Row, mine: Tuning, tunings: list[Tuning], *, same_range: bool
+) -> Iterator[CheckFinding]:
     """Report the variant that has most of what this one lacks: more learning rates, or a wider range of them.
 
     `same_range`: a search offered both the same range, or a refinement went where each needed it.
@@ -94,13 +114,17 @@ def _fewer_rates(cell: Row, mine: Tuning, tunings: list[Tuning], *, same_range: 
     if not lacking:
         return
     other = max(lacking, key=lambda each: len(each.rates - mine.rates))
-    message = f"unequal tuning: {_rates_text(mine.rates)}; {other.variant} had {_rates_text(other.rates)}"
+    message = (
+        f"unequal tuning: {_rates_text(mine.rates)}; {other.variant} had {_rates_text(other.rates)}"
+    )
     grid = bool(mine.rates & other.rates)
     missing = tuple(sorted(other.rates - mine.rates)) if grid else ()
     if 0 < len(missing) <= MOST_RATES:
         yield finding_of(cell, "unequal", "problem", message, rates=missing)
     else:
-        yield finding_of(cell, "unequal", "problem", message, f"try {_rates_text(other.rates)} for it, too")
+        yield finding_of(
+            cell, "unequal", "problem", message, f"try {_rates_text(other.rates)} for it, too"
+        )
 
 
 def _lacks(mine: frozenset[float], theirs: frozenset[float], same_range: bool) -> bool:
@@ -110,7 +134,11 @@ def _lacks(mine: frozenset[float], theirs: frozenset[float], same_range: bool) -
 
 def _rates_text(rates: frozenset[float]) -> str:
     low, high = rate_text(min(rates)), rate_text(max(rates))
-    return f"1 learning rate, {low}" if len(rates) == 1 else f"{len(rates)} learning rates from {low} to {high}"
+    return (
+        f"1 learning rate, {low}"
+        if len(rates) == 1
+        else f"{len(rates)} learning rates from {low} to {high}"
+    )
 
 
 def check_claims(summary: StudySummary) -> Iterator[CheckFinding]:

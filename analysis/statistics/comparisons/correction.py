@@ -65,7 +65,9 @@ def _possible(num_pairs: int) -> Collection[int]:
         return range(num_pairs + 1)
     found: list[set[int]] = [{0}]
     for size in range(1, num_variants + 1):
-        found.append({pairs_of(part) + rest for part in range(1, size + 1) for rest in found[size - part]})
+        found.append(
+            {pairs_of(part) + rest for part in range(1, size + 1) for rest in found[size - part]}
+        )
     return found[num_variants]
 
 

@@ -14,7 +14,13 @@ import numpy as np
 from scipy.special import fdtr, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.correction import most_equal, pairs_of, pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, Noise, num_known, undefined_is_nan, welch
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    NO_SPREAD,
+    Noise,
+    num_known,
+    undefined_is_nan,
+    welch,
+)
 from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Bools, Floats, Ints
 
 UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2
@@ -70,7 +76,11 @@ class Pairs:
         """Compare every two cells of each group; `groups` has the group of each cell."""
         first, second = pairs_within(groups)
         sizes = [list(groups).count(group) for group in dict.fromkeys(groups)]
-        return cls(first=first, second=second, most_equal=most_equal(tuple(pairs_of(n) for n in sizes if n > 1)))
+        return cls(
+            first=first,
+            second=second,
+            most_equal=most_equal(tuple(pairs_of(n) for n in sizes if n > 1)),
+        )
 
     @classmethod
     def named(cls, pairs: Sequence[tuple[int, int]]) -> Pairs:
@@ -114,7 +124,10 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
     steps = np.unique(pairs.most_equal)
     below = np.zeros((*shape, len(steps)), bool)  # whether some p was below the level of each step
     both = np.minimum(counts[..., pairs.first], counts[..., pairs.second])
-    levels = [nominal_levels(settings.error / step, settings.first_look, settings.max_seeds) for step in steps.tolist()]
+    levels = [
+        nominal_levels(settings.error / step, settings.first_look, settings.max_seeds)
+        for step in steps.tolist()
+    ]
     for look in range(settings.first_look, settings.max_seeds + 1):
         open_ = (outcome == UNDECIDED) & (both >= look)
         if not open_.any():
@@ -122,12 +135,20 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
         num_seeds[open_] = look
         difference, sem, dof, caution = _compared(values[..., :look], pairs, known)
         p = 2 * stdtr(dof, -np.abs(difference) / (sem * caution))
-        below |= open_[..., None] & (p[..., None] <= np.array([each[look - settings.first_look] for each in levels]))
+        below |= open_[..., None] & (
+            p[..., None] <= np.array([each[look - settings.first_look] for each in levels])
+        )
         _differ(outcome, below, steps, difference, pairs)
         if settings.min_difference:
-            level = nominal_levels(2 * settings.error / len(pairs.first), settings.first_look, settings.max_seeds)
+            level = nominal_levels(
+                2 * settings.error / len(pairs.first), settings.first_look, settings.max_seeds
+            )
             half = -stdtrit(dof, level[look - settings.first_look] / 2) * sem
-            outcome[open_ & (outcome == UNDECIDED) & (np.abs(difference) + half < settings.min_difference)] = EQUAL
+            outcome[
+                open_
+                & (outcome == UNDECIDED)
+                & (np.abs(difference) + half < settings.min_difference)
+            ] = EQUAL
     difference, sem, dof, _ = _compared(values, pairs, known)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
     ends = {"low": difference - half, "high": difference + half}
@@ -146,7 +167,9 @@ def _differ(outcome: Ints, below: Bools, steps: Ints, difference: Floats, pairs:
         outcome[found] = np.where(difference > 0, FIRST, SECOND)[found]
 
 
-def _compared(values: Floats, pairs: Pairs, earlier: Noise) -> tuple[Floats, Floats, Floats, Floats]:
+def _compared(
+    values: Floats, pairs: Pairs, earlier: Noise
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return each pair's difference, its standard error, degrees of freedom and caution.
 
     NaN: too few values, or no spread.
@@ -156,7 +179,10 @@ def _compared(values: Floats, pairs: Pairs, earlier: Noise) -> tuple[Floats, Flo
         means = np.nansum(values, -1) / counts
         away = np.nan_to_num(values - means[..., None])
         skewness = np.nan_to_num((away**3).sum(-1) / (away**2).sum(-1) ** 1.5) * np.sqrt(counts)
-    noise, difference = noise_of(values, earlier), means[..., pairs.first] - means[..., pairs.second]
+    noise, difference = (
+        noise_of(values, earlier),
+        means[..., pairs.first] - means[..., pairs.second],
+    )
     sem, dof = welch(noise, counts, pairs.first, pairs.second)
     return difference, sem, dof, _caution(noise.variance, skewness, difference, pairs)
 
@@ -170,7 +196,11 @@ def _caution(variance: Floats, skewness: Floats, difference: Floats, pairs: Pair
     ones, others = variance[..., pairs.first], variance[..., pairs.second]
     with undefined_is_nan():
         unequal = (ones - others) / (ones + others)
-    skewed = -(skewness[..., pairs.first] + skewness[..., pairs.second]) / 2 * np.sign(unequal * difference)
+    skewed = (
+        -(skewness[..., pairs.first] + skewness[..., pairs.second])
+        / 2
+        * np.sign(unequal * difference)
+    )
     return 1 + np.abs(unequal) * (UNEQUAL + SKEWED * np.maximum(skewed, 0.0))
 
 
@@ -195,7 +225,11 @@ def noise_of(values: Floats, earlier: Noise) -> Noise:
     with undefined_is_nan():
         means = np.nansum(values, -1) / counts
         variance = np.nansum((values - means[..., None]) ** 2, -1) / (counts - 1)
-        fresh = Noise(variance, np.maximum(counts - 1.0, 0.0), np.abs(np.nan_to_num(values)).max(-1, initial=0.0))
+        fresh = Noise(
+            variance,
+            np.maximum(counts - 1.0, 0.0),
+            np.abs(np.nan_to_num(values)).max(-1, initial=0.0),
+        )
         pooled, ratio = fresh.pooled_with(earlier), earlier.variance / fresh.variance
     spread = (counts >= ENOUGH) & (np.sqrt(fresh.variance) > NO_SPREAD * fresh.size)
     alone = spread & (fdtrc(earlier.dof, fresh.dof, ratio) < QUIETER)
@@ -234,9 +268,14 @@ def _normal(values: Floats, variance: float) -> Floats:
 
 def _bound(places: Floats, density: Floats, step: float, error: float) -> float:
     """Find the bound beyond which a step from the density ends with probability `error`."""
-    from scipy.optimize import brentq  # imported late: it takes 0.2 s, and few studies have `decide`
+    from scipy.optimize import (
+        brentq,
+    )  # imported late: it takes 0.2 s, and few studies have `decide`
 
     def excess(bound: float) -> float:
-        return float(density @ (ndtr((places - bound) / step**0.5) + ndtr(-(places + bound) / step**0.5)) - error)
+        return float(
+            density @ (ndtr((places - bound) / step**0.5) + ndtr(-(places + bound) / step**0.5))
+            - error
+        )
 
     return float(brentq(excess, 0.0, 20.0, xtol=1e-15))

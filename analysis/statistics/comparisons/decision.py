@@ -137,7 +137,12 @@ class Decision:
         both, without one); `num_failed` and `num_other_failed` (those far below the others, with those that chose the
         rate); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric itself).
         """
-        first, second, found, counts = self.pairs.first, self.pairs.second, self.found, self.num_values
+        first, second, found, counts = (
+            self.pairs.first,
+            self.pairs.second,
+            self.found,
+            self.num_values,
+        )
         lost, rates = self.num_used - counts, np.array(self.rates)
         low, high = np.sort(self.metric.sign * np.array([found.low, found.high]), axis=0)
         frame = pd.DataFrame([self.cells[index] for index in first], columns=CELL)
@@ -209,7 +214,9 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
     rates = tuple(rows["learning_rate"].tolist())
     used = [_ended(fresh, cell, rate) for cell, rate in zip(cells, rates, strict=True)]
     settings = Settings(
-        min_difference=deciding.min_difference / metric.scale, max_seeds=deciding.max_seeds, error=deciding.error
+        min_difference=deciding.min_difference / metric.scale,
+        max_seeds=deciding.max_seeds,
+        error=deciding.error,
     )
     return Decision(
         cells=cells,
@@ -227,6 +234,8 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
 
 def _ended(fresh: pd.DataFrame, cell: Cell, rate: float) -> Floats:
     """Return the test values of a cell's ended fresh runs at a rate, in the order of their seeds; NaN: none."""
-    here = np.logical_and.reduce([fresh[name].eq(value).to_numpy() for name, value in zip(CELL, cell, strict=True)])
+    here = np.logical_and.reduce(
+        [fresh[name].eq(value).to_numpy() for name, value in zip(CELL, cell, strict=True)]
+    )
     here &= fresh["learning_rate"].eq(rate).to_numpy() & fresh["status"].ne("missing").to_numpy()
     return fresh[here].sort_values("seed")["test_accuracy"].to_numpy(float)

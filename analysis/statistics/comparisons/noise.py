@@ -14,7 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import fdtrc
 
-from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Floats, Ints, arrays_by_cell, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    Bools,
+    Floats,
+    Ints,
+    arrays_by_cell,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 NO_SPREAD = 1e-9
@@ -73,7 +80,11 @@ class Spread(NamedTuple):
         known = ~np.isnan(values)
         counts = known.sum(-1)
         dof = np.maximum(counts - 1.0, 0.0)
-        of_rates = np.abs(np.where(known, values, 0.0)).max(-1, initial=0.0) if sizes is None else sizes[..., None]
+        of_rates = (
+            np.abs(np.where(known, values, 0.0)).max(-1, initial=0.0)
+            if sizes is None
+            else sizes[..., None]
+        )
         with undefined_is_nan():
             means = np.where(known, values, 0.0).sum(-1) / counts
             away = np.where(known, values - means[..., None], 0.0)
@@ -112,12 +123,20 @@ def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
         mean, weighted = _correlations(found.away, squares, known)
         spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
-        of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
+        of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(
+            -1, keepdims=True
+        )
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
         ordered = np.sort(np.where(spread, variance, np.nan), axis=-1)
-        median = np.take_along_axis(ordered, np.maximum(spread.sum(-1, keepdims=True) - 1, 0) // 2, -1)
-        floored = np.fmax(variance, np.fmax(weighted**4 * of_all, np.where(dof[..., 0] == 1, median, 0.0)))
-    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), found.sizes[..., 0])
+        median = np.take_along_axis(
+            ordered, np.maximum(spread.sum(-1, keepdims=True) - 1, 0) // 2, -1
+        )
+        floored = np.fmax(
+            variance, np.fmax(weighted**4 * of_all, np.where(dof[..., 0] == 1, median, 0.0))
+        )
+    return Noise(
+        np.where(spread, floored, np.nan), np.where(spread, free, 0.0), found.sizes[..., 0]
+    )
 
 
 def welch(noise: Noise, counts: Floats | Ints, first: Ints, second: Ints) -> tuple[Floats, Floats]:
@@ -176,9 +195,17 @@ def _is_noisier(squares: Floats, dof: Floats) -> Bools:
     mean = total / (own > 0).sum(-1, keepdims=True)
     of_mean = 1 / np.where(own > 0, (own / total) ** 2 / dof[..., 0], 0.0).sum(-1, keepdims=True)
     above = variance[..., 1:] > variance[..., :0:-1]  # than the rate on the other side
-    quieter, of_quieter = (each[..., :1] + np.where(above, each[..., :0:-1], 0.0) for each in (squares, dof))
-    noisier = fdtrc(dof[..., 1:], of_quieter, variance[..., 1:] / (quieter / of_quieter)) < NOISIER_THAN_CELL
-    noisier &= fdtrc(dof[..., 1:], of_mean[..., None], variance[..., 1:] / mean[..., None]) < NOISIER_THAN_STUDY
+    quieter, of_quieter = (
+        each[..., :1] + np.where(above, each[..., :0:-1], 0.0) for each in (squares, dof)
+    )
+    noisier = (
+        fdtrc(dof[..., 1:], of_quieter, variance[..., 1:] / (quieter / of_quieter))
+        < NOISIER_THAN_CELL
+    )
+    noisier &= (
+        fdtrc(dof[..., 1:], of_mean[..., None], variance[..., 1:] / mean[..., None])
+        < NOISIER_THAN_STUDY
+    )
     noisier |= above & noisier[..., ::-1]
     return np.concatenate([np.zeros_like(noisier[..., :1]), noisier], axis=-1)
 
@@ -206,14 +233,19 @@ def _correlations(away: Floats, squares: Floats, known: np.ndarray) -> tuple[Flo
     """
     total = number = shared = whole = np.zeros(away.shape[:-3])
     for one, other in ((0, 1), (0, 2), (1, 2)):
-        scale = np.sqrt(squares[..., one]) * np.sqrt(squares[..., other])  # their product may overflow
+        scale = np.sqrt(squares[..., one]) * np.sqrt(
+            squares[..., other]
+        )  # their product may overflow
         paired = ((known[..., one, :] & known[..., other, :]).sum(-1) > 1) & (scale > 0)
         product = (away[..., one, :] * away[..., other, :]).sum(-1)
         total = total + np.where(paired, product / scale, 0.0).sum(-1)
         number = number + paired.sum(-1)
         shared = shared + np.where(paired, product, 0.0).sum(-1)
         whole = whole + np.where(paired, scale, 0.0).sum(-1)
-    found = (np.where(number > 0, np.clip(each, 0.0, 1.0), 0.0)[..., None] for each in (total / number, shared / whole))
+    found = (
+        np.where(number > 0, np.clip(each, 0.0, 1.0), 0.0)[..., None]
+        for each in (total / number, shared / whole)
+    )
     mean, weighted = found
     return mean, weighted
 

@@ -28,7 +28,15 @@ from lr_sweep.analysis.statistics.comparisons.noise import (
     undefined_is_nan,
     welch,
 )
-from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Bools, Floats, Ints, arrays_by_cell, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    CONFIDENCE,
+    Bools,
+    Floats,
+    Ints,
+    arrays_by_cell,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 LEVEL = 1 - CONFIDENCE
@@ -93,7 +101,9 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         pairs = np.stack([first, second], axis=-1)[open_]
         level = np.full(len(pairs), _next_level(tests.p, corrected, families))
         noise = Noise(*(each[pairs] for each in found.noise))
-        frame.loc[open_, "further_seeds"] = further_seeds(tests.lead[open_], noise, found.counts[pairs], level)
+        frame.loc[open_, "further_seeds"] = further_seeds(
+            tests.lead[open_], noise, found.counts[pairs], level
+        )
     return frame
 
 
@@ -129,7 +139,10 @@ def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> 
     # Of all ways to label the runs of two equal variants, one has all runs of the first above those of the second.
     by_rank = 2 / comb(found.counts[first] + found.counts[second], found.counts[first])
     with undefined_is_nan():
-        p, without = (np.where(exact, by_rank, 2 * stdtr(dof, -each / sem)) for each in (np.abs(difference), lead))
+        p, without = (
+            np.where(exact, by_rank, 2 * stdtr(dof, -each / sem))
+            for each in (np.abs(difference), lead)
+        )
         deviation = np.sqrt((found.noise.variance[first] + found.noise.variance[second]) / 2)
         effect = np.where(exact, math.nan, (found.means[first] - found.means[second]) / deviation)
     return Tests(difference, sem, dof, np.abs(luck[first] - luck[second]), lead, p, without, effect)
@@ -153,7 +166,9 @@ def _next_level(p: Floats, corrected: Floats, families: Sequence[Hashable]) -> f
 def _behind(summary: StudySummary) -> Floats:
     """Return how far the validation mean of each eligible rate is behind the chosen one's, cells x rates."""
     rates = summary.learning_rates
-    means = arrays_by_cell(rates.assign(mean=summary.metric.sign * rates["validation_mean"])[rates["eligible"]], "mean")
+    means = arrays_by_cell(
+        rates.assign(mean=summary.metric.sign * rates["validation_mean"])[rates["eligible"]], "mean"
+    )
     nothing = [np.empty(0)]
     each = padded([means.get(cell, nothing)[0] for cell in tuples_in(summary.cells[CELL])])
     return np.fmax.reduce(each, -1, keepdims=True, initial=-math.inf) - each

@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtr
 
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, FIRST_LOOK, SECOND, UNDECIDED, nominal_levels
+from lr_sweep.analysis.statistics.comparisons.decide import (
+    FIRST,
+    FIRST_LOOK,
+    SECOND,
+    UNDECIDED,
+    nominal_levels,
+)
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD
 from lr_sweep.analysis.statistics.selection.best import Floats, Ints
 
@@ -95,7 +101,9 @@ def _variance(base: Floats) -> Floats:
     return found
 
 
-def conclude(found: Looks, level: float | Floats = FALSE_ACCEPT, max_seeds: int = NUM_SEEDS) -> Concluded:
+def conclude(
+    found: Looks, level: float | Floats = FALSE_ACCEPT, max_seeds: int = NUM_SEEDS
+) -> Concluded:
     """Decide candidates: early that there is no gain, and after `max_seeds` that there is one, at a one-sided level.
 
     With fewer than `FEW_SEEDS` seeds the level is stricter.
@@ -119,7 +127,9 @@ def is_worse(base: Floats, values: Floats) -> bool:
     return bool((p <= levels[: len(p)]).any())
 
 
-def next_level(evidence: Sequence[float], accepted: Sequence[bool], error: float = FALSE_ACCEPT) -> float:
+def next_level(
+    evidence: Sequence[float], accepted: Sequence[bool], error: float = FALSE_ACCEPT
+) -> float:
     """Return the level of a stream's next candidate: ADDIS (Tian and Ramdas 2019), for a false discovery rate `error`.
 
     `evidence` has the p value of each candidate so far, `accepted` whether it was accepted.

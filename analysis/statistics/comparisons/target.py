@@ -17,9 +17,21 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD, at_chosen, undefined_is_nan, welch
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    NO_SPREAD,
+    at_chosen,
+    undefined_is_nan,
+    welch,
+)
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
-from lr_sweep.analysis.statistics.selection.best import CELL, Bools, Floats, Ints, best_learning_rates, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    Bools,
+    Floats,
+    Ints,
+    best_learning_rates,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import (
     GROUP,
     StudySummary,
@@ -42,7 +54,10 @@ SIZES = ["ratio", "ratio_low", "ratio_high", "saved", "saved_low", "saved_high"]
 CHOSEN_LAST = 100.0
 """Added to the values that choose a rate if the rate does not reach the target."""
 NOT_KNOWN: dict[str, Any] = {"p": math.nan, "corrected_p": math.nan, "distinguishable": False}
-NOT_KNOWN |= {"further_seeds": math.nan, "note": "the faster one does not reach the target with all its runs"}
+NOT_KNOWN |= {
+    "further_seeds": math.nan,
+    "note": "the faster one does not reach the target with all its runs",
+}
 """Columns of a pair whose faster variant is short."""
 UPPER, ONE_SIDED = 1 - LEVEL / 2, 1 - LEVEL
 """Quantiles of the ends of an interval, and of an interval with one end."""
@@ -68,14 +83,18 @@ def compare_steps(
     `curves`: `run_id`, `step` and `validation_accuracy`; `per_step`: by run id, what a step takes of the unit that is
     counted, as seconds; None: steps are counted.
     """
-    ended = summary.runs["status"].isin(["complete", "diverged"]) & summary.runs["task"].isin(summary.targets)
+    ended = summary.runs["status"].isin(["complete", "diverged"]) & summary.runs["task"].isin(
+        summary.targets
+    )
     if not summary.metric.chosen_on or not ended.any() or not curves["run_id"].duplicated().any():
         return None
     steps = _summary(_with_crossings(summary, summary.runs[ended], curves, per_step))
     means = _means_at_steps(steps, curves, summary.targets, summary.metric.sign)
     cells, pairs = _compared(steps)
     cells.insert(4, "target", cells["task"].map(summary.targets))
-    cells = cells.join(means[means["certain"]].groupby(CELL)["step"].min().rename("certain_step"), on=CELL)
+    cells = cells.join(
+        means[means["certain"]].groupby(CELL)["step"].min().rename("certain_step"), on=CELL
+    )
     shared = _at_shared_rate(steps)
     if len(shared) and steps.runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
         there, pairs_there = _compared(_summary(shared, steps.cells))
@@ -85,12 +104,19 @@ def compare_steps(
 
 
 def _with_crossings(
-    summary: StudySummary, runs: pd.DataFrame, curves: pd.DataFrame, per_step: pd.Series[float] | None
+    summary: StudySummary,
+    runs: pd.DataFrame,
+    curves: pd.DataFrame,
+    per_step: pd.Series[float] | None,
 ) -> pd.DataFrame:
     """Return runs with `budget`, `reached`, `short`, and as values the logarithms of their steps to the target."""
-    points = points_within_budget(runs, curves, ["validation_accuracy"]).merge(runs[["run_id", "status"]])
+    points = points_within_budget(runs, curves, ["validation_accuracy"]).merge(
+        runs[["run_id", "status"]]
+    )
     target = points["task"].map(summary.targets)
-    points["gap"] = summary.metric.sign * (points["validation_accuracy"] - target) + NO_SPREAD * target.abs()
+    points["gap"] = (
+        summary.metric.sign * (points["validation_accuracy"] - target) + NO_SPREAD * target.abs()
+    )
     rates = [_of_rate(rows) for _, rows in points[points["step"] > 0].groupby(RATE, sort=False)]
     none = pd.DataFrame(columns=["run_id", "log_steps", "short"])
     runs = runs.merge(pd.concat(rates or [none]), on="run_id", how="left")
@@ -104,8 +130,12 @@ def _with_crossings(
 def _summary(runs: pd.DataFrame, order: pd.DataFrame | None = None) -> StudySummary:
     """Summarise runs; the cells are ordered as in a frame, by default in each task and model the fastest first."""
     rates = per_learning_rate(runs)
-    cells = per_cell(runs, rates, best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS))
-    fastest = cells.assign(group=cells.groupby(GROUP, sort=False).ngroup()).sort_values(["group", "validation_mean"])
+    cells = per_cell(
+        runs, rates, best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS)
+    )
+    fastest = cells.assign(group=cells.groupby(GROUP, sort=False).ngroup()).sort_values(
+        ["group", "validation_mean"]
+    )
     cells = (fastest if order is None else order)[CELL].merge(cells, on=CELL)
     return StudySummary(runs=runs, learning_rates=rates, cells=cells, metric=LOG_STEPS)
 
@@ -113,24 +143,41 @@ def _summary(runs: pd.DataFrame, order: pd.DataFrame | None = None) -> StudySumm
 def _at_shared_rate(steps: StudySummary) -> pd.DataFrame:
     """Return the runs at one rate for each task and model: of those tried by all variants the fastest on average."""
     rates = steps.learning_rates.dropna(subset=["validation_mean"])
-    found = rates.groupby([*GROUP, "learning_rate"])["validation_mean"].agg(["mean", "size"]).reset_index()
+    found = (
+        rates.groupby([*GROUP, "learning_rate"])["validation_mean"]
+        .agg(["mean", "size"])
+        .reset_index()
+    )
     found = found.join(steps.cells.groupby(GROUP).size().rename("all"), on=GROUP)
-    found = found[found["size"] == found["all"]].sort_values(["mean", "learning_rate"]).drop_duplicates(GROUP)
+    found = (
+        found[found["size"] == found["all"]]
+        .sort_values(["mean", "learning_rate"])
+        .drop_duplicates(GROUP)
+    )
     return steps.runs.merge(found[[*GROUP, "learning_rate"]], on=[*GROUP, "learning_rate"])
 
 
 def _of_rate(points: pd.DataFrame) -> pd.DataFrame:
     """Return the crossings of the runs of a rate, from their gaps; between evaluations these are interpolated."""
-    gaps = points.pivot(index="step", columns="run_id", values="gap").interpolate("index", limit_area="inside")
+    gaps = points.pivot(index="step", columns="run_id", values="gap").interpolate(
+        "index", limit_area="inside"
+    )
     complete = gaps.columns.isin(points.loc[points["status"] == "complete", "run_id"])
-    gaps, budget = gaps[gaps.loc[:, complete].notna().all(axis=1)], math.log(points["num_steps"].max())
+    gaps, budget = (
+        gaps[gaps.loc[:, complete].notna().all(axis=1)],
+        math.log(points["num_steps"].max()),
+    )
     found, short = np.full(len(complete), math.nan), True
     if complete.any() and len(gaps):
-        found, short = crossings(np.log(gaps.index.to_numpy(float)), gaps.to_numpy(float), complete, budget)
+        found, short = crossings(
+            np.log(gaps.index.to_numpy(float)), gaps.to_numpy(float), complete, budget
+        )
     return pd.DataFrame({"run_id": gaps.columns, "log_steps": found, "short": short})
 
 
-def crossings(log_steps: Floats, gaps: Floats, complete: Bools, budget: float) -> tuple[Floats, bool]:
+def crossings(
+    log_steps: Floats, gaps: Floats, complete: Bools, budget: float
+) -> tuple[Floats, bool]:
     """Return when the runs of a rate reach the target, by fits around the place where their mean curve does.
 
     A run is there earlier than the mean by what its fit is above the target there, divided by the mean's slope. So
@@ -147,7 +194,9 @@ def crossings(log_steps: Floats, gaps: Floats, complete: Bools, budget: float) -
     mean = gaps[:, complete].mean(1)
     window, centre, degree = _window(log_steps, mean)
     fits = np.zeros((3, len(complete)))
-    fits[: degree + 1] = np.polyfit(log_steps[window] - centre, np.nan_to_num(gaps[window]), degree)[::-1]
+    fits[: degree + 1] = np.polyfit(
+        log_steps[window] - centre, np.nan_to_num(gaps[window]), degree
+    )[::-1]
     there, slope = _crossing(fits[:, complete].mean(1))
     slope = max(slope, FLAT * np.abs(mean[window]).max())
     slopes = np.array([0.0, 1.0, 2 * there]) @ fits[:, complete] / slope
@@ -182,13 +231,29 @@ def _crossing(fit: Floats) -> tuple[float, float]:
 
 def _compared(steps: StudySummary) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of cells, and of pairs. Tests have the noise of three rates, intervals that of the chosen one."""
-    runs, counts = steps.chosen_runs, {"num_runs": ("reached", "size"), "num_reached": ("reached", "sum")}
-    ended = runs.groupby(CELL, sort=False).agg(**counts, short=("short", "any"), budget=("budget", "max"))
-    cells, at = steps.cells[RATE].join(ended, on=CELL).reset_index(drop=True), at_chosen(replace(steps, runs=runs))
-    limits, squares = cells.pop("budget").where(cells["short"], math.inf).to_numpy(), at.noise.variance / at.counts
+    runs, counts = (
+        steps.chosen_runs,
+        {"num_runs": ("reached", "size"), "num_reached": ("reached", "sum")},
+    )
+    ended = runs.groupby(CELL, sort=False).agg(
+        **counts, short=("short", "any"), budget=("budget", "max")
+    )
+    cells, at = (
+        steps.cells[RATE].join(ended, on=CELL).reset_index(drop=True),
+        at_chosen(replace(steps, runs=runs)),
+    )
+    limits, squares = (
+        cells.pop("budget").where(cells["short"], math.inf).to_numpy(),
+        at.noise.variance / at.counts,
+    )
     half = stdtrit(at.noise.dof, UPPER) * np.sqrt(squares)
-    low, high = np.minimum(at.means - half, limits), np.where(cells["short"], math.inf, at.means + half)
-    cells = cells.assign(steps=np.exp(np.minimum(at.means, limits)), low=np.exp(low), high=np.exp(high))
+    low, high = (
+        np.minimum(at.means - half, limits),
+        np.where(cells["short"], math.inf, at.means + half),
+    )
+    cells = cells.assign(
+        steps=np.exp(np.minimum(at.means, limits)), low=np.exp(low), high=np.exp(high)
+    )
     pairs = first, second = pairs_within(list(tuples_in(cells[GROUP])))
     sem, dof = welch(at.noise, at.counts, first, second)
     tested, sizes = comparisons(steps), speedups(at.means, limits, squares, sem, dof, pairs)
@@ -198,7 +263,12 @@ def _compared(steps: StudySummary) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def speedups(
-    means: Floats, limits: Floats, squares: Floats, sem: Floats, dof: Floats, pairs: tuple[Ints, Ints]
+    means: Floats,
+    limits: Floats,
+    squares: Floats,
+    sem: Floats,
+    dof: Floats,
+    pairs: tuple[Ints, Ints],
 ) -> dict[str, Floats]:
     """Return `ratio` and `saved`: how many times as fast the first of two cells is, and the steps that it saves.
 
@@ -211,15 +281,25 @@ def speedups(
         sem, dof: standard errors of the differences of means, and their degrees of freedom, ... x pairs.
         pairs: indices of the first and of the second cell of each pair.
     """
-    limited, (open_low, open_high) = np.minimum(means, limits), (np.isfinite(limits)[..., of] for of in pairs)
+    limited, (open_low, open_high) = (
+        np.minimum(means, limits),
+        (np.isfinite(limits)[..., of] for of in pairs),
+    )
     quantile = stdtrit(dof, np.where(open_low ^ open_high, ONE_SIDED, UPPER))
     one, other = (np.exp(limited[..., of]) for of in pairs)
     with undefined_is_nan():
         scale = quantile * sem / np.sqrt(squares[..., pairs[0]] + squares[..., pairs[1]])
-        noise = [np.maximum(np.sqrt(squares[..., of]) - (means - limited)[..., of] / quantile, 0.0) for of in pairs]
+        noise = [
+            np.maximum(np.sqrt(squares[..., of]) - (means - limited)[..., of] / quantile, 0.0)
+            for of in pairs
+        ]
 
     def interval(size: Floats, half: Floats) -> list[Floats]:
-        return [size, np.where(open_low, -math.inf, size - half), np.where(open_high, math.inf, size + half)]
+        return [
+            size,
+            np.where(open_low, -math.inf, size - half),
+            np.where(open_high, math.inf, size + half),
+        ]
 
     saved = interval(other - one, scale * np.hypot(one * noise[0], other * noise[1]))
     with np.errstate(over="ignore"):
@@ -227,15 +307,23 @@ def speedups(
     return dict(zip(SIZES, [*ratio, *saved], strict=True))
 
 
-def _means_at_steps(steps: StudySummary, curves: pd.DataFrame, targets: Mapping[str, float], sign: int) -> pd.DataFrame:
+def _means_at_steps(
+    steps: StudySummary, curves: pd.DataFrame, targets: Mapping[str, float], sign: int
+) -> pd.DataFrame:
     """Return the mean of each cell at every step that all its runs have, and whether it is `certain` to be there.
 
     One-sided t tests (`p`) go from the last step down, each at the level `LEVEL`, until one fails. In this fixed order
     the choice of the step needs no correction (Maurer, Hothorn and Lehmacher 1995). The mean has a 95% interval.
     """
     points = points_within_budget(steps.chosen_runs, curves, ["validation_accuracy"]).dropna()
-    found = points.groupby([*CELL, "step"])["validation_accuracy"].agg(["mean", "sem", "count"]).reset_index()
-    found = found[found["count"] == found.groupby(CELL)["count"].transform("max")].rename(columns={"count": "num_runs"})
+    found = (
+        points.groupby([*CELL, "step"])["validation_accuracy"]
+        .agg(["mean", "sem", "count"])
+        .reset_index()
+    )
+    found = found[found["count"] == found.groupby(CELL)["count"].transform("max")].rename(
+        columns={"count": "num_runs"}
+    )
     dof, half = found["num_runs"] - 1, stdtrit(found["num_runs"] - 1, UPPER) * found["sem"]
     found = found.assign(low=found["mean"] - half, high=found["mean"] + half)
     found["p"] = stdtr(dof, sign * (found["task"].map(targets) - found["mean"]) / found["sem"])

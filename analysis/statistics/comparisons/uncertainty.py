@@ -18,7 +18,13 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats, arrays_by_cell, rounded
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    CONFIDENCE,
+    Floats,
+    arrays_by_cell,
+    rounded,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 MAX_ENUMERATED_SEEDS = 5
@@ -62,7 +68,9 @@ def resamples(num_seeds: int, rng: np.random.Generator) -> tuple[Floats, Floats]
         return drawn.astype(float), np.full(NUM_DRAWS, 1 / NUM_DRAWS)
     outcomes = combinations_with_replacement(range(num_seeds), num_seeds)
     counts = np.array([np.bincount(outcome, minlength=num_seeds) for outcome in outcomes])
-    ways = [math.factorial(num_seeds) / math.prod(map(math.factorial, row)) for row in counts.tolist()]
+    ways = [
+        math.factorial(num_seeds) / math.prod(map(math.factorial, row)) for row in counts.tolist()
+    ]
     return counts.astype(float), np.array(ways) / num_seeds**num_seeds
 
 
@@ -86,7 +94,10 @@ def tuned_test_accuracy(validation: Floats, test: Floats, counts: Floats) -> Flo
 
 
 def selection_interval(
-    validation: Floats, test: Floats, rng: np.random.Generator, ends: tuple[float, float] = (0.0, 1.0)
+    validation: Floats,
+    test: Floats,
+    rng: np.random.Generator,
+    ends: tuple[float, float] = (0.0, 1.0),
 ) -> Interval:
     """Return an interval for what tuning on so many seeds reports on average, the choice of the rate included.
 
@@ -120,7 +131,9 @@ def selection_interval(
     return Interval(low=max(ends[0], centre - half), high=min(ends[1], centre + half), note=note)
 
 
-def intervals(summary: StudySummary, rng: np.random.Generator, candidates: pd.DataFrame | None = None) -> pd.DataFrame:
+def intervals(
+    summary: StudySummary, rng: np.random.Generator, candidates: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """Compute each cell's intervals.
 
     `candidates`: the runs that were chosen among where more than the learning rate was tuned, with a column `settings`;
@@ -163,7 +176,11 @@ def _smoothed_error(deviations: Floats, counts: Floats, weights: Floats) -> floa
 
 
 def _cell(
-    cell: dict[Any, Any], at_chosen: Floats, tried: Sequence[Floats], rng: np.random.Generator, metric: Metric
+    cell: dict[Any, Any],
+    at_chosen: Floats,
+    tried: Sequence[Floats],
+    rng: np.random.Generator,
+    metric: Metric,
 ) -> dict[str, Any]:
     """Compute the intervals of a cell; `tried`: seed, choice, validation and test value of each run."""
     (seeds, i), (choices, j) = (np.unique(each, return_inverse=True) for each in tried[:2])
@@ -198,25 +215,37 @@ def overall(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
         of all runs, a fraction), `iqm_low` and `iqm_high`; the intervals are 95% percentile ones.
     """
     rows: list[dict[str, Any]] = []
-    for model, runs in summary.chosen_runs.dropna(subset=["test_accuracy"]).groupby("model", sort=False):
+    for model, runs in summary.chosen_runs.dropna(subset=["test_accuracy"]).groupby(
+        "model", sort=False
+    ):
         tasks = list(dict.fromkeys(summary.cells.loc[summary.cells["model"] == model, "task"]))
         values = {
-            variant: {task: each["test_accuracy"].to_numpy(float) for task, each in of.groupby("task", sort=False)}
+            variant: {
+                task: each["test_accuracy"].to_numpy(float)
+                for task, each in of.groupby("task", sort=False)
+            }
             for variant, of in runs.groupby("variant", sort=False)
         }
         known = {variant: found for variant, found in values.items() if len(found) == len(tasks)}
         whole = {variant: [found[task] for task in tasks] for variant, found in known.items()}
         if len(tasks) > 1 and len(whole) > 1:
             rated = _rated(list(whole.values()), summary.metric.sign, rng)
-            labels = ({"model": model, "variant": variant, "num_tasks": len(tasks)} for variant in whole)
+            labels = (
+                {"model": model, "variant": variant, "num_tasks": len(tasks)} for variant in whole
+            )
             rows += [label | row for label, row in zip(labels, rated, strict=True)]
     ends = ["mean_rank", "rank_low", "rank_high", "iqm", "iqm_low", "iqm_high"]
     return pd.DataFrame(rows, columns=["model", "variant", "num_tasks", *ends])
 
 
-def _rated(values: list[list[Floats]], sign: int, rng: np.random.Generator) -> list[dict[str, float]]:
+def _rated(
+    values: list[list[Floats]], sign: int, rng: np.random.Generator
+) -> list[dict[str, float]]:
     """Rate variants by their values, by task; row 0 of each array is what was measured, the others are drawn."""
-    drawn = [[np.vstack([each, rng.choice(each, (NUM_DRAWS, len(each)))]) for each in tasks] for tasks in values]
+    drawn = [
+        [np.vstack([each, rng.choice(each, (NUM_DRAWS, len(each)))]) for each in tasks]
+        for tasks in values
+    ]
     means = np.array([[each.mean(-1) for each in tasks] for tasks in drawn])
     ranks = _ranks(-sign * means).mean(1)
     middles = [_middle(np.concatenate(tasks, axis=-1)) for tasks in drawn]

@@ -24,7 +24,13 @@ from scipy.special import stdtr, stdtrit
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.correction import shaffer
-from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_values, sampled, undefined_is_nan, welch
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    Sampled,
+    cell_values,
+    sampled,
+    undefined_is_nan,
+    welch,
+)
 from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
 from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
@@ -96,17 +102,26 @@ def verdicts(summary: StudySummary, conditions: Conditions = MappingProxyType({}
           variant is one that the leader certainly beats; None: there is none;
         - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
     """
-    rows_of = dict(list(orders(summary).dropna(subset=["learning_rate"]).groupby(GROUP, sort=False)))
+    rows_of = dict(
+        list(orders(summary).dropna(subset=["learning_rate"]).groupby(GROUP, sort=False))
+    )
     found = []
     for labels, best, leads, certain in ranked(summary, conditions):
-        tried, leader = rows_of[labels["task"], labels["model"]].to_dict("records"), next(iter(best), "")
+        tried, leader = (
+            rows_of[labels["task"], labels["model"]].to_dict("records"),
+            next(iter(best), ""),
+        )
         beaten = {lead.over for lead in leads if lead.certain}
         turned = [flip for row in tried if (flip := _flip_of(leader, beaten, row))]
-        strongest = max(turned, key=lambda flip: summary.metric.sign * flip.difference, default=None)
+        strongest = max(
+            turned, key=lambda flip: summary.metric.sign * flip.difference, default=None
+        )
         others = [row["sure"] for row in tried if row["kind"] == "winner"]
         counts = {"num_rates": len(tried), "num_others": len(others), "num_sure": sum(others)}
         at_fixed = _at_fixed(tried, leader, beaten) | {"strongest": strongest}
-        found.append(labels | {"best": best, "leads": leads, "certain": certain} | at_fixed | counts)
+        found.append(
+            labels | {"best": best, "leads": leads, "certain": certain} | at_fixed | counts
+        )
     return pd.DataFrame(found)
 
 
@@ -131,7 +146,9 @@ def with_conditions(compared: pd.DataFrame, metric: Metric, conditions: Conditio
     return compared.assign(condition=[conditions.get(cell, "") for cell in cells])
 
 
-def _largest_certain(tuned: tuple[str, ...], pairs: Mapping[tuple[str, str], Lead]) -> Certain | None:
+def _largest_certain(
+    tuned: tuple[str, ...], pairs: Mapping[tuple[str, str], Lead]
+) -> Certain | None:
     """Choose how many to name as winners, for the most pairs: the best, and next ones that it does not certainly beat.
 
     `tuned`: variants, the best first.
@@ -140,7 +157,9 @@ def _largest_certain(tuned: tuple[str, ...], pairs: Mapping[tuple[str, str], Lea
     most = 1 + next(iter(np.flatnonzero(beaten)), 0)
     splits = []
     for n in range(1, most + 1):
-        beaten_by_all = [other for other in tuned[n:] if all(pairs[one, other].certain for one in tuned[:n])]
+        beaten_by_all = [
+            other for other in tuned[n:] if all(pairs[one, other].certain for one in tuned[:n])
+        ]
         splits.append((tuned[:n], tuple(beaten_by_all)))
     winners, losers = max(splits, key=lambda split: len(split[0]) * len(split[1]))
     if not losers:
@@ -169,27 +188,49 @@ def fixed_rate(num_variants: Mapping[float, int]) -> float:
 def _at_fixed(tried: Sequence[Row], leader: str, beaten: Collection[str]) -> dict[str, Any]:
     """Return the columns of `verdicts` on the fixed rate; `tried`: rows of `orders` at the learning rates."""
     rate = fixed_rate({row["learning_rate"]: len(row["means"]) for row in tried})
-    at_rate: Row = next((row for row in tried if row["learning_rate"] == rate), {"means": {}, "flips": ()})
+    at_rate: Row = next(
+        (row for row in tried if row["learning_rate"] == rate), {"means": {}, "flips": ()}
+    )
     means: Mapping[str, float] = at_rate["means"]
     top = next(iter(means), "")
     fixed_best = leader if leader in means and means[leader] == means[top] else top
     others = [mean for variant, mean in means.items() if variant != leader]
     ahead = means[leader] - others[0] if leader in means and others else math.nan
-    is_flip = fixed_best in beaten and (leader not in means or bool(_flip_of(leader, beaten, at_rate)))
-    return {"fixed_rate": rate, "fixed_best": fixed_best, "fixed_difference": ahead, "flips": is_flip}
+    is_flip = fixed_best in beaten and (
+        leader not in means or bool(_flip_of(leader, beaten, at_rate))
+    )
+    return {
+        "fixed_rate": rate,
+        "fixed_best": fixed_best,
+        "fixed_difference": ahead,
+        "flips": is_flip,
+    }
 
 
 def _flip_of(leader: str, beaten: Collection[str], row: Row) -> Flip | None:
     """Return the flip by which the best variant at a rate is ahead of the leader that beats it when tuned."""
     top = next(iter(row["means"]), "")
-    return next((flip for flip in row["flips"] if (flip.better, flip.worse) == (leader, top) and top in beaten), None)
+    return next(
+        (
+            flip
+            for flip in row["flips"]
+            if (flip.better, flip.worse) == (leader, top) and top in beaten
+        ),
+        None,
+    )
 
 
 def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
     found = {}
     for row in compared.to_dict("records"):
-        one, other, difference, low, high = (row[name] for name in ("variant", "other", *DIFFERENCE))
-        how = (bool(row["distinguishable"]), bool(row["equal"]), min(row["num_seeds"], row["num_other_seeds"]))
+        one, other, difference, low, high = (
+            row[name] for name in ("variant", "other", *DIFFERENCE)
+        )
+        how = (
+            bool(row["distinguishable"]),
+            bool(row["equal"]),
+            min(row["num_seeds"], row["num_other_seeds"]),
+        )
         more = (row["further_seeds"], row["condition"])
         found[one, other] = Lead(other, difference, low, high, *how, *more)
         found[other, one] = Lead(one, -difference, -high, -low, *how, *more)
@@ -228,10 +269,14 @@ def flips(summary: StudySummary) -> pd.DataFrame:
     keys = tuples_in(cells[[*GROUP, "variant"]])
     at = {key: index for index, key in enumerate(keys)}
     ones, others = (
-        np.array([at[key] for key in tuples_in(pairs[[*GROUP, name]])], int) for name in ("worse", "better")
+        np.array([at[key] for key in tuples_in(pairs[[*GROUP, name]])], int)
+        for name in ("worse", "better")
     )
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
-    tested = [_at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric) for rate in rates]
+    tested = [
+        _at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric)
+        for rate in rates
+    ]
     found = pd.concat(tested, ignore_index=True)
     return found.assign(flips=shaffer(found["p"].to_numpy(float), range(len(found))) < LEVEL)
 
@@ -239,11 +284,15 @@ def flips(summary: StudySummary) -> pd.DataFrame:
 def _turned(compared: pd.DataFrame, sign: int) -> pd.DataFrame:
     ahead = sign * compared["difference"] > 0
     names = ("variant", "other")
-    better, worse = (compared[name].where(ahead, compared[other]) for name, other in (names, names[::-1]))
+    better, worse = (
+        compared[name].where(ahead, compared[other]) for name, other in (names, names[::-1])
+    )
     return compared[GROUP].assign(better=better, worse=worse)
 
 
-def _at(rate: float, here: Sampled, pairs: pd.DataFrame, ones: Ints, others: Ints, metric: Metric) -> pd.DataFrame:
+def _at(
+    rate: float, here: Sampled, pairs: pd.DataFrame, ones: Ints, others: Ints, metric: Metric
+) -> pd.DataFrame:
     counts = np.minimum(here.counts[ones], here.counts[others]).astype(int)
     difference = here.means[ones] - here.means[others]
     with undefined_is_nan():
@@ -281,12 +330,29 @@ def orders(summary: StudySummary) -> pd.DataFrame:
     for labels, group in summary.groups():
         tuned = order_of(ranked_means(group.cells, summary.metric))
         at_rates = group.learning_rates.groupby("learning_rate")
-        for rate, found in [(math.nan, group.cells), *((float(str(rate)), each) for rate, each in at_rates)]:
-            means, incomplete = ranked_means(found, summary.metric), _incomplete(found[["variant", *counted]])
-            order, turned = order_of(means), flipped.get((labels["task"], labels["model"], rate), ())
+        for rate, found in [
+            (math.nan, group.cells),
+            *((float(str(rate)), each) for rate, each in at_rates),
+        ]:
+            means, incomplete = (
+                ranked_means(found, summary.metric),
+                _incomplete(found[["variant", *counted]]),
+            )
+            order, turned = (
+                order_of(means),
+                flipped.get((labels["task"], labels["model"], rate), ()),
+            )
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
-            here = {"learning_rate": rate, "means": means, "order": order, "incomplete": incomplete, "kind": kind}
-            rows.append(labels | here | {"sure": _is_sure(kind, order, tuned, turned), "flips": turned})
+            here = {
+                "learning_rate": rate,
+                "means": means,
+                "order": order,
+                "incomplete": incomplete,
+                "kind": kind,
+            }
+            rows.append(
+                labels | here | {"sure": _is_sure(kind, order, tuned, turned), "flips": turned}
+            )
     return pd.DataFrame(rows)
 
 
@@ -302,7 +368,9 @@ def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
 
 def order_of(means: Mapping[str, float]) -> Order:
     """Return the order of variants whose means are ranked, those of one mean by name."""
-    return tuple(tuple(sorted(level)) for _, level in groupby(means, key=lambda variant: means[variant]))
+    return tuple(
+        tuple(sorted(level)) for _, level in groupby(means, key=lambda variant: means[variant])
+    )
 
 
 def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, int]]) -> Kind:
@@ -336,7 +404,9 @@ def _is_sure(kind: Kind, order: Order, tuned: Order, flips: Sequence[Flip]) -> b
 
 
 def _only_diverged(counts: Mapping[str, int]) -> bool:
-    return bool(counts.get("diverged")) and not any(number for name, number in counts.items() if name != "diverged")
+    return bool(counts.get("diverged")) and not any(
+        number for name, number in counts.items() if name != "diverged"
+    )
 
 
 def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:

@@ -58,7 +58,9 @@ def _next(rates: list[float]) -> float:
     known = [digit * 10.0**power for digit in digits for power in range(exponent - 1, exponent + 2)]
     nearest = min(known, key=lambda rate: abs(math.log(rate / target)))
     # Otherwise the grid does not go by decades, and its last step is taken again.
-    by_decades = len(digits) < len(rates) and abs(math.log(nearest / target)) < abs(math.log(step)) / 2
+    by_decades = (
+        len(digits) < len(rates) and abs(math.log(nearest / target)) < abs(math.log(step)) / 2
+    )
     return three_digits(nearest if by_decades else target)
 
 
@@ -72,5 +74,11 @@ def kept_rates(best: Mapping[float, float], running_means: Mapping[float, float]
         best: the best value so far by learning rate; more is better, -inf: not finite.
         running_means: means of all values so far, of the same rates.
     """
-    others = {rate: [mean for other, mean in running_means.items() if other != rate] for rate in best}
-    return {rate for rate in best if len(others[rate]) < LEAST_OTHERS or best[rate] >= median(others[rate])}
+    others = {
+        rate: [mean for other, mean in running_means.items() if other != rate] for rate in best
+    }
+    return {
+        rate
+        for rate in best
+        if len(others[rate]) < LEAST_OTHERS or best[rate] >= median(others[rate])
+    }

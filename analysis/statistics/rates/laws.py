@@ -100,7 +100,10 @@ def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
         says why no law can be read.
     """
     named = [name for name in CELL if found[name].nunique() > 1]
-    rows = [_law(found.loc[each.index], each[axis].astype(float), axis, named) for axis, each in series_of(axes)]
+    rows = [
+        _law(found.loc[each.index], each[axis].astype(float), axis, named)
+        for axis, each in series_of(axes)
+    ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -118,9 +121,15 @@ def surfaces(found: pd.DataFrame, axes: pd.DataFrame) -> list[Surface]:
     Arguments as of `laws`; cells without an optimum are left out.
     """
     pairs = [
-        pair for pair in combinations(_sizes(axes), 2) if not any(_follows(axes, [x], y) for x, y in permutations(pair))
+        pair
+        for pair in combinations(_sizes(axes), 2)
+        if not any(_follows(axes, [x], y) for x, y in permutations(pair))
     ]
-    fits = [_surface(found.loc[rows.index], rows, pair) for pair in pairs for rows in _alike(axes, list(pair))]
+    fits = [
+        _surface(found.loc[rows.index], rows, pair)
+        for pair in pairs
+        for rows in _alike(axes, list(pair))
+    ]
     return [each for each in fits if each is not None]
 
 
@@ -128,7 +137,11 @@ def _surface(found: pd.DataFrame, rows: pd.DataFrame, pair: tuple[str, str]) -> 
     known = found["optimum"].notna()
     found, sizes = found[known], rows.loc[known, list(pair)].astype(float)
     x, y = (np.log10(sizes[name].to_numpy()) for name in pair)
-    if len(sizes) < LEAST_POINTS or min(np.ptp(x), np.ptp(y)) == 0 or abs(np.corrcoef(x, y)[0, 1]) > MOST_ALIKE:
+    if (
+        len(sizes) < LEAST_POINTS
+        or min(np.ptp(x), np.ptp(y)) == 0
+        or abs(np.corrcoef(x, y)[0, 1]) > MOST_ALIKE
+    ):
         return None
     ahead = [_next(np.unique(sizes[name])) for name in pair]
     fit = fitted(np.column_stack([x, y]), *log_optima(found), np.log10(ahead))
@@ -139,15 +152,21 @@ def _sizes(axes: pd.DataFrame) -> list[str]:
     """Return the numeric axes, without those that are others by another name."""
     sizes: list[str] = []
     for axis in (str(name) for name in axes if _is_size(axes[name])):
-        if not any(_follows(axes, [other], axis) and _follows(axes, [axis], other) for other in sizes):
+        if not any(
+            _follows(axes, [other], axis) and _follows(axes, [axis], other) for other in sizes
+        ):
             sizes.append(axis)
     return sizes
 
 
 def _alike(axes: pd.DataFrame, varied: list[str]) -> list[pd.DataFrame]:
     """Return the cells that differ in some axes, and in what follows from these, alone."""
-    others = [str(name) for name in axes if name not in varied and not _follows(axes, varied, str(name))]
-    return [rows for _, rows in axes.groupby(others, sort=False, dropna=False)] if others else [axes]
+    others = [
+        str(name) for name in axes if name not in varied and not _follows(axes, varied, str(name))
+    ]
+    return (
+        [rows for _, rows in axes.groupby(others, sort=False, dropna=False)] if others else [axes]
+    )
 
 
 def _next(sizes: Floats) -> float:
@@ -161,7 +180,10 @@ def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
 
 
 def _is_size(values: pd.Series) -> bool:
-    return all(isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 for value in values)
+    return all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        for value in values
+    )
 
 
 def _follows(axes: pd.DataFrame, varied: list[str], other: str) -> bool:
@@ -169,27 +191,45 @@ def _follows(axes: pd.DataFrame, varied: list[str], other: str) -> bool:
     return bool(axes.groupby(varied)[other].nunique(dropna=False).eq(1).all())
 
 
-def _law(found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequence[str]) -> dict[str, Any]:
+def _law(
+    found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequence[str]
+) -> dict[str, Any]:
     labels = [found[name].iloc[0] for name in named if found[name].nunique() == 1]
-    known = {"axis": axis, "where": " ".join(labels), "smallest": sizes.iloc[0], "largest": sizes.iloc[-1]}
+    known = {
+        "axis": axis,
+        "where": " ".join(labels),
+        "smallest": sizes.iloc[0],
+        "largest": sizes.iloc[-1],
+    }
     known |= {"num_sizes": len(sizes)}
     unread = found["optimum"].isna()
     if unread.any():
         at = ", ".join(f"{size:g}" for size in sizes[unread])
-        return known | {"note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"}
+        return known | {
+            "note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"
+        }
     next_size = _next(np.asarray(sizes, np.float64))
-    line = fitted(np.log10(sizes.to_numpy(float))[:, None], *log_optima(found), np.log10([next_size]))
+    line = fitted(
+        np.log10(sizes.to_numpy(float))[:, None], *log_optima(found), np.log10([next_size])
+    )
     (at_slope,), (half_slope,) = line.slopes, line.half_widths
     slope = {"slope": at_slope, "low": at_slope - half_slope, "high": at_slope + half_slope}
     rate, half = 10**line.at_next, 10**line.half_at_next
-    ahead = {"next_size": next_size, "next_rate": rate, "next_low": rate / half, "next_high": rate * half}
+    ahead = {
+        "next_size": next_size,
+        "next_rate": rate,
+        "next_low": rate / half,
+        "next_high": rate * half,
+    }
     moves = slope["low"] > 0 or slope["high"] < 0
     return known | slope | ahead | {"note": "" if moves else "the optimum may not move"}
 
 
 def of_labels(cells: pd.DataFrame) -> pd.DataFrame:
     """Split the labels of cells into numbers by name, and the text that remains, a column each."""
-    return pd.DataFrame([_parts(labels) for labels in cells[CELL].itertuples(index=False)], index=cells.index)
+    return pd.DataFrame(
+        [_parts(labels) for labels in cells[CELL].itertuples(index=False)], index=cells.index
+    )
 
 
 def _parts(labels: Iterable[str]) -> dict[str, float | str]:
@@ -213,7 +253,9 @@ def of_contents(cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame) -
         wanted: columns of `WANTED`, for the step budget.
         runs: columns of `RUNS`, `content` among them.
     """
-    recorded = wanted[[*CELL, "run_id", "num_steps"]].merge(runs[["run_id", "content"]], on="run_id")
+    recorded = wanted[[*CELL, "run_id", "num_steps"]].merge(
+        runs[["run_id", "content"]], on="run_id"
+    )
     first = recorded.drop_duplicates(CELL).set_index(CELL)
     rows = {}
     for index, *cell in cells[CELL].itertuples(name=None):

@@ -17,7 +17,13 @@ import pandas as pd
 from scipy.special import fdtri, stdtrit
 
 from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, vertex
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Floats, Ints, arrays_by_cell, labels_of
+from lr_sweep.analysis.statistics.selection.best import (
+    CONFIDENCE,
+    Floats,
+    Ints,
+    arrays_by_cell,
+    labels_of,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 EXPONENTS = 2.0 ** (np.arange(-3, 5) / 3 + 1)
@@ -92,7 +98,13 @@ def optimum(curve: Curve) -> Optimum:
     kept = _kept(curve)
     variance, dof = _noise(curve)
     if dof == 0 and len(kept) <= PARAMETERS:
-        return Optimum(vertex(curve), math.nan, math.nan, _within_a_step(curve), "one seed, too few rates: no interval")
+        return Optimum(
+            vertex(curve),
+            math.nan,
+            math.nan,
+            _within_a_step(curve),
+            "one seed, too few rates: no interval",
+        )
     found = _fitted(curve, kept, variance, dof)
     return found._replace(error=_within_a_step(curve)) if dof == 0 else found
 
@@ -124,13 +136,20 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     held = math.isfinite(limit)
     likely = np.where(between, np.exp((misfit - misfits) / 2), 0.0)
     top = float(curve.log_rates[curve.best]) if lopsided else vertex(curve)
-    at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(top, low, high))
+    at = (
+        float(candidates @ likely / likely.sum())
+        if held and not few
+        else float(np.clip(top, low, high))
+    )
     inside = candidates[between & (misfits <= misfit + limit)]
     step = candidates[1] - candidates[0]  # none between two candidates is left out
     note = "too few rates to show that the fit holds" if few else ""
     note = note if held else "the fit does not hold: between worse rates"
     tied_low, tied_high = curve.log_rates[list(_tied(curve, variance))]
-    first, last = min(inside.min(initial=at) - step, tied_low), max(inside.max(initial=at) + step, tied_high)
+    first, last = (
+        min(inside.min(initial=at) - step, tied_low),
+        max(inside.max(initial=at) + step, tied_high),
+    )
     low, high = max(low, first), min(high, last)
     is_cut_off = low <= curve.log_rates[0] or high >= curve.log_rates[-1]
     error = (CUT_ERROR_SHARE if is_cut_off else ERROR_SHARE) * max(high - at, at - low)
@@ -172,10 +191,17 @@ def _kept(curve: Curve) -> Ints:
     short, away = curve.means[best] - curve.means, np.abs(curve.log_rates - curve.log_rates[best])
     usual = 2 * math.sqrt(_noise(curve)[0])
     for step in (-1, 1):
-        across = [(best - step, 1), (best - 2 * step, 4)]  # a parabola falls by 4 times as much twice as far away
+        across = [
+            (best - step, 1),
+            (best - 2 * step, 4),
+        ]  # a parabola falls by 4 times as much twice as far away
         last = np.nanmax([usual, *(short[i] / size for i, size in across if 0 <= i < len(short))])
         i = best + step
-        while 0 <= i < len(short) and short[i] <= STEEPEST * last and (away[i] <= REACH or abs(i - best) <= 2):
+        while (
+            0 <= i < len(short)
+            and short[i] <= STEEPEST * last
+            and (away[i] <= REACH or abs(i - best) <= 2)
+        ):
             kept.append(i)
             last, i = max(last, short[i]), i + step
     return np.sort(np.array(kept))
@@ -194,14 +220,22 @@ def _noise(curve: Curve) -> tuple[float, int]:
         return 0.0, 0
     usual = float(np.quantile(curve.variances[near], 0.5, method="lower"))
     near &= (curve.variances <= NOISIER * usual) | (usual == 0)
-    return float(np.mean(curve.variances[near] / curve.counts[near])), int((curve.counts[near] - 1).sum())
+    return float(np.mean(curve.variances[near] / curve.counts[near])), int(
+        (curve.counts[near] - 1).sum()
+    )
 
 
 def _tied(curve: Curve, variance: float) -> tuple[int, int]:
     """Return the indices of the outermost rates around the best that are within `TIED` standard errors of it."""
-    behind = ~(curve.means[curve.best] - curve.means <= TIED * math.sqrt(2 * variance))  # a rate without a value, too
+    behind = ~(
+        curve.means[curve.best] - curve.means <= TIED * math.sqrt(2 * variance)
+    )  # a rate without a value, too
     first = int(np.flatnonzero(behind[: curve.best]).max(initial=-1)) + 1
-    last = curve.best + int(np.flatnonzero(behind[curve.best :]).min(initial=len(behind) - curve.best)) - 1
+    last = (
+        curve.best
+        + int(np.flatnonzero(behind[curve.best :]).min(initial=len(behind) - curve.best))
+        - 1
+    )
     return first, last
 
 
@@ -249,13 +283,18 @@ def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     return float([curve.log_rates[0], *low][-1]), float([*high, curve.log_rates[-1]][0])
 
 
-def _misfits(x: Floats, y: Floats, weights: Floats, candidates: Floats, exponents: Floats) -> Floats:
+def _misfits(
+    x: Floats, y: Floats, weights: Floats, candidates: Floats, exponents: Floats
+) -> Floats:
     """Return the least weighted sum of squares of each candidate, plus what the exponents are off 2, squared.
 
     Fitted are a height and, on each side, a bend, which is not upwards, times the distance to the power of an exponent.
     """
     before = x < candidates[:, None]
-    sides = [_moments(x - candidates[:, None], y, weights * side, exponents) for side in (before, ~before)]
+    sides = [
+        _moments(x - candidates[:, None], y, weights * side, exponents)
+        for side in (before, ~before)
+    ]
     least = np.full((len(exponents), len(exponents), len(candidates)), np.inf)
     for bent in itertools.product((0, 1), repeat=2):
         left, right = (side[is_bent] for side, is_bent in zip(sides, bent, strict=True))
@@ -263,14 +302,20 @@ def _misfits(x: Floats, y: Floats, weights: Floats, candidates: Floats, exponent
         with np.errstate(invalid="ignore", divide="ignore"):  # one rate a side: any height will do
             height = total / number
             misfit = np.maximum(squares - total * height, 0.0)  # rounding may leave less
-        allowed = [height * fall[0] >= fall[1] for fall in (sides[0][2][:, :, None], sides[1][2][:, None])]
-        possible = np.all([ok for ok, is_bent in zip(allowed, bent, strict=True) if is_bent], axis=0)
+        allowed = [
+            height * fall[0] >= fall[1] for fall in (sides[0][2][:, :, None], sides[1][2][:, None])
+        ]
+        possible = np.all(
+            [ok for ok, is_bent in zip(allowed, bent, strict=True) if is_bent], axis=0
+        )
         least = np.fmin(least, np.where(possible, misfit, np.inf))
     off = (np.log(exponents / 2) / EXPONENT_SPREAD) ** 2
     return (least + off[:, None, None] + off[:, None]).min((0, 1))
 
 
-def _moments(distances: Floats, y: Floats, weights: Floats, exponents: Floats) -> tuple[Floats, Floats, Floats]:
+def _moments(
+    distances: Floats, y: Floats, weights: Floats, exponents: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Sum over the rates of a side, for each exponent and candidate.
 
     Returns:
@@ -280,7 +325,9 @@ def _moments(distances: Floats, y: Floats, weights: Floats, exponents: Floats) -
     falls = np.abs(distances) ** exponents[:, None, None]
     fall = np.stack([(weights * falls).sum(-1), (weights * falls * y).sum(-1)])
     flat = np.stack([weights.sum(-1), (weights * y).sum(-1), (weights * y**2).sum(-1)])[:, None]
-    explained = np.stack([fall[0] ** 2, fall[0] * fall[1], fall[1] ** 2]) / ((weights * falls**2).sum(-1) + TINY)
+    explained = np.stack([fall[0] ** 2, fall[0] * fall[1], fall[1] ** 2]) / (
+        (weights * falls**2).sum(-1) + TINY
+    )
     return np.broadcast_to(flat, explained.shape), flat - explained, fall
 
 
@@ -326,5 +373,7 @@ def _cost(curve: Curve) -> float:
     if not known.any():
         return math.nan
     both = curve.log_rates[curve.best] + np.array([-1, 1]) * math.log10(OFF)
-    means = np.interp(both, curve.log_rates[known], curve.means[known], left=math.nan, right=math.nan)
+    means = np.interp(
+        both, curve.log_rates[known], curve.means[known], left=math.nan, right=math.nan
+    )
     return float(np.max(curve.means[curve.best] - means))

@@ -16,7 +16,15 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.rates.further_rates import beyond, geometric_mean, neighbours
-from lr_sweep.analysis.statistics.selection.best import Cell, Floats, Ints, comparable, each_cell, inner_rate, rounded
+from lr_sweep.analysis.statistics.selection.best import (
+    Cell,
+    Floats,
+    Ints,
+    comparable,
+    each_cell,
+    inner_rate,
+    rounded,
+)
 from lr_sweep.analysis.statistics.selection.summary import account, per_run
 
 ROUND_SIZE = 2
@@ -65,7 +73,9 @@ def _observation(rate: float, rows: pd.DataFrame) -> Observation:
     if without.empty:
         return Observation(rate, "measured", float(rows["validation_accuracy"].mean()))
     outcomes: tuple[Literal["diverged", "stopped"], ...] = ("diverged", "stopped")
-    return Observation(rate, next((each for each in outcomes if without["status"].eq(each).any()), "lost"), None)
+    return Observation(
+        rate, next((each for each in outcomes if without["status"].eq(each).any()), "lost"), None
+    )
 
 
 def refined_rates(observed: Sequence[Observation], number: int, *, maximise: bool) -> list[float]:
@@ -88,7 +98,9 @@ def refined_rates(observed: Sequence[Observation], number: int, *, maximise: boo
         diverged = any(each.outcome == "diverged" for each in observed)
         return _beyond(tried, "low")[:number] if diverged else []
     compared = {rate: comparable(value) for rate, value in values.items()}
-    best = inner_rate([rate for rate, value in compared.items() if value == max(compared.values())], tried)
+    best = inner_rate(
+        [rate for rate, value in compared.items() if value == max(compared.values())], tried
+    )
     end = {tried[0]: "low", tried[-1]: "high"}.get(best)
     found = _beyond(tried, end) if end else []
     return (found or _beside(tried, values, best))[:number]
@@ -144,7 +156,9 @@ class Gain:
 
     def lower(self, confidence: float) -> float:
         """Return the one-sided lower limit."""
-        return self.size - float(stdtrit(self.dof, confidence)) * self.sem if self.sem else self.size
+        return (
+            self.size - float(stdtrit(self.dof, confidence)) * self.sem if self.sem else self.size
+        )
 
     def upper(self, confidence: float) -> float:
         """Return the one-sided upper limit."""
@@ -161,7 +175,9 @@ def fitted_gain(curve: Curve, best: int) -> Gain:
 
     `best`: index of the chosen rate, neither the first nor the last; all rates have a value.
     """
-    assert 0 < best < len(curve.means) - 1, f"got rate {best} of {len(curve.means)}, want one inside"
+    assert 0 < best < len(curve.means) - 1, (
+        f"got rate {best} of {len(curve.means)}, want one inside"
+    )
     window = _window(curve.means, best)
     fit = _fitted(curve, window, best)
     fit_seen = len(fit.residuals) > 3
@@ -171,7 +187,9 @@ def fitted_gain(curve: Curve, best: int) -> Gain:
     if fit_seen:
         noise = max(noise, math.hypot(*fit.residuals) / math.sqrt(len(fit.residuals) - 3))
     shift = fit.peak_shift
-    gradient = np.array([0.0, shift, shift * shift])  # of the height, without squares of means: these may be 0
+    gradient = np.array(
+        [0.0, shift, shift * shift]
+    )  # of the height, without squares of means: these may be 0
     return Gain(
         size=fit.slope * shift / 2,
         sem=noise * math.sqrt(gradient @ fit.inverse @ gradient),

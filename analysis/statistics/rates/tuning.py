@@ -50,17 +50,23 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
     with_value = summary.runs.dropna(subset=["validation_accuracy"])
     runs = arrays_by_cell(with_value, "learning_rate", "seed", "validation_accuracy")
     of_rates = summary.learning_rates.dropna(subset=["validation_mean"])
-    for cell, (swept, *measured) in arrays_by_cell(of_rates, "learning_rate", "validation_mean", "test_mean").items():
+    for cell, (swept, *measured) in arrays_by_cell(
+        of_rates, "learning_rate", "validation_mean", "test_mean"
+    ).items():
         means, tests = (sign * each for each in measured)
         rates, seeds, values = runs[cell]
         half = half_widths(CellValues.of(rates, seeds, values))
-        order = np.lexsort((-swept, rounded(means)))  # of equal means the smaller rate is chosen, so it comes last
+        order = np.lexsort(
+            (-swept, rounded(means))
+        )  # of equal means the smaller rate is chosen, so it comes last
         least, most = np.sort(means - half), np.sort(means + half)
         if summary.metric.is_fraction:
             least, most = (np.clip(each, min(0, sign), max(0, sign)) for each in (least, most))
         for num_tried in range(1, len(means) + 1):
             weights = best_weights(len(means), num_tried)
-            found = (sign * float(each @ weights) for each in (means[order], least, most, tests[order]))
+            found = (
+                sign * float(each @ weights) for each in (means[order], least, most, tests[order])
+            )
             expected, low, high, test = found
             rows.append((*cell, num_tried, len(means), expected, *sorted((low, high)), test))
     columns = [*CELL, "num_tried", "num_rates", "expected", "low", "high", "test"]

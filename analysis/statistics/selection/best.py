@@ -66,7 +66,9 @@ def places_of(sizes: Floats) -> Ints:
         powers = np.floor(np.log10(sizes))
     usual = ~np.isfinite(powers) | ((powers >= USUAL[0]) & (powers <= USUAL[1]))
     digits = np.where(sizes < 1, SMALL_DIGITS, LARGE_DIGITS)
-    return np.where(usual, MEAN_DIGITS, np.minimum(digits - 1 - powers, MOST_PLACES)).astype(np.int64)
+    return np.where(usual, MEAN_DIGITS, np.minimum(digits - 1 - powers, MOST_PLACES)).astype(
+        np.int64
+    )
 
 
 def rule_text(metric: Metric, has_steps: bool = True) -> str:
@@ -129,7 +131,11 @@ def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     else:
         order = [True, not metric.higher_is_better, True]
         ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=order)
-    return ordered.drop_duplicates("run_id").rename(columns={"step": "best_step"}).reset_index(drop=True)
+    return (
+        ordered.drop_duplicates("run_id")
+        .rename(columns={"step": "best_step"})
+        .reset_index(drop=True)
+    )
 
 
 def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
@@ -152,8 +158,18 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     """
     _refuse_test_columns(per_run)
     num_seeds = seeds_of(per_run).to_dict()
-    columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
-    by_rate = per_run.groupby([*CELL, "learning_rate"], sort=False)["validation_accuracy"].agg(["mean", "count"])
+    columns = [
+        *CELL,
+        "learning_rate",
+        "validation_mean",
+        "runner_up",
+        "runner_up_mean",
+        "incomplete",
+        "at_edge",
+    ]
+    by_rate = per_run.groupby([*CELL, "learning_rate"], sort=False)["validation_accuracy"].agg(
+        ["mean", "count"]
+    )
     by_rate["mean"] = rounded(by_rate["mean"].to_numpy(float))
     cells = rows_by_cell(by_rate.reset_index())
     chosen = {cell: _choose(rates, num_seeds[cell], metric) for cell, rates in cells.items()}
@@ -166,7 +182,11 @@ def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
 
     Where no seed occurs at two rates, as in a table whose runs drew theirs, it is the most that a rate has.
     """
-    by_rate = runs.groupby([*CELL, "learning_rate"], sort=False)["seed"].nunique().groupby(CELL, sort=False)
+    by_rate = (
+        runs.groupby([*CELL, "learning_rate"], sort=False)["seed"]
+        .nunique()
+        .groupby(CELL, sort=False)
+    )
     number = runs.groupby(CELL, sort=False)["seed"].nunique()
     return number.where(number < by_rate.sum(), by_rate.max())
 
@@ -185,7 +205,11 @@ def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
     rates = sorted(rates, key=lambda row: row["learning_rate"])
     tried, most = [row["learning_rate"] for row in rates], max(row["count"] for row in rates)
     means = {row["learning_rate"]: row["mean"] for row in rates if row["count"] == most > 0}
-    best, second = [*sorted(means, key=lambda rate: -metric.sign * means[rate]), math.nan, math.nan][:2]
+    best, second = [
+        *sorted(means, key=lambda rate: -metric.sign * means[rate]),
+        math.nan,
+        math.nan,
+    ][:2]
     equal = [rate for rate, mean in means.items() if mean == means[best]]
     edges = {tried[0]: "low", tried[-1]: "high"}
     return {

@@ -14,7 +14,13 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import Refinement, SearchRange
-from lr_sweep.analysis.statistics.selection.best import CELL, best_learning_rates, best_steps, seeds_of, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    best_learning_rates,
+    best_steps,
+    seeds_of,
+    tuples_in,
+)
 
 OUTCOMES = (*STATUSES, "short", "missing")
 """What became of a wanted run at the study's budget."""
@@ -67,7 +73,11 @@ class StudySummary:
     def of(self, **labels: Any) -> StudySummary:
         """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
         frames: dict[str, Any] = {
-            name: frame[np.logical_and.reduce([frame[label].to_numpy() == value for label, value in labels.items()])]
+            name: frame[
+                np.logical_and.reduce(
+                    [frame[label].to_numpy() == value for label, value in labels.items()]
+                )
+            ]
             for name, frame in vars(self).items()
             if isinstance(frame, pd.DataFrame)
         }
@@ -90,20 +100,30 @@ def summarise(
     chosen = best_learning_rates(selected, metric)
     # Only here test data enters: the test accuracy of each run's selected model.
     test = curves[["run_id", "step", "test_accuracy"]].rename(columns={"step": "best_step"})
-    measured = selected.merge(test.astype({"best_step": "Int64"}), on=["run_id", "best_step"], how="left")
+    measured = selected.merge(
+        test.astype({"best_step": "Int64"}), on=["run_id", "best_step"], how="left"
+    )
     rates = per_learning_rate(measured)
-    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric)
+    return StudySummary(
+        runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric
+    )
 
 
-def _without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> StudySummary:
+def _without_selection(
+    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric
+) -> StudySummary:
     """Summarise runs without validation data: the test value of each run's last evaluation, and no choice of a rate."""
     tests = curves[["run_id", "step", "test_accuracy"]].dropna().sort_values(["run_id", "step"])
     last = tests.drop_duplicates("run_id", keep="last")[["run_id", "test_accuracy"]]
-    accounted = account(wanted, runs).assign(best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan)
+    accounted = account(wanted, runs).assign(
+        best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan
+    )
     chosen = best_learning_rates(accounted)
     measured = accounted.merge(last, on="run_id", how="left")
     # As in `per_run`: what did not end is not compared at a smaller budget.
-    measured["test_accuracy"] = measured["test_accuracy"].where(measured["status"].isin(["complete", "diverged"]))
+    measured["test_accuracy"] = measured["test_accuracy"].where(
+        measured["status"].isin(["complete", "diverged"])
+    )
     rates = per_learning_rate(measured)
     rates = rates.assign(num_values=rates["num_tests"])
     num_values = measured.groupby(CELL)["test_accuracy"].count().rename("num_values").reset_index()
@@ -127,13 +147,23 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     Returns:
         `wanted` in its order, with the columns `status` (one of `OUTCOMES`) and `failure`.
     """
-    assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), "a study wants each run once"
-    record = runs.reindex(columns=RUN_COLUMNS).rename(columns={"status": "recorded", "num_steps": "trained_steps"})
+    assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), (
+        "a study wants each run once"
+    )
+    record = runs.reindex(columns=RUN_COLUMNS).rename(
+        columns={"status": "recorded", "num_steps": "trained_steps"}
+    )
     found = wanted.merge(record, on="run_id", how="left", validate="many_to_one")
-    diverged, failed = (found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed"))
+    diverged, failed = (
+        found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed")
+    )
     in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
     complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
-    stopped = found["stopped_at_step"].notna() if "stopped_at_step" in found else pd.Series(False, found.index)
+    stopped = (
+        found["stopped_at_step"].notna()
+        if "stopped_at_step" in found
+        else pd.Series(False, found.index)
+    )
     printed = found["last_printed"].astype(float)
     short = complete & printed.lt(printed.groupby([found[name] for name in CELL]).transform("max"))
     known = [short.astype(bool), complete, diverged, failed, stopped]
@@ -142,7 +172,9 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns=read, errors="ignore")
 
 
-def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+def per_run(
+    accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY
+) -> pd.DataFrame:
     """Add each run's best step within the study's budget, or its last, and the validation accuracy there.
 
     Complete runs count, and diverged ones with the best model they had before, if the best model of a run is measured.
@@ -153,13 +185,15 @@ def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCU
     counted = ["complete", "diverged"] if metric.model == "best" else ["complete"]
     counts = accounted[accounted["status"].isin(counted)]
     best = [
-        best_steps(curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)], metric).assign(
-            num_steps=budget
-        )
+        best_steps(
+            curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)], metric
+        ).assign(num_steps=budget)
         for budget, rows in counts.groupby("num_steps")
     ]
     known = pd.concat(best) if best else best_steps(curves.head(0)).assign(num_steps=0)
-    return accounted.merge(known.astype({"best_step": "Int64"}), on=["run_id", "num_steps"], how="left")
+    return accounted.merge(
+        known.astype({"best_step": "Int64"}), on=["run_id", "num_steps"], how="left"
+    )
 
 
 def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
@@ -183,7 +217,11 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
         test_mean=("test_accuracy", "mean"),
         test_sem=("test_accuracy", "sem"),
     )
-    valueless = runs["status"].eq("complete") & runs["validation_accuracy"].isna() & runs["test_accuracy"].isna()
+    valueless = (
+        runs["status"].eq("complete")
+        & runs["validation_accuracy"].isna()
+        & runs["test_accuracy"].isna()
+    )
     lacking = valueless.groupby([runs[key] for key in keys], sort=False).sum().rename("num_lacking")
     found = found.join([_status_counts(runs, keys), lacking]).reset_index()
     found["cell"] = found.groupby(CELL, sort=False).ngroup()
@@ -220,7 +258,9 @@ def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return frame.merge(numbers.reset_index(), on=CELL, how="left").assign(most_seeds=numbers.max())
 
 
-def points_within_budget(runs: pd.DataFrame, curves: pd.DataFrame, measured: list[str]) -> pd.DataFrame:
+def points_within_budget(
+    runs: pd.DataFrame, curves: pd.DataFrame, measured: list[str]
+) -> pd.DataFrame:
     """Return the columns `measured` of some runs' evaluations up to the study's budget, by step within a run."""
     labelled = runs[["run_id", "num_steps", *CELL, "learning_rate", "seed"]]
     points = labelled.merge(curves[["run_id", "step", *measured]], on="run_id")
@@ -235,7 +275,9 @@ def _status_counts(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _check_curves(accounted: pd.DataFrame, curves: pd.DataFrame) -> None:
     complete = accounted[accounted["status"] == "complete"]
-    last = curves.groupby("run_id")["step"].max().reindex(complete["run_id"], fill_value=-1).to_numpy()
+    last = (
+        curves.groupby("run_id")["step"].max().reindex(complete["run_id"], fill_value=-1).to_numpy()
+    )
     short = complete[last < complete["num_steps"].to_numpy()]
     if len(short):
         run_id, budget = short[["run_id", "num_steps"]].iloc[0]
@@ -256,12 +298,18 @@ def ledger(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         A row a cell: the columns of `CELL`; numbers of runs `num_runs`, `num_ended` and `num_lost_unknown` (of those
         that ended); device seconds `used_s`, `lost_s` and `diverged_s`.
     """
-    trained = runs[["run_id", "num_steps", "device_s", "lost_steps"]].rename(columns={"num_steps": "trained"})
+    trained = runs[["run_id", "num_steps", "device_s", "lost_steps"]].rename(
+        columns={"num_steps": "trained"}
+    )
     found = wanted.merge(trained, on="run_id", how="left")
-    steps, lost = (found[name].to_numpy(float, na_value=math.nan) for name in ("trained", "lost_steps"))
+    steps, lost = (
+        found[name].to_numpy(float, na_value=math.nan) for name in ("trained", "lost_steps")
+    )
     device_s = found["device_s"].to_numpy(float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        part = np.fmin(1.0, found["num_steps"].to_numpy(float) / steps)  # of what was trained, within this budget
+        part = np.fmin(
+            1.0, found["num_steps"].to_numpy(float) / steps
+        )  # of what was trained, within this budget
         lost_s = np.where(lost == 0, 0.0, part * device_s * lost / steps)
     lost_s = np.where(np.isfinite(lost_s), lost_s, math.nan)
     used_s = np.nan_to_num(part * device_s) + np.nan_to_num(lost_s)

@@ -36,6 +36,11 @@ for epoch in range(1, options.epochs + 1):
     random.shuffle(train)
     for point, label in train:
         predicted = 1 / (1 + math.exp(-max(-30, min(30, product(point, weights)))))
-        velocity = [options.momentum * old + (predicted - label) * x for old, x in zip(velocity, point, strict=True)]
-        weights = [weight - options.lr * step for weight, step in zip(weights, velocity, strict=True)]
+        velocity = [
+            options.momentum * old + (predicted - label) * x
+            for old, x in zip(velocity, point, strict=True)
+        ]
+        weights = [
+            weight - options.lr * step for weight, step in zip(weights, velocity, strict=True)
+        ]
     print(f"epoch {epoch}: val_acc={accuracy(validation):.4f} test_acc={accuracy(test):.4f}")

@@ -49,9 +49,13 @@ class Model(lightning.LightningModule):
 
     def __init__(self, run):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1)
+        )
         decay = run.options["weight_decay"]
-        self.optimizer = torch.optim.AdamW(self.parameters(), lr=run.learning_rate, weight_decay=decay)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters(), lr=run.learning_rate, weight_decay=decay
+        )
 
     def training_step(self, batch, batch_idx):
         """Return the loss of a batch."""
@@ -66,7 +70,9 @@ class Model(lightning.LightningModule):
 @torch.no_grad()
 def evaluate(model, split):
     """Return the loss on a split's sums."""
-    numbers, sums = map(torch.stack, zip(*[example(-split, number) for number in range(64)], strict=True))
+    numbers, sums = map(
+        torch.stack, zip(*[example(-split, number) for number in range(64)], strict=True)
+    )
     return mse_loss(model.layers(numbers.to(model.device)), sums.to(model.device))
 
 

@@ -9,7 +9,11 @@ def data(device):
     """Return images (N, 64) float32, labels (N,) int64, and three splits of indices: train, validation, test."""
     images, labels = map(torch.tensor, load_digits(return_X_y=True))
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    return images.float().to(device) / 16, labels.to(device), order.split([1000, 400, len(order) - 1400])
+    return (
+        images.float().to(device) / 16,
+        labels.to(device),
+        order.split([1000, 400, len(order) - 1400]),
+    )
 
 
 def build_optimizer(model, rate, options):
@@ -22,7 +26,9 @@ def build_optimizer(model, rate, options):
 def train(run, session):
     """Train one run; torch, numpy and `random` are seeded with run.seed."""
     images, labels, (training, validation, test) = data(session.device)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).to(session.device)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+    ).to(session.device)
     optimizer = build_optimizer(model, run.learning_rate, run.options)
 
     @torch.no_grad()
@@ -36,5 +42,7 @@ def train(run, session):
         optimizer.zero_grad()
         cross_entropy(model(images[batch]), labels[batch]).backward()
         optimizer.step()
-        if session.due:  # every protocol.evaluate_every steps; validation chooses, test is only reported
+        if (
+            session.due
+        ):  # every protocol.evaluate_every steps; validation chooses, test is only reported
             session.report(validation=accuracy(validation), test=accuracy(test))
