@@ -45,7 +45,7 @@ from lr_sweep.analysis.report.made import made_sections
 from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.targets import target_section
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.report.verdict import decided_section, decided_texts, verdict_block
+from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
@@ -53,13 +53,13 @@ from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import (
-    flips,
+    comparisons_at_rates,
     orders,
     ranked,
     verdicts,
     with_conditions,
 )
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, each_cell, tuples_in
+from lr_sweep.analysis.statistics.selection.best import CELL, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
 from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.files import Fields
@@ -203,8 +203,8 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
         )
     status = _status(study)
     of_study = not info.from_table
-    if len(study.fresh):
-        status += f" {_status_line(study.fresh, 'with fresh seeds, which choose nothing')}"
+    if summary.fresh_runs is not None:
+        status += f" {_status_line(summary.fresh_runs, 'with fresh seeds, which choose nothing')}"
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
@@ -226,12 +226,11 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
         *([Section(metric.title, main, folded=not several)] if main else []),
         *([Section(f"{metric.title} by learning rate", by_rate)] if several else []),
         *([Section("Checks", [checks], folded=not count_problems(found))] if found else []),
-        *decided_section(folder, study.decision, study.fresh),
         *optimal,
         *(_conclusive(folder, study, further) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets([rests_on, *_limits(study)])]),
         *(
-            made_sections(folder, pd.concat([summary.runs, study.fresh]), study.runs)
+            made_sections(folder, pd.concat([summary.runs, summary.fresh_runs]), study.runs)
             if of_study
             else [Section("How the table was read", [Bullets(study.about_table)])]
         ),
@@ -269,22 +268,12 @@ def chart_and_verdict(results: Path, study: str) -> tuple[Fields, Verdict]:
 def _opening(study: Study, found_best: pd.DataFrame) -> Verdict:
     if not study.summary.metric.chosen_on:
         return Verdict(())
-    costs = None if study.info.from_table else _device_seconds(study.summary, study.runs)
-    decided = decided_texts(study.decision, conditions_of(study.findings))
     improving = {
-        each.cell
-        for each in study.findings
-        if each.check == "improving" and each.level == "problem"
+        finding.cell
+        for finding in study.findings
+        if finding.check == "improving" and finding.level == "problem"
     }
-    return verdict_block(found_best, study.summary, costs, decided, improving)
-
-
-def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
-    """Return the mean device seconds of a run at the chosen learning rate up to the study's budget, by cell."""
-    trained = runs[["run_id", "num_steps", "device_s"]].rename(columns={"num_steps": "trained"})
-    timed = summary.chosen_runs[["run_id", "num_steps", *CELL]].merge(trained, on="run_id")
-    timed["device_s"] *= (timed["num_steps"] / timed["trained"]).clip(upper=1)
-    return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
+    return verdict_block(found_best, study.summary, improving)
 
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
@@ -316,7 +305,7 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Se
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
     order = tables.order_table(ordered, summary.metric)
     order.write(folder, "orders", tables.order_texts(ordered))
-    write_csv(flips(summary), folder / "flips.csv")
+    write_csv(comparisons_at_rates(summary), folder / "comparisons-at-rates.csv")
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), detail]),

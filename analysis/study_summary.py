@@ -12,7 +12,6 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import stopped_of
 from lr_sweep.analysis.record.study import StoppedRates, StudyInfo, with_stops
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
-from lr_sweep.analysis.statistics.comparisons.decision import Decision, decide
 from lr_sweep.analysis.statistics.rates.laws import of_contents, of_labels
 from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS, StudySummary, summarise
 
@@ -30,11 +29,6 @@ class Study:
     """`RUN_COLUMNS`; of a record, those that were asked for, too."""
     curves: pd.DataFrame
     summary: StudySummary
-    """The numbers of the runs that choose the learning rates: without fresh ones."""
-    fresh: pd.DataFrame
-    """Rows as of `StudySummary.runs` of fresh runs, which chose nothing."""
-    decision: Decision | None = None
-    """What the fresh runs decided; None: the study has no `decide`."""
     findings: tuple[CheckFinding, ...] = ()
     """What the checks found, problems first."""
     about_table: Sequence[str] = ()
@@ -56,7 +50,8 @@ class Study:
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     """Return the summary with what the study says of its learning rates, and how it wants its variants compared."""
     unit = 100 if info.metric.is_fraction else 1
-    within = None if info.equal_within is None else info.equal_within / unit
+    limit = (info.fresh and info.fresh.equal_within) or info.equal_within
+    within = None if limit is None else limit / unit
     goals = (
         info.target
         if isinstance(info.target, dict)
@@ -86,18 +81,17 @@ def summarised(
     is_fresh = wanted["fresh"].fillna(False).astype(bool)
     chosen = with_stops(wanted[~is_fresh], stopped)
     summary = with_options(summarise(chosen, runs, curves, info.metric), info)
-    fresh = (
-        summarise(wanted[is_fresh], runs, curves, info.metric).runs
-        if is_fresh.any()
-        else summary.runs.head(0)
-    )
-    decision = decide(summary, fresh, info.decide) if info.decide else None
-    return Study(
-        info=info,
-        wanted=wanted,
-        runs=runs,
-        curves=curves,
-        summary=summary,
-        fresh=fresh,
-        decision=decision,
-    )
+    if info.fresh is not None:
+        summary = summary.on_fresh_seeds(
+            info.fresh, _measured(wanted[is_fresh], runs, curves, summary)
+        )
+    return Study(info=info, wanted=wanted, runs=runs, curves=curves, summary=summary)
+
+
+def _measured(
+    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, summary: StudySummary
+) -> pd.DataFrame:
+    """Return rows as of `StudySummary.runs` for fresh runs."""
+    if wanted.empty:
+        return summary.runs.head(0)
+    return summarise(wanted, runs, curves, summary.metric).runs

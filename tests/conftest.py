@@ -73,7 +73,7 @@ def without_figures() -> Iterator[None]:
         return paths
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("figure_frame", "laws", "verdict"):
+        for module in ("figure_frame", "laws"):
             patched.setattr(f"lr_sweep.analysis.report.{module}.save", empty)
         yield
 

@@ -1,57 +1,64 @@
-"""`judge --decide`: a table's variants compared on the fresh seeds of a second table, and which seeds to run next."""
+"""`judge --decide`: a table's variants compared on the fresh seeds of a second table, and what to run next."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pandas as pd
+
 from lr_sweep.analysis.judge.judge import Judged, judged
 from lr_sweep.analysis.judge.runs import RUN
-from lr_sweep.analysis.record.study import Deciding
-from lr_sweep.analysis.report.verdict import decided_texts
-from lr_sweep.analysis.statistics.comparisons.decision import decide
+from lr_sweep.analysis.record.study import Fresh
+from lr_sweep.analysis.statistics.comparisons.fresh import next_seeds, progress
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
-DECIDE_ERROR = 0.05
-MAX_SEEDS = 20
-"""Fresh seeds of each variant, at most."""
+UNTIL_DECIDED = Fresh(max=20, until_decided=True)
 
 
-def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
-    """Compare all variants of each task and model on the seeds of a table, read as the first one was; say what to run.
+def on_fresh_seeds(found: Judged, table: str) -> Judged:
+    """Rest a judged table on the seeds of a second table, read as the first one was.
 
-    Raises UserError if a run is in both: seeds that chose are not fresh.
+    Raises UserError if a run is in both: seeds that chose the learning rate are not fresh.
     """
     chosen = found.study.summary
     if not chosen.metric.chosen_on:
         raise UserError(
             "--decide: the table chooses no learning rate, so no seed is one at a chosen rate"
         )
-    runs = judged([fresh], found.reading).study.summary.runs
-    if len(tasks := chosen.cells["task"].unique()) == 1 and runs["task"].nunique() == 1:
+    runs = judged([table], found.reading).study.summary.runs
+    tasks = chosen.cells["task"].unique()
+    if len(tasks) == 1 and runs["task"].nunique() == 1:
         runs = runs.assign(task=tasks[0])  # without a column of tasks each file is one
-    both = runs.merge(chosen.runs[RUN], on=RUN)
-    if len(both):
-        row = both.iloc[0]
-        where = f"seed {row['seed']} of {row['variant']} at {rate_text(row['learning_rate'])}"
-        raise UserError(
-            f"--decide {fresh}: {where} is in both tables: leave out seeds that chose the learning rate"
-        )
-    settings = Deciding(
-        pairs="all", min_difference=min_difference, max_seeds=MAX_SEEDS, error=DECIDE_ERROR
+    _refuse_seeds_that_chose(chosen, runs, table)
+    summary = chosen.on_fresh_seeds(UNTIL_DECIDED, runs)
+    about = (*found.study.about_table, *_left_out(summary, len(runs)))
+    return found._replace(study=replace(found.study, summary=summary, about_table=about))
+
+
+def _refuse_seeds_that_chose(chosen: StudySummary, runs: pd.DataFrame, table: str) -> None:
+    in_both = runs.merge(chosen.runs[RUN], on=RUN)
+    if in_both.empty:
+        return
+    row = in_both.iloc[0]
+    run = f"seed {row['seed']} of {row['variant']} at {rate_text(row['learning_rate'])}"
+    raise UserError(
+        f"--decide {table}: {run} is in both tables: leave out seeds that chose the learning rate"
     )
-    decision = decide(chosen, runs, settings)
-    rates = dict(zip(decision.cells, decision.rates, strict=True))
-    several = len({cell[:2] for cell in decision.cells}) > 1
-    next_ = [
-        f"{' '.join(cell) if several else cell[2]} at {rate_text(rates[cell])}: {counted(number, 'fresh seed')}"
-        for cell, number in decision.next_seeds().items()
-    ]
-    num_elsewhere = len(runs) - int(decision.num_used.sum())
-    elsewhere = (
-        [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"]
-        if num_elsewhere
-        else []
-    )
-    decided = [decision.progress(), *decided_texts(decision).values()]
-    failed = list(filter(None, [decision.failures()]))
-    said = {"decided": decided, "failed": failed, "left out": elsewhere, "run next": next_}
-    return "\n".join(f"{head:11}{line}" for head, lines in said.items() for line in lines)
+
+
+def _left_out(summary: StudySummary, num_runs: int) -> list[str]:
+    number = num_runs - len(summary.chosen_runs)
+    return [f"{counted(number, 'run')} of no variant at its chosen rate"] if number else []
+
+
+def fresh_text(summary: StudySummary) -> str:
+    """Say how far the comparison is, and which fresh seeds to run next."""
+    lines = [f"decided    {progress(summary)}"]
+    rates = summary.cells.set_index(CELL)["learning_rate"]
+    for cell, number in next_seeds(summary).items():
+        where = f"{' '.join(cell)} at {rate_text(rates[cell])}"
+        lines.append(f"run next   {where}: {counted(number, 'fresh seed')}")
+    return "\n".join(lines)

@@ -77,7 +77,7 @@ CELLS = [
     "test_sem",
 ]  # in JSON
 PAIR = words(
-    "task model variant other difference low high corrected_p distinguishable equal further_seeds condition"
+    "task model variant other difference low high corrected_p distinguishable equal findable condition"
 )
 
 
@@ -228,7 +228,6 @@ def _study(runs: Runs) -> Study:
         info=info,
         wanted=runs.wanted,
         runs=runs.ended,
-        fresh=summary.runs.head(0),
         summary=summary,
         curves=runs.curves,
         per_step=runs.per_step,

@@ -16,7 +16,6 @@ from lr_sweep.analysis.judge.rows import LOSS, UNREAD, beside, decisive, splits_
 from lr_sweep.analysis.judge.table_file import MOST_MISTAKES, raise_mistakes
 from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.statistics.comparisons.correction import pairs_of
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, summarise
 from lr_sweep.common.errors import UserError
@@ -59,7 +58,7 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: list[str]) -> Runs:
         most = f"want at most {MOST_RATES}: is its column that of a result?"
         raise UserError(f"learning_rate has {number:,} values, {most}")
     sizes = rows[CELL].drop_duplicates().groupby(GROUP).size()
-    if (number := int(sum(map(pairs_of, sizes)))) > MOST_PAIRS:
+    if (number := sum(math.comb(size, 2) for size in sizes)) > MOST_PAIRS:
         most = f"want at most {MOST_PAIRS:,}, as of 200 variants of a task: keep the rows of fewer with --where"
         raise UserError(f"the variants make {number:,} pairs to compare, {most}")
     rows = _with_seeds(_without_repeats(_with_restarts(rows, remarks), remarks), remarks)

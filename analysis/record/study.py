@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -47,27 +46,15 @@ class Refinement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deciding:
-    """Which variants fresh seeds compare, and when that is settled; key `decide` of `study.json`."""
+class Fresh:
+    """The fresh seeds of a study, which choose no learning rate; key `fresh` of `study.json`."""
 
-    pairs: Literal["all"] | Sequence[tuple[str, str]]
-    min_difference: Annotated[float, Interval(ge=0, lt=math.inf)]
-    """Variants that differ by less are equal, in points or the metric's unit; 0: none are called equal."""
-    max_seeds: Annotated[int, Interval(ge=2, le=1000)]
-    """Fresh seeds of a cell, at most."""
-    error: Annotated[float, Interval(gt=0, lt=1)]
-    """Probability of any wrong decision, over all pairs and looks."""
-
-    def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
-        """Return which cells are compared with each other, by their indices: those of one task and model."""
-        found, named = [], None if isinstance(self.pairs, str) else self.pairs
-        for first, second in combinations(range(len(cells)), 2):
-            pair, alike = (cells[first][2], cells[second][2]), cells[first][:2] == cells[second][:2]
-            if alike and (named is None or pair in named):
-                found.append((first, second))
-            elif alike and named and pair[::-1] in named:
-                found.append((second, first))
-        return found
+    max: Annotated[int, Interval(ge=2, le=1000)]
+    """Most fresh seeds of a cell."""
+    until_decided: bool = False
+    """Whether a cell gets them one by one, until its pairs are decided."""
+    equal_within: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
+    """As `StudyInfo.equal_within`, which it replaces; None: that holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +75,7 @@ class StudyInfo:
     """How many learning rates of a cell get all seeds, the best by the first one; None: all."""
     stop_early: Any = None
     """None: every run is to train to its budget."""
-    decide: Deciding | None = None
+    fresh: Fresh | None = None
     """None: the runs that choose the learning rates also compare the variants."""
     equal_within: float | None = None
     """In points of percent, or in the metric's unit; None: no variants are called equal."""

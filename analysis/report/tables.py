@@ -6,8 +6,9 @@ Accuracies stand for the values of any metric.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,6 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.checks.significance import two_modes
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
 from lr_sweep.analysis.statistics.selection.best import (
@@ -276,7 +276,6 @@ def comparison_table(
     facts |= {
         "condition": "",
         "within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within),
-        "two_modes": ", ".join(map(" ".join, two_modes(summary))),
     }
     shown = _leading(found, ("variant", "other"), leaders)
     return laid_out("comparisons", shown, metric=metric, of=len(found), **facts)
@@ -295,18 +294,25 @@ def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
 
 
 def order_texts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the result of `verdicts.orders` with an order as `a > b = c`, incomplete runs and flips as text.
+    """Return the result of `verdicts.orders` with its orders and incomplete runs as text: `a > b = c`.
 
-    `flipped` names the flips; means are in `learning_rates.csv`.
+    `leads` names the variants that lead others significantly; means are in `learning_rates.csv`.
     """
     written = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
-    flipped = [
-        ", ".join(f"{flip.worse} > {flip.better}" for flip in flips) for flips in found["flips"]
+    incomplete = list(map(incomplete_texts, found["incomplete"]))
+    leads = [
+        _leads_text(means, significant)
+        for means, significant in zip(found["means"], found["significant"], strict=True)
     ]
-    shown = found.assign(
-        order=written, incomplete=list(map(incomplete_texts, found["incomplete"])), flipped=flipped
-    )
-    return shown.drop(columns=["means", "flips"])
+    shown = found.assign(order=written, incomplete=incomplete, leads=leads)
+    return shown.drop(columns=["means", "significant"])
+
+
+def _leads_text(means: Mapping[str, float], significant: Collection[tuple[str, str]]) -> str:
+    """Name the pairs that differ significantly, the better variant first; `means`: best first."""
+    ranked = list(means)
+    leads = [(one, other) for one, other in combinations(ranked, 2) if (one, other) in significant]
+    return ", ".join(map(" > ".join, leads))
 
 
 def ledger_table(cells: pd.DataFrame) -> Table:

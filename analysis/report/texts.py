@@ -14,9 +14,10 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from ruamel.yaml import YAML
 
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.statistics.comparisons.pairs import MOST_FURTHER
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
+LEAST_P = 0.001
+"""Smallest p value that a sentence writes as a number."""
 MOST_STEPS = 10
 """Best steps of a cell that a table lists; of more seeds it has the range, and `cells.csv` has all."""
 
@@ -51,8 +52,7 @@ def _templates() -> Environment:
         "interval": _interval,
         "p_value": _known("{:.2g}".format),
         "effect": _known("{:+.1f}".format),
-        "more": _more,
-        "further": _further,
+        "p_text": _p_text,
         "about": _known(lambda rate: rate_text(float(f"{rate:.2g}"))),
         "slope": _known("{:.2f}".format),
         "ends": _ends,
@@ -116,14 +116,5 @@ def _ends(ends: Sequence[float]) -> str:
     return f"at least {low}" if is_low else f"at most {high}" if is_high else NO_VALUE
 
 
-def _more(seeds: float) -> str:
-    return (
-        "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
-    )
-
-
-def _further(seeds: float) -> str:
-    """Write the end of a sentence on differences that are not decided."""
-    if math.isinf(seeds):
-        return "; more seeds will hardly decide it"
-    return "" if math.isnan(seeds) else f"; about {seeds:.0f} more of each would decide it"
+def _p_text(p: float) -> str:
+    return f"< {LEAST_P:g}" if p < LEAST_P else f"{p:.2g}"

@@ -81,7 +81,7 @@ def judge(
     """Judge runs that any program made: write their tables, figures and checks (docs/judge.md)."""
     import pandas
 
-    from lr_sweep.analysis.judge.fresh import decided_text
+    from lr_sweep.analysis.judge.fresh import fresh_text, on_fresh_seeds
     from lr_sweep.analysis.judge.judge import check_apart, judged, judged_json, write_judged
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
 
@@ -98,12 +98,14 @@ def judge(
     by = "" if by in (None, "steps") else by
     reading = reading.but(Reading(equal_within=equal_within, target=target, by=by))
     found = answered(partial(judged, tables), reading, ["judge", *map(shown_uri, tables)])
+    if decide is not None:
+        found = on_fresh_seeds(found, decide)
     out = out or Path("judged") / found.study.info.study
     check_apart([*tables, *filter(None, [decide])], out)
     written = write_judged(found.study, out, latex=latex)
     if save is not None:
         save_reading(save, found.reading, found.study.about_table)
-    decided = None if decide is None else decided_text(found, decide, reading.equal_within or 0.0)
+    decided = None if decide is None else fresh_text(found.study.summary)
     code = int(strict and written.num_problems > 0)
     if json:
         opt.print_json(judged_json(found.study, written) | {"decided": decided})

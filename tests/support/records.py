@@ -164,6 +164,16 @@ def orders_in(summary: StudySummary) -> pd.DataFrame:
     return orders(summary)
 
 
+def add_fresh(made: SyntheticRecord, rate: float, variant: str, tests: Sequence[float | None]) -> None:
+    """Add fresh runs, seeds from 10 on, with these test values; None: not trained."""
+    for seed, test in enumerate(tests, start=10):
+        if test is None:
+            made.want(rate, seed, variant=variant)
+        else:
+            made.add(rate, seed, [(300, 0.5, test)], variant=variant)
+        made.wanted[-1]["fresh"] = True
+
+
 def summary_of(results: Path, study: str = "small") -> StudySummary:
     return read_summary(results, study).summary
 

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.comparisons.correction import shaffer
+from lr_sweep.analysis.statistics.comparisons.correction import holm
 from lr_sweep.analysis.statistics.comparisons.noise import (
-    at_chosen,
     cell_values,
     num_known,
     undefined_is_nan,
@@ -75,7 +74,7 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     lengths = points.groupby([*CELL, "run_id"]).size().groupby(CELL).min()
     long = points.join(lengths.rename("shortest"), on=CELL).query("shortest >= @MIN_EVALUATIONS")
     found = {key: _rise(rows, least[key]) for key, rows in each_cell(long)}
-    corrected = shaffer(np.array([rise.p for rise in found.values()]), range(len(found)))
+    corrected = holm(np.array([rise.p for rise in found.values()]))
     return {
         key: replace(rise, p=float(p))
         for (key, rise), p in zip(found.items(), corrected, strict=True)
@@ -124,7 +123,11 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
     three rates, and that ratio with the ratios of normal noise. How noise differs between the three rates, as where it
     grows with the rate, is learned from all cells.
     """
-    windows, cells = at_chosen(summary).windows, summary.cells
+    cells, of_cells = summary.cells, cell_values(summary)
+    most = max((cell.values.shape[1] for cell in of_cells), default=0)
+    windows = np.array(
+        [c.window(r, most) for c, r in zip(of_cells, cells["learning_rate"], strict=True)]
+    )
     found: dict[Cell, Modes] = {}
     if windows.shape[-1] < 3:
         return found

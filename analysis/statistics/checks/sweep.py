@@ -28,7 +28,6 @@ from lr_sweep.analysis.statistics.checks.finding import (
 )
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.checks.significance import Modes, Rise, late_rises, two_modes
-from lr_sweep.analysis.statistics.checks.variants import check_claims
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, arrays_by_cell, comparable
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 from lr_sweep.common.text import rate_text
@@ -109,7 +108,6 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
                     "one-seed", "note", "one seed: no standard error, no interval", "add seeds"
                 )
             )
-    found += check_claims(summary)
     if summary.search is None:
         return found
     # A study with a search names no learning rates to add.

@@ -12,17 +12,12 @@ import numpy as np
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, finding_of
-from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import at_chosen, quiet_neighbours
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.best import (
-    CELL,
     Floats,
     Ints,
     arrays_by_cell,
-    tuples_in,
 )
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import counted, rate_text
 
 MOST_RATES = 12
@@ -139,26 +134,3 @@ def _rates_text(rates: frozenset[float]) -> str:
         if len(rates) == 1
         else f"{len(rates)} learning rates from {low} to {high}"
     )
-
-
-def check_claims(summary: StudySummary) -> Iterator[CheckFinding]:
-    """Report variants in significant differences that have two seeds, or much more noise than the other variant."""
-    first, second = pairs_within(list(tuples_in(summary.cells[GROUP])))
-    sure = comparisons(summary)["distinguishable"].to_numpy(bool)
-    rows, found = summary.cells[CELL].to_dict("records"), at_chosen(summary)
-    deviation = np.sqrt(found.noise.variance)
-    for cell in np.unique([first[sure], second[sure]]).tolist():
-        others = np.concatenate([second[sure & (first == cell)], first[sure & (second == cell)]])
-        least = deviation[others].min()
-        if found.counts[cell] == 2:
-            message = "two seeds: if a seed may change the result by far, up to 14% of studies have a false difference"
-            yield finding_of(rows[cell], "two-seeds", "note", message, "add seeds")
-        if deviation[cell] > UNEQUAL * least > 0:
-            message = f"runs are {deviation[cell] / least:.2g} times as noisy as a variant's that it differs from"
-            fix = "look at the runs: if a few are far worse than the others, more than 5% of such differences are false"
-            yield finding_of(rows[cell], "unequal-noise", "note", message, fix)
-    ratio, p = quiet_neighbours(found.windows)
-    if sure.any() and p < QUIETER:
-        message = f"in this study, runs at the chosen rates are {ratio:.2g} times as noisy as those at the next rates"
-        fix = "add seeds: with 3 or 5 of them, up to 8% of such studies have a false difference"
-        yield finding_of(rows[first[sure][0]], "quiet-neighbours", "note", message, fix)

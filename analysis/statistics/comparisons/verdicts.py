@@ -1,17 +1,16 @@
-"""The verdict on each task and model: what is best when tuned, and what a comparison at one fixed rate would have said.
+"""The verdict on each task and model: what is best when tuned, and what one rate alone would have shown.
 
-The point of Rothermel et al. 2021 (sections 3 and 4): at 1e-3 the variants ranked in another order than at their own
-best learning rates. The verdict, the chart's handle and the table of orders read one frame, that of `orders`. Test
-accuracies are read here; nothing is chosen by them.
-
-A higher mean at one of nine rates is no conclusion: of equal variants the one that is worse when tuned is ahead at some
-rate in nearly every study. A flip is one where its lead at that rate can be distinguished from none.
+The point of Rothermel et al. 2021 (sections 3 and 4): at 1e-3 the variants ranked in another order
+than at their own best learning rates. Test values are read here; nothing is chosen by them. A higher
+mean at one of nine rates is no conclusion: of equal variants, the one that is worse when tuned is
+ahead at some rate in nearly every study. So each rate is tested, with one error rate for all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, product
 from types import MappingProxyType
@@ -19,49 +18,43 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.comparisons.correction import shaffer
-from lr_sweep.analysis.statistics.comparisons.noise import (
-    Sampled,
-    cell_values,
-    sampled,
-    undefined_is_nan,
-    welch,
-)
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Cell, Ints, rounded, tuples_in
+from lr_sweep.analysis.statistics.comparisons.correction import levels_of, pairs_within
+from lr_sweep.analysis.statistics.comparisons.noise import cell_values, sampled
+from lr_sweep.analysis.statistics.comparisons.pair_tests import PairTests, at_once
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, numbers_of
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rounded, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
-DIFFERENCE = ("difference", "low", "high")
 
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
 Kind = Literal["same", "order", "winner", "unknown"]
-"""Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable with the tuned."""
+"""Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable."""
 
 Conditions = Mapping[Cell, str]
 """By cell, why it may yet be better than its number, as the checks say (`CheckFinding.condition`)."""
+NO_CONDITIONS: Conditions = MappingProxyType({})
 
 
 class Lead(NamedTuple):
-    """By how much a variant's mean is above another's, with its interval as in `comparisons`; NaN: not known."""
+    """By how much a variant's mean is above another's, as in `comparisons`; NaN: not known."""
 
     over: str
     difference: float
     low: float
     high: float
+    corrected_p: float
     distinguishable: bool
     equal: bool
-    """Whether it is certainly within `StudySummary.equal_within`."""
+    """Whether the difference is certainly within `StudySummary.equal_within`."""
     num_seeds: int
-    """The fewer of both."""
-    further_seeds: float
-    """As of `comparisons`."""
+    """Seeds of the variant that has fewer."""
+    findable: float
+    """The difference that this comparison would find in 80% of studies."""
     condition: str = ""
     """Why the other variant may yet be better; empty: nothing says so."""
 
@@ -80,284 +73,200 @@ class Certain(NamedTuple):
     """The smallest and the largest of a winner's mean less a loser's."""
 
 
-def verdicts(summary: StudySummary, conditions: Conditions = MappingProxyType({})) -> pd.DataFrame:
-    """Say for each task and model which variant is best when tuned, and which at a fixed learning rate.
+class OneRate(NamedTuple):
+    """Another winner that single learning rates would have named, by a significant lead."""
+
+    winner: str
+    over: str
+    """The leader after tuning."""
+    is_opposite: bool
+    """Whether `over` certainly beats `winner` after tuning; else neither does."""
+    rates: tuple[float, ...]
+    differences: tuple[float, float]
+    """The smallest and the largest lead at these rates."""
+
+
+def verdicts(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> pd.DataFrame:
+    """Say for each task and model which variant is best, and which rates alone would have misled.
 
     Returns:
-        One row a task and model. Differences are of mean test accuracy (fractions; of a metric to minimise the better
-        variant's is negative); NaN: not known.
+        One row a task and model. Differences are of mean test values (fractions, or in the metric's
+        unit; of a metric to minimise the better variant's is negative); NaN: not known.
 
         - `task`, `model`;
-        - `best`: tuple of variants, from best to worst tuned mean: the leader, and those that cannot be distinguished
-          from it; empty if no variant has a value;
+        - `best`: variants from best to worst tuned mean: the leader, and those that do not differ
+          significantly from it; empty if no variant has a value;
         - `leads`: a `Lead` over each other variant with a value, from the second best on;
         - `certain`: the `Certain` statement; None: nothing is certain;
-        - `fixed_rate`: 1e-3, as in Lu et al. 2021, where it was tried; else the rate nearest to it of those tried, or
-          the middle one where 1e-3 lies outside them (see `fixed_rate`);
-        - `fixed_best`: the variant with the best mean at that rate; of equal ones the leader; empty: no value there;
-        - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
-        - `flips`: whether the fixed rate would have concluded the opposite: the leader certainly beats `fixed_best`,
-          which is there significantly ahead of the leader, or the leader has no value there;
-        - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates at which the best
-          variant is one that the leader certainly beats; None: there is none;
-        - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
+        - `one_rate`: an `OneRate` for each pair that single rates would have shown otherwise.
     """
-    rows_of = dict(
-        list(orders(summary).dropna(subset=["learning_rate"]).groupby(GROUP, sort=False))
-    )
-    found = []
+    at_rate = defaultdict[tuple[str, str], list[dict[Any, Any]]](list)
+    for row in orders(summary).dropna(subset=["learning_rate"]).to_dict("records"):
+        at_rate[row["task"], row["model"]].append(row)
+    rows = []
     for labels, best, leads, certain in ranked(summary, conditions):
-        tried, leader = (
-            rows_of[labels["task"], labels["model"]].to_dict("records"),
-            next(iter(best), ""),
+        tried = at_rate[labels["task"], labels["model"]]
+        misleading = list(_misleading(best, leads, tried))
+        rows.append(
+            labels | {"best": best, "leads": leads, "certain": certain, "one_rate": misleading}
         )
-        beaten = {lead.over for lead in leads if lead.certain}
-        turned = [flip for row in tried if (flip := _flip_of(leader, beaten, row))]
-        strongest = max(
-            turned, key=lambda flip: summary.metric.sign * flip.difference, default=None
-        )
-        others = [row["sure"] for row in tried if row["kind"] == "winner"]
-        counts = {"num_rates": len(tried), "num_others": len(others), "num_sure": sum(others)}
-        at_fixed = _at_fixed(tried, leader, beaten) | {"strongest": strongest}
-        found.append(
-            labels | {"best": best, "leads": leads, "certain": certain} | at_fixed | counts
-        )
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def ranked(
-    summary: StudySummary, conditions: Conditions = MappingProxyType({})
+    summary: StudySummary, conditions: Conditions = NO_CONDITIONS
 ) -> Iterator[tuple[dict[str, str], tuple[str, ...], tuple[Lead, ...], Certain | None]]:
     """Yield each task and model with `best`, `leads` and `certain` of `verdicts`."""
     compared = with_conditions(comparisons(summary), summary.metric, conditions)
+    by_group = dict(list(compared.groupby(GROUP, sort=False)))
     for labels, group in summary.groups():
         tuned = tuple(ranked_means(group.cells, group.metric))
-        here = (compared["task"] == labels["task"]) & (compared["model"] == labels["model"])
-        pairs = _pairs(compared[here])
+        pairs = _leads(by_group.get(tuple(labels.values()), compared.head(0)))
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
         best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
         yield labels, best, leads, _largest_certain(tuned, pairs) if tuned else None
 
 
-def with_conditions(compared: pd.DataFrame, metric: Metric, conditions: Conditions) -> pd.DataFrame:
-    """Add to the result of `comparisons` the column `condition`: why the worse variant of a pair may yet be better."""
-    worse = compared["variant"].where(metric.sign * compared["difference"] < 0, compared["other"])
-    cells = zip(compared["task"], compared["model"], worse, strict=True)
-    return compared.assign(condition=[conditions.get(cell, "") for cell in cells])
+def with_conditions(
+    compared: pd.DataFrame, metric: Metric, conditions: Conditions = NO_CONDITIONS
+) -> pd.DataFrame:
+    """Add the column `condition`: why the worse variant of a pair may yet be better.
+
+    Two variants are equal only if both are tuned.
+    """
+    first_is_worse = metric.sign * compared["difference"] < 0
+    names = {"worse": compared["variant"].where(first_is_worse, compared["other"])}
+    names["better"] = compared["other"].where(first_is_worse, compared["variant"])
+    reasons = {}
+    for side, variants in names.items():
+        cells = zip(compared["task"], compared["model"], variants, strict=True)
+        reasons[side] = np.array([conditions.get(cell, "") for cell in cells], object)
+    is_equal = compared["equal"].to_numpy(bool)
+    condition = np.where(is_equal & (reasons["worse"] == ""), reasons["better"], reasons["worse"])
+    return compared.assign(condition=condition, equal=is_equal & (condition == ""))
 
 
 def _largest_certain(
     tuned: tuple[str, ...], pairs: Mapping[tuple[str, str], Lead]
 ) -> Certain | None:
-    """Choose how many to name as winners, for the most pairs: the best, and next ones that it does not certainly beat.
+    """Choose how many of the best variants to name as winners, for the most certain pairs.
 
-    `tuned`: variants, the best first.
+    No winner certainly beats another one. `tuned`: variants, the best first.
     """
     beaten = [pairs[tuned[0], other].certain for other in tuned[1:]]
     most = 1 + next(iter(np.flatnonzero(beaten)), 0)
     splits = []
     for n in range(1, most + 1):
-        beaten_by_all = [
-            other for other in tuned[n:] if all(pairs[one, other].certain for one in tuned[:n])
-        ]
-        splits.append((tuned[:n], tuple(beaten_by_all)))
-    winners, losers = max(splits, key=lambda split: len(split[0]) * len(split[1]))
-    if not losers:
+        winners = tuned[:n]
+        losers = [x for x in tuned[n:] if all(pairs[winner, x].certain for winner in winners)]
+        splits.append((winners, tuple(losers)))
+    winners, beaten_by_all = max(splits, key=lambda split: len(split[0]) * len(split[1]))
+    if not beaten_by_all:
         return None
-    sizes = [pairs[pair].difference for pair in product(winners, losers)]
-    return Certain(winners, losers, (min(sizes, key=abs), max(sizes, key=abs)))
+    sizes = [pairs[pair].difference for pair in product(winners, beaten_by_all)]
+    return Certain(winners, beaten_by_all, (min(sizes, key=abs), max(sizes, key=abs)))
 
 
-def fixed_rate(num_variants: Mapping[float, int]) -> float:
-    """Return the rate at which a study of one learning rate would have compared a task's variants; NaN: none.
-
-    Among the rates where the most variants have a value: the nearest to that of Lu et al. 2021 (in the logarithm), or
-    the middle one (of two the smaller) where theirs lies outside.
-
-    `num_variants`: with a value at each learning rate, rising.
-    """
-    most = max(num_variants.values(), default=0)
-    shared = [rate for rate, number in num_variants.items() if number == most > 0]
-    if not shared:
-        return math.nan
-    if shared[0] <= LU2021_LEARNING_RATE <= shared[-1]:
-        return min(shared, key=lambda rate: abs(math.log(rate / LU2021_LEARNING_RATE)))
-    return shared[(len(shared) - 1) // 2]
+def _leads(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
+    """Return the lead of each variant over each other one, in both directions."""
+    same = ("corrected_p", "distinguishable", "equal", "num_seeds", "findable", "condition")
+    least = compared[["num_seeds", "num_other_seeds"]].min(axis=1)
+    leads = {}
+    for row in compared.assign(num_seeds=least).to_dict("records"):
+        variant, other = row["variant"], row["other"]
+        difference, low, high = row["difference"], row["low"], row["high"]
+        rest = {name: row[name] for name in same}
+        leads[variant, other] = Lead(other, difference, low, high, **rest)
+        leads[other, variant] = Lead(variant, -difference, -high, -low, **rest)
+    return leads
 
 
-def _at_fixed(tried: Sequence[Row], leader: str, beaten: Collection[str]) -> dict[str, Any]:
-    """Return the columns of `verdicts` on the fixed rate; `tried`: rows of `orders` at the learning rates."""
-    rate = fixed_rate({row["learning_rate"]: len(row["means"]) for row in tried})
-    at_rate: Row = next(
-        (row for row in tried if row["learning_rate"] == rate), {"means": {}, "flips": ()}
-    )
-    means: Mapping[str, float] = at_rate["means"]
-    top = next(iter(means), "")
-    fixed_best = leader if leader in means and means[leader] == means[top] else top
-    others = [mean for variant, mean in means.items() if variant != leader]
-    ahead = means[leader] - others[0] if leader in means and others else math.nan
-    is_flip = fixed_best in beaten and (
-        leader not in means or bool(_flip_of(leader, beaten, at_rate))
-    )
-    return {
-        "fixed_rate": rate,
-        "fixed_best": fixed_best,
-        "fixed_difference": ahead,
-        "flips": is_flip,
-    }
-
-
-def _flip_of(leader: str, beaten: Collection[str], row: Row) -> Flip | None:
-    """Return the flip by which the best variant at a rate is ahead of the leader that beats it when tuned."""
-    top = next(iter(row["means"]), "")
-    return next(
-        (
-            flip
-            for flip in row["flips"]
-            if (flip.better, flip.worse) == (leader, top) and top in beaten
-        ),
-        None,
-    )
-
-
-def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
-    found = {}
-    for row in compared.to_dict("records"):
-        one, other, difference, low, high = (
-            row[name] for name in ("variant", "other", *DIFFERENCE)
-        )
-        how = (
-            bool(row["distinguishable"]),
-            bool(row["equal"]),
-            min(row["num_seeds"], row["num_other_seeds"]),
-        )
-        more = (row["further_seeds"], row["condition"])
-        found[one, other] = Lead(other, difference, low, high, *how, *more)
-        found[other, one] = Lead(one, -difference, -high, -low, *how, *more)
-    return found
-
-
-class Flip(NamedTuple):
-    """A pair at a learning rate where the variant that is worse when tuned has a significant lead."""
-
-    learning_rate: float
-    better: str
-    """When tuned."""
-    worse: str
-    difference: float
-    """Mean of `worse` less that of `better` there, with its 95% interval."""
-    low: float
-    high: float
+def _misleading(
+    best: Sequence[str], leads: Sequence[Lead], tried: Sequence[Mapping[Any, Any]]
+) -> Iterator[OneRate]:
+    """Yield the other winners that single rates would have named; `tried`: rows of `orders`."""
+    leader = next(iter(best), "")
+    beaten = {lead.over for lead in leads if lead.certain}
+    at_rates = defaultdict[str, list[tuple[float, float]]](list)
+    for row in tried:
+        winner = next(iter(row["means"]), "")
+        if (winner, leader) in row["significant"]:
+            lead = row["significant"][winner, leader]
+            at_rates[winner].append((row["learning_rate"], lead))
+    for winner, found in at_rates.items():
+        rates, differences = zip(*found, strict=True)
+        ends = (min(differences, key=abs), max(differences, key=abs))
+        yield OneRate(winner, leader, winner in beaten, rates, ends)
 
 
 @lru_cache(maxsize=2)
-def flips(summary: StudySummary) -> pd.DataFrame:
-    """Test at every learning rate whether the variant that is worse when tuned is ahead.
-
-    Tested are the pairs that are distinguishable when tuned, at all rates that both tried with two seeds or more: by
-    Welch's t with the noise of the rate and of those beside it, one-sided, with Holm's correction over all of them.
+def comparisons_at_rates(summary: StudySummary) -> pd.DataFrame:
+    """Compare every two variants at every learning rate that both tried, by their own seeds.
 
     Returns:
-        One row a task, model, distinguishable pair and learning rate: `better` and `worse` (tuned), `learning_rate`,
-        `difference` (of `worse` less `better` there, fraction), `low` and `high` (its 95% interval, for this pair and
-        rate alone), `num_seeds` (the fewer), `p` (one-sided, that `worse` is not the better one there; NaN: not
-        tested), `flips` (whether that is refuted over the whole family).
+        One row a pair and learning rate: `task`, `model`, `variant`, `other`, `learning_rate`,
+        `num_seeds` (the fewer), and as of `comparisons` `difference` to `distinguishable`, corrected
+        over all pairs and rates of the study.
     """
-    compared = comparisons(summary)
-    pairs = _turned(compared[compared["distinguishable"]], summary.metric.sign)
     cells, values = summary.cells, cell_values(summary)
-    keys = tuples_in(cells[[*GROUP, "variant"]])
-    at = {key: index for index, key in enumerate(keys)}
-    ones, others = (
-        np.array([at[key] for key in tuples_in(pairs[[*GROUP, name]])], int)
-        for name in ("worse", "better")
-    )
+    first, second = pairs_within(list(tuples_in(cells[GROUP])))
+    names = cells.iloc[first][CELL].assign(other=cells["variant"].to_numpy()[second])
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
-    tested = [
-        _at(rate, sampled(values, [rate] * len(values)), pairs, ones, others, summary.metric)
-        for rate in rates
-    ]
-    found = pd.concat(tested, ignore_index=True)
-    return found.assign(flips=shaffer(found["p"].to_numpy(float), range(len(found))) < LEVEL)
-
-
-def _turned(compared: pd.DataFrame, sign: int) -> pd.DataFrame:
-    ahead = sign * compared["difference"] > 0
-    names = ("variant", "other")
-    better, worse = (
-        compared[name].where(ahead, compared[other]) for name, other in (names, names[::-1])
+    tests = [at_once(sampled(values, [rate] * len(values)), first, second, None) for rate in rates]
+    tested = PairTests(*map(np.concatenate, zip(*tests, strict=True)))
+    tested = tested._replace(level=levels_of(tested.p))
+    frame = pd.concat([names] * len(rates), ignore_index=True).assign(
+        learning_rate=np.repeat(rates, len(names)),
+        num_seeds=tested.num_seeds,
+        **numbers_of(tested),
     )
-    return compared[GROUP].assign(better=better, worse=worse)
-
-
-def _at(
-    rate: float, here: Sampled, pairs: pd.DataFrame, ones: Ints, others: Ints, metric: Metric
-) -> pd.DataFrame:
-    counts = np.minimum(here.counts[ones], here.counts[others]).astype(int)
-    difference = here.means[ones] - here.means[others]
-    with undefined_is_nan():
-        sem, dof = welch(here.noise, here.counts, ones, others)
-        p = stdtr(dof, -metric.sign * difference / sem)
-    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
-    ends = {"difference": difference, "low": difference - half, "high": difference + half}
-    return pairs.assign(learning_rate=rate, **ends, num_seeds=counts, p=p)[counts > 0]
+    return frame[frame["num_seeds"] > 0].reset_index(drop=True)
 
 
 @lru_cache(maxsize=2)
 def orders(summary: StudySummary) -> pd.DataFrame:
-    """Order the variants by mean test accuracy, tuned and at every learning rate that was tried.
+    """Order the variants by mean test value, tuned and at every learning rate that was tried.
 
     Returns:
         One row a task, model and learning rate, rising, the tuned conclusion first:
 
         - `task`, `model`, `learning_rate` (NaN: tuned, each variant at its own);
-        - `means`: mean test accuracy (fraction) by variant, of those with a value, best first;
+        - `means`: mean test value by variant, of those with a value, best first;
         - `order`: an `Order` of these;
-        - `incomplete`: for each variant with runs there that are not complete, how many have each other status, and
-          `num_lacking`;
+        - `incomplete`: for each variant with runs there that are not complete, how many have each
+          other status, and `num_lacking`;
         - `kind`: a `Kind`;
-        - `sure`: whether that is the tuned conclusion, or a flip is behind it: of the tuned winner, for another winner.
-          A tuned winner whose runs all diverged there needs no test;
-        - `flips`: the `Flip`s there.
+        - `sure`: whether that is the tuned conclusion, or a significant lead is behind it. A tuned
+          winner whose runs all diverged there needs no test;
+        - `significant`: the differences of the pairs that differ significantly there, both ways.
     """
-    keys, tested = [*GROUP, "learning_rate"], flips(summary)
-    flipped = {
-        key: tuple(Flip(*row) for row in tuples_in(found[list(Flip._fields)]))
-        for key, found in tested[tested["flips"]].groupby(keys)
-    }
+    keys = [*GROUP, "learning_rate"]
+    tested = comparisons_at_rates(summary)
+    significant = defaultdict[tuple[Any, ...], dict[tuple[str, str], float]](dict)
+    for row in tested[tested["distinguishable"]].to_dict("records"):
+        at_rate = significant[tuple(row[key] for key in keys)]
+        at_rate[row["variant"], row["other"]] = row["difference"]
+        at_rate[row["other"], row["variant"]] = -row["difference"]
     counted = [*OUTCOMES[1:], *(["num_lacking"] if summary.winners is None else [])]
     rows: list[dict[str, Any]] = []
     for labels, group in summary.groups():
         tuned = order_of(ranked_means(group.cells, summary.metric))
         at_rates = group.learning_rates.groupby("learning_rate")
-        for rate, found in [
-            (math.nan, group.cells),
-            *((float(str(rate)), each) for rate, each in at_rates),
-        ]:
-            means, incomplete = (
-                ranked_means(found, summary.metric),
-                _incomplete(found[["variant", *counted]]),
-            )
-            order, turned = (
-                order_of(means),
-                flipped.get((labels["task"], labels["model"], rate), ()),
-            )
+        shown = [(math.nan, group.cells), *((float(str(rate)), at) for rate, at in at_rates)]
+        for rate, cells in shown:
+            means = ranked_means(cells, summary.metric)
+            incomplete = _incomplete(cells[["variant", *counted]])
+            order, pairs = order_of(means), significant[(*labels.values(), rate)]
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
-            here = {
-                "learning_rate": rate,
-                "means": means,
-                "order": order,
-                "incomplete": incomplete,
-                "kind": kind,
-            }
-            rows.append(
-                labels | here | {"sure": _is_sure(kind, order, tuned, turned), "flips": turned}
-            )
+            sure = _is_sure(kind, order, tuned, pairs, summary.metric.sign)
+            here = {"learning_rate": rate, "means": means, "order": order, "kind": kind}
+            here |= {"incomplete": incomplete, "sure": sure, "significant": pairs}
+            rows.append(labels | here)
     return pd.DataFrame(rows)
 
 
 def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
-    """Return the mean test accuracy of each variant with a value, best first; equal ones in the study's order.
+    """Return the mean test value of each variant with one, best first; equal ones in the study's order.
 
     Means are rounded, so that equal ones are equal.
     """
@@ -368,15 +277,15 @@ def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
 
 def order_of(means: Mapping[str, float]) -> Order:
     """Return the order of variants whose means are ranked, those of one mean by name."""
-    return tuple(
-        tuple(sorted(level)) for _, level in groupby(means, key=lambda variant: means[variant])
-    )
+    levels = groupby(means, key=lambda variant: means[variant])
+    return tuple(tuple(sorted(level)) for _, level in levels)
 
 
 def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, int]]) -> Kind:
-    """Compare the conclusion at one learning rate with the tuned order; a variant without both values does not count.
+    """Compare the conclusion at one learning rate with the tuned order.
 
-    A tuned winner that diverged at this rate has lost there; one whose runs are missing or failed is not known to.
+    A variant without both values does not count. A tuned winner that diverged at this rate has lost
+    there; of one whose runs are missing or failed that is not known.
     """
     if not order or not tuned:
         return "unknown"
@@ -390,25 +299,39 @@ def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, in
 
 
 def _among(order: Order, other: Order) -> Order:
-    """Return the order of the variants that another one has, too."""
+    """Return the order of the variants that another order has, too."""
     known = set(chain(*other))
     levels = (tuple(variant for variant in level if variant in known) for level in order)
     return tuple(filter(None, levels))
 
 
-def _is_sure(kind: Kind, order: Order, tuned: Order, flips: Sequence[Flip]) -> bool:
-    if kind == "winner":
-        no_value = not set(tuned[0]) & set(chain(*order))
-        return no_value or any(flip.better in tuned[0] for flip in flips)
-    return kind != "order" or bool(flips)
+def _is_sure(
+    kind: Kind, order: Order, tuned: Order, significant: Mapping[tuple[str, str], float], sign: int
+) -> bool:
+    """Return whether a conclusion is the tuned one, or rests on a significant lead at the rate."""
+    if kind in ("same", "unknown"):
+        return True
+    place = {variant: level for level, variants in enumerate(tuned) for variant in variants}
+    reversed_pairs = [
+        (better, worse)
+        for (better, worse), difference in significant.items()
+        if sign * difference > 0 and place.get(better, -1) > place.get(worse, len(place))
+    ]
+    if kind == "order":
+        return bool(reversed_pairs)
+    winner_has_value = set(tuned[0]) & set(chain(*order))
+    return not winner_has_value or any(worse in tuned[0] for _, worse in reversed_pairs)
 
 
 def _only_diverged(counts: Mapping[str, int]) -> bool:
-    return bool(counts.get("diverged")) and not any(
-        number for name, number in counts.items() if name != "diverged"
-    )
+    others = sum(number for status, number in counts.items() if status != "diverged")
+    return bool(counts.get("diverged")) and not others
 
 
 def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
     counts = rows.set_index("variant").to_dict("index")
-    return {str(variant): dict(found) for variant, found in counts.items() if any(found.values())}
+    return {
+        str(variant): dict(by_status)
+        for variant, by_status in counts.items()
+        if any(by_status.values())
+    }

@@ -13,7 +13,7 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
 from lr_sweep.analysis.record.paths import RecordError
-from lr_sweep.analysis.record.study import Refinement, SearchRange
+from lr_sweep.analysis.record.study import Fresh, Refinement, SearchRange
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     best_learning_rates,
@@ -58,11 +58,21 @@ class StudySummary:
     """Two variants are equal if their means certainly differ by less (fraction); None: none are called equal."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """The validation values (fractions) that steps are counted to, by task; no others are counted."""
+    fresh: Fresh | None = None
+    """The fresh seeds that the numbers of cells rest on; None: the seeds that chose the rates."""
+    fresh_runs: pd.DataFrame | None = None
+    """Rows as of `runs`: those of fresh seeds, which chose nothing, at any learning rate."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
-        """The runs at their cell's chosen learning rate."""
-        return self.runs.merge(self.cells[[*CELL, "learning_rate"]], on=[*CELL, "learning_rate"])
+        """The runs at their cell's chosen learning rate on which its numbers rest."""
+        runs = self.runs if self.fresh_runs is None else self.fresh_runs
+        return runs.merge(self.cells[[*CELL, "learning_rate"]], on=[*CELL, "learning_rate"])
+
+    def on_fresh_seeds(self, fresh: Fresh, runs: pd.DataFrame) -> StudySummary:
+        """Rest the test values of each cell on fresh runs at its learning rate; rows as of `runs`."""
+        summary = replace(self, fresh=fresh, fresh_runs=runs)
+        return replace(summary, cells=_with_fresh_numbers(self.cells, summary.chosen_runs))
 
     def groups(self) -> Iterator[tuple[dict[str, str], StudySummary]]:
         """Yield each task and model, by column, with its part of the study."""
@@ -250,6 +260,26 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
     cells = chosen.merge(at_chosen, on=keys, how="left").merge(steps, on=keys, how="left")
     cells = cells.merge(wanted.join(_status_counts(runs, CELL)).reset_index(), on=CELL)
     return _with_seeds(cells.assign(**cells[counts].fillna(0).astype("int64")), runs)
+
+
+def _with_fresh_numbers(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Replace the numbers of `per_cell` at the chosen rates by those of fresh runs there."""
+    columns = ["num_tests", "num_diverged", "test_mean", "test_sem", "num_seeds", "best_steps"]
+    runs = runs.assign(is_diverged=runs["status"].eq("diverged"))
+    by_cell = runs.sort_values("seed").groupby(CELL)
+    numbers = by_cell.agg(
+        num_tests=("test_accuracy", "count"),
+        num_diverged=("is_diverged", "sum"),
+        test_mean=("test_accuracy", "mean"),
+        test_sem=("test_accuracy", "sem"),
+        num_seeds=("seed", "size"),
+        best_steps=("best_step", lambda steps: tuple(steps.dropna())),
+    )
+    kept = cells.drop(columns=columns)
+    found = kept.merge(numbers.reset_index(), on=CELL, how="left")[list(cells)]
+    counts = ["num_tests", "num_diverged", "num_seeds"]
+    found = found.assign(**found[counts].astype("float64").fillna(0).astype("int64"))
+    return found.assign(num_values=found["num_tests"], most_seeds=found["num_seeds"].max())
 
 
 def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

@@ -4,32 +4,32 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lr_sweep.analysis.statistics.comparisons.correction import most_equal, shaffer
-
-
-@pytest.mark.parametrize(
-    ("numbers", "most"),
-    [
-        ((1,), [1]),
-        ((3,), [3, 1, 1]),  # of 3 variants: all equal, or two, or none
-        ((6,), [6, 3, 3, 3, 2, 1]),  # of 4: all, three, two and two, two, none
-        ((1, 1, 1), [3, 2, 1]),  # unrelated pairs: Holm's procedure
-        ((3, 1), [4, 3, 2, 1]),  # 3, 1 or none of one task, 1 or none of the other
-        ((2,), [2, 1]),  # not all pairs of some variants: either may be equal without the other
-    ],
-)
-def test_how_many_pairs_can_be_equal(numbers: tuple[int, ...], most: list[int]) -> None:
-    assert most_equal(numbers).tolist() == most
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, levels_of, pairs_within
 
 
-def test_of_three_variants_by_hand() -> None:
-    # Ordered 0.01, 0.02, 0.04: x 3 = 0.03; x 1 = 0.02, raised to 0.03; x 1 = 0.04.
-    assert shaffer(np.array([0.04, 0.01, 0.02]), ["task"] * 3) == pytest.approx([0.04, 0.03, 0.03])
-
-
-def test_unrelated_tests_by_hand() -> None:
+def test_holm_by_hand() -> None:
     # Ordered 0.01, 0.02, 0.04: x 3 = 0.03, x 2 = 0.04, x 1 = 0.04 (never below the one before); NaN does not count.
-    found = shaffer(np.array([0.04, 0.01, math.nan, 0.02]), range(4))
-    assert found == pytest.approx([0.04, 0.03, math.nan, 0.04], nan_ok=True)
-    assert shaffer(np.array([0.9, 0.8]), range(2)) == pytest.approx([1.0, 1.0])  # no more than 1
+    corrected = holm(np.array([0.04, 0.01, math.nan, 0.02]))
+    assert corrected == pytest.approx([0.04, 0.03, math.nan, 0.04], nan_ok=True)
+    assert holm(np.array([0.9, 0.8])) == pytest.approx([1.0, 1.0])  # no more than 1
+
+
+def test_levels_by_hand() -> None:
+    """The smallest p is tested at 0.05 / 3 and the next at 0.05 / 2; the last one would not be reached before it."""
+    assert levels_of(np.array([0.04, 0.01, 0.5])) == pytest.approx([0.05 / 2, 0.05 / 3, 0.05])
+    assert levels_of(np.array([0.04, 0.03])) == pytest.approx([0.05 * 0.04 / 0.06, 0.05 / 2])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_a_p_value_is_below_its_level_exactly_where_it_is_significant_when_corrected(p_values: list[float]) -> None:
+    p = np.array(p_values)
+    near = np.isclose(holm(p), LEVEL)
+    assert ((p < levels_of(p)) | near).tolist() == ((holm(p) < LEVEL) | near).tolist()
+
+
+def test_pairs_are_within_groups() -> None:
+    first, second = pairs_within(["x", "y", "x", "y", "x"])
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(0, 2), (0, 4), (2, 4), (1, 3)]

@@ -12,10 +12,11 @@ from lr_sweep.analysis.statistics.comparisons.noise import CellValues, Noise, ce
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 RISING, BENT = np.array([1.0, 0.0, -1.0]), np.array([1.0, -2.0, 1.0])
-"""Sums of squares 2 and 6, without correlation."""
+"""Sums of squares 2 and 6."""
 NOTHING = np.full(3, math.nan)
 PAIR = np.full(2, 3.0), np.array([0]), np.array([1])
 """Three seeds of each of two cells."""
+ONE_SEED = np.array([1.0, math.nan, math.nan])
 
 
 def noise_of(*windows: Sequence[Sequence[float] | Floats]) -> list[tuple[float, float]]:
@@ -23,42 +24,34 @@ def noise_of(*windows: Sequence[Sequence[float] | Floats]) -> list[tuple[float, 
     return list(zip(found.variance.tolist(), found.dof.tolist(), strict=True))
 
 
-ONE_SEED = np.array([1.0, math.nan, math.nan])
-
-
 @pytest.mark.parametrize(
     ("windows", "variance", "dof"),
     [
         ([(RISING + 5, BENT, NOTHING)], 8 / 4, 4),  # pooled over the rates
-        # Another cell, whose rate beside is noisier, leaves the study's ratio at 1; this one is floored: 3, not 8 / 4.
-        ([(BENT, RISING, NOTHING), (RISING, BENT, NOTHING)], 3, 4),
-        ([(RISING, RISING, NOTHING)], 1, 4 / (1 + 1)),  # correlated seeds have less freedom
-        ([(RISING, RISING, RISING)], 1, 6 / (1 + 2)),
-        ([(RISING, np.zeros(3), BENT)], 8 / 4, 4),  # a rate without any spread tells nothing
+        ([(BENT, RISING, RISING)], 10 / 6, 6),
+        ([(RISING, np.zeros(3), BENT)], 8 / 4, 4),  # a rate without any spread is left out
         ([(ONE_SEED, RISING, NOTHING)], math.nan, 0),
         ([(RISING, ONE_SEED, ONE_SEED)], 1, 2),
-        # A clearly noisier rate beside is left out.
-        # F = 10,000 to the chosen rate: left out, and the other rate pooled as if it were alone.
+        # F = 30,000 to the chosen rate, of this cell and of the study: a clearly noisier rate is left out.
         ([(RISING, 100 * BENT, BENT)], 8 / 4, 4),
-        ([(RISING, BENT, 100 * BENT)], 8 / 4, 4),
-        ([(RISING, 100 * BENT, 90 * BENT)], 1, 2),  # both are
+        ([(RISING, 100 * BENT, 90 * BENT)], 1, 2),
         # The chosen rate of the second cell is as noisy, so the noise of the first may be in two modes, too.
         ([(RISING, 100 * BENT, NOTHING), (100 * RISING, BENT, NOTHING)], 60002 / 4, 4),
         ([(RISING, 3 * BENT, NOTHING)], 56 / 4, 4),  # 27 times the variance of 3 seeds is chance
-        ([(np.zeros(3), BENT, NOTHING)], 6 / 4, 4),  # without any spread at chosen rates there is nothing to compare
+        ([(np.zeros(3), BENT, NOTHING)], 6 / 4, 4),  # seeds that agree by chance have the noise of their neighbours
     ],
 )
 def test_the_noise_of_a_cell(windows: list[tuple[Floats, Floats, Floats]], variance: float, dof: float) -> None:
     assert noise_of(*windows)[0] == pytest.approx((variance, dof), nan_ok=True)
 
 
-def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
-    """Chosen rates have 6 of 8 of the sum of squares, where half was expected: the others' 2 count as 6."""
-    quiet = cell_noise(np.array([[BENT, RISING, NOTHING]]))
-    assert (quiet.variance.tolist(), quiet.dof.tolist()) == ([pytest.approx((6 + 3 * 2) / 4)], [4])
-    both = noise_of((BENT, RISING, NOTHING), (BENT, 3 * RISING, NOTHING))
-    # Shares 6 of 8 and 6 of 24: half in the mean, as expected. The first is floored, the second pooled.
-    assert both == [pytest.approx((3, 4)), pytest.approx((24 / 4, 4))]
+@pytest.mark.parametrize(("num_seeds", "variance", "dof"), [(4, 5 / 6, 6), (5, 2.5, 4)])
+def test_from_five_seeds_on_the_noise_is_the_rates_own(num_seeds: int, variance: float, dof: float) -> None:
+    """Squares of 0 to 3 around 1.5: 5, with 3 degrees of freedom; of 0 to 4: 10 with 4."""
+    own = np.arange(float(num_seeds))
+    beside = np.where(own > 0, own[0], 1e-3)
+    ((found, found_dof),) = noise_of((own, beside, np.full(num_seeds, math.nan)))
+    assert (found, found_dof) == (pytest.approx(variance, rel=1e-5), dof)
 
 
 def test_a_rate_at_which_runs_explode_or_collapse_does_not_hide_a_difference() -> None:
@@ -71,22 +64,6 @@ def test_a_rate_at_which_runs_explode_or_collapse_does_not_hide_a_difference() -
         ]
         sem, _ = welch(sampled(cells, [1e-3, 1e-3]).noise, *PAIR)
         assert sem[0] == pytest.approx(0.01 * math.sqrt(2 / 3))
-
-
-def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() -> None:
-    """Seeds of the first are in two modes, 10 apart, at all rates alike; those of the second in one of them."""
-    modes = np.array([10.0, 0.0, 0.0])
-    first, second = noise_of((modes, modes, modes), (RISING / 100, BENT / 100, NOTHING))
-    assert first[0] == pytest.approx(100 / 3)
-    assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
-
-
-def test_with_two_seeds_a_cell_has_at_least_the_median_noise() -> None:
-    """Variances 50, 8 and 2; of two cells the smaller one counts."""
-    first, second, third = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 2.0, -1.0)))
-    assert [first, second, third] == [(50, 1), (8, 1), (8, 1)]
-    two = noise_of(*(([x, -x], [math.nan] * 2, [math.nan] * 2) for x in (5.0, 1.0)))
-    assert two == [(50, 1), (2, 1)]
 
 
 def test_welch_by_hand() -> None:

@@ -1,8 +1,7 @@
-"""Verdicts, orders and flips, worked out by hand; orders are in `test_golden_report`, too."""
+"""Verdicts, orders and comparisons at single rates, worked out by hand; orders are in `test_golden_report`, too."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.report.tables import order_texts
-from lr_sweep.analysis.statistics.comparisons.verdicts import Order, fixed_rate, flips, kind_of, verdicts
+from lr_sweep.analysis.statistics.comparisons.verdicts import (
+    OneRate,
+    Order,
+    comparisons_at_rates,
+    kind_of,
+    verdicts,
+    with_conditions,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
@@ -38,25 +45,27 @@ def verdict(folder: Path, means: Mapping[str, Sequence[float]]) -> dict[Any, Any
     return row
 
 
-def test_a_flip_by_hand(tmp_path: Path) -> None:
+def test_one_rate_alone_would_have_named_another_winner(tmp_path: Path) -> None:
     """At 1e-3 frozen leads by 5 points, as in Lu et al. 2021; tuned, unfrozen leads by 10."""
     row = verdict(tmp_path, {"frozen": (0.60, 0.80, 0.70), "unfrozen": (0.90, 0.75, 0.10)})
     (lead,) = row["leads"]
     assert (row["task"], row["model"], row["best"], lead.over) == ("mnist", "gpt2", ("unfrozen",), "frozen")
     assert lead.difference == pytest.approx(0.1)
     assert 0 < lead.low < 0.1 < lead.high
-    assert (row["fixed_rate"], row["fixed_best"], row["flips"]) == (1e-3, "frozen", True)
-    assert row["fixed_difference"] == pytest.approx(-0.05)
     assert lead.distinguishable is True
+    (misleading,) = row["one_rate"]
+    assert misleading[:4] == ("frozen", "unfrozen", True, (1e-3, 1e-2))
+    assert misleading.differences == pytest.approx((0.05, 0.60))
 
 
-def test_no_flip_where_the_fixed_rate_names_one_of_the_best(tmp_path: Path) -> None:
-    """The difference of 0.1 points is less than its noise: either may be the best, and the fixed rate is not wrong."""
+def test_a_winner_at_one_rate_that_tuning_does_not_establish_is_named(tmp_path: Path) -> None:
+    """Tuned, the difference of 0.1 points is noise; at 1e-3 and 1e-2 frozen alone is far ahead."""
     row = verdict(tmp_path, {"frozen": (0.60, 0.899, 0.70), "unfrozen": (0.90, 0.75, 0.10)})
     (lead,) = row["leads"]
     assert (row["best"], lead.distinguishable) == (("unfrozen", "frozen"), False)
     assert lead.low < 0 < lead.high
-    assert (row["fixed_best"], row["flips"]) == ("frozen", False)
+    (misleading,) = row["one_rate"]
+    assert misleading[:4] == ("frozen", "unfrozen", False, (1e-3, 1e-2))
 
 
 def test_two_tied_winners_certainly_beat_two_tied_losers(tmp_path: Path) -> None:
@@ -84,24 +93,25 @@ def test_nothing_is_certain_of_a_worse_variant_that_may_yet_be_better(tmp_path: 
     ]
 
 
-@pytest.mark.parametrize(("b_at_first", "strongest"), [(0.8, "b"), (0.1, "c")])
-def test_the_strongest_flip_is_of_a_rate_s_best_variant(tmp_path: Path, b_at_first: float, strongest: str) -> None:
-    """At 1e-4 both b and c are ahead of a, which beats both when tuned."""
-    means = {"a": (0.3, 0.9, 0.2), "b": (b_at_first, 0.82, 0.1), "c": (0.6, 0.7, 0.1)}
-    assert verdict(tmp_path, means)["strongest"].worse == strongest
+def test_at_one_rate_the_best_variant_there_is_named(tmp_path: Path) -> None:
+    """At 1e-4 both b and c are ahead of a, which beats both when tuned; b leads c there."""
+    means = {"a": (0.3, 0.9, 0.2), "b": (0.8, 0.82, 0.1), "c": (0.6, 0.7, 0.1)}
+    (misleading,) = verdict(tmp_path, means)["one_rate"]
+    assert misleading == OneRate("b", "a", True, (1e-4,), pytest.approx((0.5, 0.5)))
 
 
-def test_a_rate_whose_best_variant_may_be_the_tuned_one_contradicts_nothing(tmp_path: Path) -> None:
-    """At 1e-4 b is best, and tuned a and b are equal: that c is ahead of a there misleads nobody."""
-    means = {"a": (0.3, 0.9, 0.2), "b": (0.8, 0.899, 0.1), "c": (0.6, 0.7, 0.1)}
-    assert verdict(tmp_path, means)["strongest"] is None
+def test_two_variants_are_equal_only_if_both_are_tuned() -> None:
+    pairs = pd.DataFrame({"task": "t", "model": "m", "variant": "a", "other": "b", "difference": [0.1], "equal": True})
+    for of in "ab":
+        (row,) = with_conditions(pairs, ACCURACY, {("t", "m", of): "as far as tried"}).to_dict("records")
+        assert (row["equal"], row["condition"]) == (False, "as far as tried")
+    (row,) = with_conditions(pairs, ACCURACY).to_dict("records")
+    assert (row["equal"], row["condition"]) == (True, "")
 
 
 def test_one_variant_has_no_runner_up(tmp_path: Path) -> None:
     row = verdict(tmp_path, {"frozen": (0.60, 0.80, 0.70)})
-    assert (row["best"], row["leads"], row["flips"]) == (("frozen",), (), False)
-    assert math.isnan(row["fixed_difference"])
-    assert row["fixed_best"] == "frozen"
+    assert (row["best"], row["leads"], row["one_rate"]) == (("frozen",), (), [])
 
 
 def test_a_study_without_values_has_no_verdict(tmp_path: Path) -> None:
@@ -110,25 +120,7 @@ def test_a_study_without_values_has_no_verdict(tmp_path: Path) -> None:
     made.want(1e-3, 0, variant="unfrozen")
     summary = summary_of(made.write())
     (row,) = verdicts(summary).to_dict("records")
-    assert (row["best"], row["leads"], row["fixed_best"], row["flips"]) == ((), (), "", False)
-    assert math.isnan(row["fixed_rate"])
-
-
-@pytest.mark.parametrize(
-    ("rates", "expected"),
-    [
-        ((1e-4, 1e-3, 1e-2), 1e-3),
-        ((1e-4, 2e-3, 1e-2), 2e-3),  # the nearest
-        ((1e-2, 1e-1, 1.0), 1e-1),  # 1e-3 lies outside: the middle
-        ((1e-2, 1e-1, 1.0, 10.0), 1e-1),  # of two the smaller
-    ],
-)
-def test_the_fixed_rate_by_hand(rates: tuple[float, ...], expected: float) -> None:
-    assert fixed_rate(dict.fromkeys(rates, 2)) == expected
-
-
-def test_the_fixed_rate_is_one_where_most_variants_have_a_value() -> None:
-    assert fixed_rate({1e-4: 2, 1e-3: 1, 1e-2: 1}) == 1e-4
+    assert (row["best"], row["leads"], row["one_rate"]) == ((), (), [])
 
 
 def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> None:
@@ -179,29 +171,26 @@ def test_orders_by_hand_in_files(tmp_path: Path) -> None:
     swept(tmp_path, {"frozen": frozen, "unfrozen": (0.90, 0.75, 0.10), "equal": frozen}, seeds=1, at_last=1)
     folder = write_report(tmp_path, "small").folder
     head, *rows = (folder / "orders.csv").read_text().splitlines()
-    assert head == "task,model,learning_rate,order,incomplete,kind,sure,flipped"
-    assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,,winner,False,"
+    assert head == "task,model,learning_rate,order,kind,incomplete,sure,leads"
+    assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,winner,,False,"
 
 
-def flips_in(folder: Path, means: Mapping[str, Sequence[float]], at_last: int = 3) -> pd.DataFrame:
-    return flips(swept(folder, means, at_last=at_last)).set_index("learning_rate")
+def at_rates(folder: Path, means: Mapping[str, Sequence[float]], at_last: int = 3) -> pd.DataFrame:
+    return comparisons_at_rates(swept(folder, means, at_last=at_last)).set_index("learning_rate")
 
 
-def test_a_flip_is_a_lead_that_is_distinguishable(tmp_path: Path) -> None:
-    """Tuned, a leads by 20 points. At 1e-3 b leads by 10, at 1e-2 by 1, of standard errors of about 0.8."""
-    found = flips_in(tmp_path, {"a": (0.9, 0.6, 0.49), "b": (0.3, 0.7, 0.50)})
-    assert found["flips"].to_dict() == {1e-4: False, 1e-3: True, 1e-2: False}
+def test_every_pair_is_tested_at_every_rate(tmp_path: Path) -> None:
+    """Tuned, a and b are alike. At 1e-3 b leads by 10 points, at 1e-2 by 1, of standard errors of about 0.8."""
+    found = at_rates(tmp_path, {"a": (0.701, 0.6, 0.49), "b": (0.3, 0.7, 0.50)})
+    assert found["distinguishable"].to_dict() == {1e-4: True, 1e-3: True, 1e-2: False}
     row = found.loc[1e-3]
-    assert (row["better"], row["worse"], row["num_seeds"]) == ("a", "b", 3)
-    assert row["difference"] == pytest.approx(0.1)
-    assert row["low"] < 0.1 < row["high"]
+    assert (row["variant"], row["other"], row["num_seeds"]) == ("a", "b", 3)
+    assert row["difference"] == pytest.approx(-0.1)
+    assert row["low"] < -0.1 < row["high"] < 0
+    assert row["corrected_p"] == pytest.approx(2 * row["p"])  # of three p values the second smallest
 
 
-def test_a_rate_with_one_seed_is_not_tested(tmp_path: Path) -> None:
-    found = flips_in(tmp_path, {"a": (0.9, 0.6, 0.1), "b": (0.3, 0.7, 0.5)}, at_last=1)
+def test_a_rate_with_two_seeds_is_not_tested(tmp_path: Path) -> None:
+    found = at_rates(tmp_path, {"a": (0.9, 0.6, 0.1), "b": (0.3, 0.7, 0.5)}, at_last=2)
     assert found["p"].isna().to_dict() == {1e-4: False, 1e-3: False, 1e-2: True}
-    assert not found.loc[1e-2, "flips"]
-
-
-def test_of_pairs_that_are_open_when_tuned_nothing_can_flip(tmp_path: Path) -> None:
-    assert flips_in(tmp_path, {"a": (0.705, 0.2, 0.1), "b": (0.3, 0.7, 0.5)}).empty
+    assert not found.loc[1e-2, "distinguishable"]
