@@ -168,7 +168,7 @@ WANTED: Columns = (
     Column("data_origin", _STR, "", "where the examples come from"),
     _later("trained_parameters", _I64, "", "how many numbers the run trains; null: not known"),
     _later("options", _STR, "", "JSON object of options chosen with the learning rate; null: none"),
-    _later("fresh", _BOOL, "", "whether it compares variants for `decide`; null: no"),
+    _later("fresh", _BOOL, "", "whether its seed is fresh, which chose nothing; null: no"),
 )
 
 
@@ -179,7 +179,7 @@ _CELL = [
 PROPOSALS: Columns = (
     *_CELL,
     Column(
-        "number", _I64, "", "of the proposals by `search`, `winners`, `refine` or `decide`, from 0"
+        "number", _I64, "", "of the proposals by `search`, `winners`, `refine` or `fresh`, from 0"
     ),
     Column("round", _I64, "", "from 1; stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),

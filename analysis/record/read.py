@@ -43,6 +43,7 @@ from lr_sweep.analysis.record.study import (
     Refinement,
     StoppedRates,
     StudyInfo,
+    without_decide,
 )
 from lr_sweep.common.files import Fields, is_changed, read_plain
 from lr_sweep.common.text import RATES, rates_text
@@ -120,7 +121,7 @@ def read_study(results: Path, study: str) -> StudyInfo:
         )
     content = _read_json(path)
     try:
-        found = _STUDY_INFO.validate_json(json.dumps(content), strict=True)
+        found = _STUDY_INFO.validate_json(json.dumps(without_decide(content)), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))

@@ -47,14 +47,27 @@ class Refinement:
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh:
-    """The fresh seeds of a study, which choose no learning rate; key `fresh` of `study.json`."""
+    """New seeds at the chosen learning rates, which chose nothing; key `fresh` of `study.json`."""
 
     max: Annotated[int, Interval(ge=2, le=1000)]
-    """Most fresh seeds of a cell."""
+    """Largest number of fresh seeds of a cell; without `until_decided`, the number."""
     until_decided: bool = False
-    """Whether a cell gets them one by one, until its pairs are decided."""
+    """Whether a cell gets no further fresh seeds once its pairs are decided."""
     equal_within: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
-    """As `StudyInfo.equal_within`, which it replaces; None: that holds."""
+    """Largest difference that counts as equal, in points or the metric's unit; None: no variants are called equal."""
+
+
+def without_decide(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the content of `study.json` with `fresh` where earlier versions wrote `decide`."""
+    if not isinstance(decide := facts.get("decide"), Mapping):
+        return facts
+    equal_within = decide.get("min_difference") or None
+    fresh = {
+        "max": decide.get("max_seeds"),
+        "until_decided": True,
+        "equal_within": equal_within,
+    }
+    return {"equal_within": equal_within, **facts, "fresh": fresh}
 
 
 @dataclass(frozen=True, kw_only=True)

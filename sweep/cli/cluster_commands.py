@@ -136,6 +136,7 @@ def submit(
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
     only: opt.Only = None,
+    fresh: opt.Fresh = None,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
@@ -152,10 +153,11 @@ def submit(
     check_paths(results, data_dir)
     if missing := [name for name in env or () if name not in os.environ]:
         raise UserError(f"--env {' '.join(missing)}: not set here; `export` it first")
-    (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
+    (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial, fresh)
     server = ClusterJobs(address)
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--only", only_text(only)] if only else []
+    options += ["--fresh", str(fresh)] if fresh else []
     flags = {"--retry-failed": retry_failed, "--strict": strict}
     options += [name for name, given in flags.items() if given]
     secrets = {name: os.environ[name] for name in env or ()}

@@ -171,6 +171,10 @@ Only = Annotated[
         parse_only,
     ),
 ]
+Fresh = Annotated[
+    int | None,
+    number("Fresh seeds at each chosen rate, instead of the study's number.", least=2, most=200),
+]
 RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
 MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
 CheckpointEveryS = Annotated[
@@ -232,8 +236,9 @@ def load_studies(
     cpus_per_trial: int | None = None,
     gpus_per_trial: float | None = None,
     runs_per_trial: int | None = None,
+    fresh: int | None = None,
 ) -> list[LoadedStudy]:
-    """Load all studies before anything is done for the first, with the resources given on the command line."""
+    """Load all studies before anything is done for the first, with what the command line says instead of them."""
     from pydantic import ValidationError
 
     from lr_sweep.sweep.study.file import load_study
@@ -248,13 +253,14 @@ def load_studies(
     studies = [load_study(name) for name in names]
     try:
         held = [Resources(**dict(study.resources) | given) for study in studies]
+        changed = [study if fresh is None else study.with_fresh(fresh) for study in studies]
     except ValidationError as error:
         first = error.errors()[0]
-        option = "-".join(map(str, first["loc"])).replace("_", "-")
+        option = "-".join(map(str, first["loc"])).replace("_", "-") or "fresh"
         raise UserError(f"--{option}: {first['msg']}") from error
     return [
         study.model_copy(update={"resources": each})
-        for study, each in zip(studies, held, strict=True)
+        for study, each in zip(changed, held, strict=True)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,7 @@ def run(
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,
     only: opt.Only = None,
+    fresh: opt.Fresh = None,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
@@ -58,7 +60,9 @@ def run(
             if address is not None:
                 take_secrets()
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
-            loaded = opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial)
+            loaded = opt.load_studies(
+                studies, cpus_per_trial, gpus_per_trial, runs_per_trial, fresh
+            )
             for study in loaded:
                 placement = Placement(
                     resources=study.resources, address=address, cpus=cpus, force=force
@@ -70,6 +74,7 @@ def run(
                     max_attempts=max_attempts if retry_failed else 0,
                     checkpoint_every_s=checkpoint_every_s,
                     only=only or {},
+                    fresh=fresh,
                 )
                 outcome = run_study(study, options, opt.say)
                 if outcome.report is not None:
@@ -109,6 +114,15 @@ def plan(
         int | None, opt.number("GPUs to plan for, if not those of this machine.")
     ] = None,
     only: opt.Only = None,
+    fresh: opt.Fresh = None,
+    noise: Annotated[
+        float | None,
+        opt.option(
+            "SD",
+            "A run's standard deviation, in points or the metric's unit, in place of recorded ones.",
+            float,
+        ),
+    ] = None,
     measure: Annotated[
         bool, opt.flag("Train each cell without a timing for a few steps here first.")
     ] = False,
@@ -122,13 +136,15 @@ def plan(
     plans, say = [], partial(opt.say, file=sys.stderr)  # beside the plan, which may be JSON
     recorded = opt.open_results(results, weights=True)
     recorded.check()
+    if noise is not None and not 0 < noise < math.inf:
+        raise UserError(f"--noise: got {noise:g}, want more than 0")
     try:
         read_measured(recorded)
     except ValueError as error:
         say(f"note: {error}")
-    for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
+    for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial, fresh):
         placement = Placement(resources=study.resources)
-        planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {})
+        planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {}, noise)
         count_gpus = (
             gpus is None and placement.device == "cuda"
         )  # takes seconds where there are GPUs

@@ -34,7 +34,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     info, runs, cells = _read(results, study)
     if doing == IDLE and runs.are_left:
         doing += "; `run` trains what is left"
-    lines = [study_heading(info.study, info.title), doing, *_decision_lines(results, info), ""]
+    lines = [study_heading(info.study, info.title), doing, *fresh_lines(results, info), ""]
     lines += _counts_lines(CELL, cells | {("all", "", ""): runs.counts()})
     lines += [f"failed: {run_title(row)}: {why}" for row, why in runs.failed()]
     return "\n".join([*lines, f"results: {results.location}"])
@@ -48,7 +48,7 @@ def status_json(results: Results, study: str) -> Row:
         "activity": activity(results, time.time()),
     }
     if _pretrains_first(results, study):
-        return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "decided": None}
+        return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "fresh": None}
     info, runs, found = _read(results, study)
     cells = [
         dict(zip(CELL, cell, strict=True)) | {"runs": run_state.counts_json(each)}
@@ -64,13 +64,15 @@ def status_json(results: Results, study: str) -> Row:
         "cells": cells,
         "failed": failed,
     }
-    return facts | {"decided": next(iter(_decision_lines(results, info)), None)}
+    return facts | {"fresh": next(iter(fresh_lines(results, info)), None)}
 
 
 def _read(
     results: Results, study: str
 ) -> tuple[StudyInfo, RunStates[Row], dict[tuple[str, ...], Counter[State]]]:
     info, wanted = read_study(results.root, study), read_wanted_rows(results.root, study)
+    if info.fresh is not None:
+        results.fetch_curves()
     runs = run_state.recorded_states(
         results,
         study,
@@ -85,19 +87,19 @@ def _read(
     return info, runs, cells
 
 
-def _decision_lines(results: Results, info: StudyInfo) -> list[str]:
-    """Say how many pairs fresh seeds have decided; nothing of a study without `decide`."""
-    if info.decide is None:
+def fresh_lines(results: Results, info: StudyInfo) -> list[str]:
+    """Say how far the fresh seeds are; nothing of a study without them."""
+    if info.fresh is None:
         return []
-    from lr_sweep.analysis.study_summary import (
-        read_summary,
+    from lr_sweep.analysis.statistics.comparisons.fresh import (
+        progress,
     )  # imported late: other studies need no pandas
+    from lr_sweep.analysis.study_summary import read_summary
 
-    results.fetch_curves()
-    decision = read_summary(results.root, info.study).decision
-    assert decision, "the study has `decide`"
-    choosing = "; the runs that choose the rates have not all ended" if decision.is_choosing else ""
-    return [f"{decision.progress()}{choosing}"]
+    summary = read_summary(results.root, info.study).summary
+    is_choosing = summary.runs["status"].eq("missing").any()
+    waiting = "; the runs that choose the rates have not all ended" if is_choosing else ""
+    return [f"{progress(summary)}{waiting}"]
 
 
 def _pretrains_first(results: Results, study: str) -> bool:

@@ -16,7 +16,7 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import command
-from lr_sweep.sweep.inspection.status import activity
+from lr_sweep.sweep.inspection.status import activity, fresh_lines
 from lr_sweep.sweep.live.curves import Curves
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import read_ends, recorded_states, run_title, shown_states
@@ -27,7 +27,7 @@ MOST_OF_A_CORE = 0.1
 """Most of a core that reading takes: a large record is read less often."""
 MOST_RUNS = 24
 """Most training runs of a study that are listed, most reasons of failures, and most runs that failed for one."""
-STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
+STARTED = {"data-dir": "data_dir", "cpus": "cpus", "fresh": "fresh"}
 """Options of `run`, by what `started.json` calls them."""
 Stamp = tuple[int, int | None]
 WANTED_COLUMNS = (
@@ -55,8 +55,8 @@ class StudyView:
     num_wanted: int = 0
     num_ended: int = 0
     counts: tuple[tuple[str, int], ...] = ()
-    decided: str = ""
-    """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
+    fresh: str = ""
+    """How far the fresh seeds are; empty: the study has none."""
     num_training: int = 0
     training: Sequence[Row] = ()
     """The first ones that train: `run_id`, `title`, `step`, `num_steps` and `latest` (its last validation value)."""
@@ -93,7 +93,7 @@ class _Recorded:
     info: StudyInfo
     wanted: Sequence[Row]
     ends: Mapping[str, Row]
-    decided: str
+    fresh: str
 
 
 def rows_stamp(results: Results) -> int:
@@ -180,7 +180,7 @@ class Live:
                 number for state, number in counts.items() if state.over or state.on_request
             ),
             counts=tuple((state, counts[state]) for state in shown_states(counts)),
-            decided=found.decided,
+            fresh=found.fresh,
             num_training=len(training),
             training=self._training(training[:MOST_RUNS], steps, found.info.metric),
             failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
@@ -210,7 +210,7 @@ class Live:
 
 
 def _run_command(results: Results, study: str, *options: str) -> str:
-    """Return the command that resumes a study, with the data directory and CPUs with which it was started last.
+    """Return the command that resumes a study, with the options with which it was started last.
 
     It reads the study's file beside the user's own function, if that is here, else the study as it is recorded.
     """
@@ -232,18 +232,10 @@ def _read_recorded(results: Results, study: str, stamp: Stamp) -> _Recorded:
         record.read_study(results.root, study),
         record.read_wanted_rows(results.root, study, WANTED_COLUMNS),
     )
-    decided = ""
-    if info.decide is not None:
-        from lr_sweep.analysis.study_summary import (
-            read_summary,
-        )  # imported late: other studies need none
-
-        decision = read_summary(results.root, study).decision
-        decided = decision.progress() if decision else ""
     return _Recorded(
         stamp=stamp,
         info=info,
         wanted=wanted,
         ends=read_ends(results, [row["run_id"] for row in wanted], ("failure",)),
-        decided=decided,
+        fresh=next(iter(fresh_lines(results, info)), ""),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_text, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
@@ -16,13 +17,12 @@ from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.runs import by_cell, fresh_allowed, grids_of
-from lr_sweep.sweep.study.settings import Decide
+from lr_sweep.sweep.study.runs import Cell, by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
 
 if TYPE_CHECKING:
-    from lr_sweep.analysis.statistics.comparisons.decision import Decision
+    from lr_sweep.sweep.plan.finds import Finds
 
 
 class Plan:
@@ -35,6 +35,7 @@ class Plan:
         results: Results,
         data_dir: Path,
         only: Only = ALL_RUNS,
+        noise: float | None = None,
     ) -> None:
         check_device(placement, study.for_gpus)
         self.study, self.placement, self.results, self.data_dir = (
@@ -45,30 +46,26 @@ class Plan:
         )
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.state = StudyState(study, self.backbones, results, data_dir, only=only)
-        self.decision = self._decision()
-        most = (
-            dict.fromkeys(self.decision.left, self.decision.settings.max_seeds)
-            if self.decision
-            else None
-        )
-        self.reconciled = self.state.expected(most)
+        self.reconciled = self.state.expected(self._most_fresh())
         self.wanted = self.reconciled.wanted
+        self.finds = self._finds(noise)
 
-    def _decision(self) -> Decision | None:
-        """Return what fresh seeds have decided; None without `decide`, or while rates are still being chosen."""
-        if self.study.decide is None:
-            return None
-        from lr_sweep.sweep.search.rounds import (
-            decision_of,
-        )  # imported late: other studies do not wait for pandas
+    def _finds(self, noise: float | None) -> list[Finds]:
+        if noise is None and not self.results.exists():
+            return []
+        from lr_sweep.sweep.plan.finds import finds  # imported late, as pandas is
 
-        if (
-            len(self.state.expected({}).wanted) > len(self.state.wanted)
-            or not self.results.exists()
-        ):
-            return None
-        decision = decision_of(self.state)
-        return None if decision.is_choosing else decision
+        return finds(self.study, self.results, noise)
+
+    def _most_fresh(self) -> Mapping[Cell, int]:
+        """Return how many fresh seeds each cell may get; a cell whose pairs are decided gets no more than it has."""
+        allowed = fresh_allowed(self.study)
+        is_choosing = len(self.state.expected({}).wanted) > len(self.state.wanted)
+        if not allowed or is_choosing or not self.results.exists():
+            return allowed
+        from lr_sweep.sweep.search.rounds import open_cells  # imported late, as pandas is
+
+        return {cell: allowed[cell] for cell in open_cells(self.state)}
 
 
 def plan_on(plan: Plan, machine: dict[str, float]) -> str:
@@ -102,6 +99,7 @@ def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
         "num_trials": cost.num_trials,
         "num_steps": sum(run.num_steps for run in to_train),
         "cells": _cells_json(plan),
+        "finds": [_finds_json(each) for each in plan.finds],
         "device": cost.device,
         "device_s": cost.device_s or None,
         "wall_s": cost.wall_s or None,
@@ -180,22 +178,39 @@ def _grid_lines(plan: Plan) -> list[str]:
         what = f"{counted(study.winners, 'learning rate')} a cell with all seeds, the best by the first one"
         so_far = f"{chosen} of {study.winners * num_cells} chosen so far"
         lines.append(f"winners    {what}; {so_far}; {counted(len(plan.wanted), 'run')} in all")
-    if study.decide is not None:
-        lines += _decide_lines(plan, study.decide)
+    if study.fresh_seeds is not None:
+        lines.append(_fresh_line(plan, study.fresh_seeds))
     if study.stop_early is not None:
         most = "what follows counts every run in full, which is the most that it can be"
         lines.append(f"stops      {study.stop_early.rule}; {most}")
-    return lines
+    finds = _finds_lines(plan)
+    return lines + [f"{'' if index else 'finds':11}{line}" for index, line in enumerate(finds)]
 
 
-def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
-    cells, of_cell = fresh_allowed(plan.study), f"2 to {decide.max_seeds} fresh seeds in each of"
-    pairs = len(decide.recorded.pairs_among(list(grids_of(plan.study))))
-    lines = [
-        f"decide     {counted(pairs, 'pair')} of variants, to {decide.min_difference:g}{plan.study.measured.points}, "
-        f"with {of_cell} {counted(len(cells), 'cell')}: at most {sum(cells.values())} runs"
-    ]
-    return [*lines, f"           {plan.decision.progress()}"] if plan.decision else lines
+def _fresh_line(plan: Plan, fresh: Fresh) -> str:
+    cells = len(grids_of(plan.study))
+    seeds = (
+        f"up to {fresh.max} fresh seeds, until each pair is decided"
+        if fresh.until_decided
+        else f"{fresh.max} fresh seeds"
+    )
+    runs = f"{'at most ' if fresh.until_decided else ''}{counted(cells * fresh.max, 'run')}"
+    return f"fresh      {seeds}, at the chosen rate of {counted(cells, 'cell')}: {runs}"
+
+
+def _finds_lines(plan: Plan) -> list[str]:
+    if len(plan.study.variants) < 2:
+        return []
+    if not plan.finds:
+        return ["not known without runs of this task and model, or `plan --noise SD`"]
+    from lr_sweep.sweep.plan.finds import finds_lines
+
+    return finds_lines(plan.study, plan.finds)
+
+
+def _finds_json(finds: Finds) -> dict[str, Any]:
+    reaches = {"own": finds.own._asdict(), "fresh": finds.fresh._asdict()}
+    return {**vars(finds), **reaches}
 
 
 def _cells_json(plan: Plan) -> list[dict[str, Any]]:

@@ -58,10 +58,10 @@ def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) ->
     write_json(results.facts(study.study), sealed(facts))
 
 
-def write_started(results: Results, study: Study, data_dir: str, cpus: int | None) -> None:
-    """Write what the live page shows in the command that resumes the study on this machine."""
+def write_started(results: Results, study: Study, **options: str | int | None) -> None:
+    """Write what the live page shows in the command that resumes the study on this machine, such as `data_dir`."""
     folder = str(study.files.folders[0]) if study.files is not None else None  # of its own code
-    write_json(results.started(study.study), {"folder": folder, "data_dir": data_dir, "cpus": cpus})
+    write_json(results.started(study.study), {"folder": folder, **options})
 
 
 class Sink:

@@ -10,23 +10,30 @@ import pandas as pd
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.study import StudyInfo, with_stops
-from lr_sweep.analysis.statistics.comparisons.decision import Decision
+from lr_sweep.analysis.statistics.comparisons.fresh import next_seeds
 from lr_sweep.analysis.statistics.rates.refinement import (
     ROUND_SIZE,
     Observation,
     observations,
     refined_rates,
 )
-from lr_sweep.analysis.statistics.selection.best import comparable
-from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS
+from lr_sweep.analysis.statistics.selection.best import CELL, comparable
+from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS, StudySummary
 from lr_sweep.analysis.study_summary import summarised
 from lr_sweep.sweep.search.state import FRESH, REFINE, WINNER, Proposal, StudyState, present_seeds
 from lr_sweep.sweep.study.only import Only
-from lr_sweep.sweep.study.runs import Cell, further_seeds, grids_of, num_proposals, options_text
+from lr_sweep.sweep.study.runs import (
+    Cell,
+    fresh_allowed,
+    further_seeds,
+    grids_of,
+    num_proposals,
+    options_text,
+)
 from lr_sweep.sweep.study.search import Point
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
-"""Test data cannot guide a search: it is not read. Fresh seeds, whose test data end a comparison, choose nothing."""
+"""Columns that a search reads. Test data cannot guide it; they only say whether a cell gets further fresh seeds."""
 
 
 def next_proposals(state: StudyState) -> list[Proposal]:
@@ -125,40 +132,48 @@ def _ranked(observed: Mapping[float, Observation], sign: int) -> list[float]:
     return sorted(known, key=lambda rate: (-comparable(sign * known[rate]), rate))
 
 
-def decision_of(state: StudyState) -> Decision:
-    """Return what the record says of the pairs of a study, from the runs that it wants so far."""
+def summary_of(state: StudyState) -> StudySummary:
+    """Summarise what the record has of the runs that a study wants so far."""
     study = state.study
-    assert study.decide, "else there is nothing to decide"
     metric = replace(study.measured, model=study.selection)
     info = StudyInfo(
-        study=study.study, title=study.title, metric=metric, decide=study.decide.recorded
+        study=study.study,
+        title=study.title,
+        metric=metric,
+        fresh=study.fresh_seeds,
+        equal_within=study.within,
     )
     rows = pd.DataFrame([run.row() for run in state.wanted])
-    found = summarised(state.results.root, info, rows, state.stopped).decision
-    assert found, "the study has `decide`"
-    return found
+    return summarised(state.results.root, info, rows, state.stopped).summary
+
+
+def open_cells(state: StudyState) -> set[Cell]:
+    """Return the cells that may get further fresh seeds: all of them until the rates are chosen."""
+    summary = summary_of(state)
+    if summary.runs["status"].eq("missing").any():
+        return set(fresh_allowed(state.study))
+    return {Cell(*names) for names in next_seeds(summary)}
 
 
 def _next_fresh(state: StudyState) -> list[Proposal]:
-    """Return fresh seeds, one or two for each cell of an undecided pair, at its chosen rate.
+    """Return fresh seeds for the cells that need more of them, at their chosen rates.
 
     All wanted runs have ended: so a round depends on values alone, and not on which runs ended first.
     """
     study, new = state.study, list[Proposal]()
-    if study.decide is None or state.reconciled.left:
+    if study.fresh is None or state.reconciled.left:
         return []
-    decision = decision_of(state)
-    rates = dict(zip(decision.cells, decision.rates, strict=True))
-    for cell, number in decision.next_seeds().items():
-        earlier, rate = state.stored.fresh.get(Cell(*cell), []), rates[cell]
+    summary, most = summary_of(state), fresh_allowed(study)
+    rates = summary.cells.set_index(CELL)["learning_rate"]
+    for names, number in next_seeds(summary).items():
+        cell, rate = Cell(*names), float(rates[names])
+        earlier = state.stored.fresh.get(cell, [])
         known = present_seeds(study, earlier).get(rate, ())
-        number = min(
-            number, decision.settings.max_seeds - len(known)
-        )  # runs that the user stopped count here
+        number = min(number, most[cell] - len(known))  # runs that the user stopped count here
         seeds = [
             {"learning_rate": rate, "seed": seed} for seed in further_seeds(study, known, number)
         ]
-        new += _round(Cell(*cell), FRESH, len(earlier), earlier, *seeds)
+        new += _round(cell, FRESH, len(earlier), earlier, *seeds)
     return new
 
 

@@ -21,7 +21,6 @@ from lr_sweep.sweep.study.runs import (
     Proposed,
     WantedRun,
     first_fresh_seed,
-    fresh_allowed,
     grids_of,
     num_proposals,
     stand_in_runs,
@@ -85,7 +84,7 @@ def read_stored(results: Results, study: Study) -> Stored:
     Raises RecordError if the file is damaged.
     """
     number, kind = num_proposals(study), "" if study.search else REFINE
-    stored = _stored(results, study.study) if number or study.winners or study.decide else {}
+    stored = _stored(results, study.study) if number or study.winners or study.fresh else {}
 
     def of(wanted: str) -> dict[Cell, list[Proposal]]:
         return {cell: of_cell for (cell, kind), of_cell in stored.items() if kind == wanted}
@@ -93,7 +92,7 @@ def read_stored(results: Results, study: Study) -> Stored:
     return Stored(
         rates={cell: of_cell[:number] for cell, of_cell in of(kind).items()} if number else {},
         winners=of(WINNER) if study.winners else {},
-        fresh=of(FRESH) if study.decide else {},
+        fresh=of(FRESH) if study.fresh else {},
     )
 
 
@@ -106,32 +105,22 @@ def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[
         return {}
     rate, first = given[-1].learning_rate, first_fresh_seed(study)
     seeds = {each.seed for each in given if each.learning_rate == rate and each.seed is not None}
-    assert study.decide, "only then seeds are given"
-    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.decide.max_seeds])}
+    assert study.fresh_seeds, "only then seeds are given"
+    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.fresh_seeds.max])}
 
 
 def _proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
-    proposals, winners, fresh, compared = (
-        stored.rates,
-        stored.winners,
-        stored.fresh,
-        fresh_allowed(study),
+    return {cell: _proposed_in(cell, study, stored) for cell in grids_of(study)}
+
+
+def _proposed_in(cell: Cell, study: Study, stored: Stored) -> Proposed:
+    proposals, winners = stored.rates.get(cell, ()), stored.winners.get(cell, ())
+    return Proposed(
+        rates=tuple(sorted(each.learning_rate for each in proposals)),
+        options={each.learning_rate: each.point.options for each in proposals if each.options},
+        winners=frozenset(each.learning_rate for each in winners) if study.winners else None,
+        fresh=present_seeds(study, stored.fresh.get(cell, ())),
     )
-    return {
-        cell: Proposed(
-            rates=tuple(sorted(each.learning_rate for each in proposals.get(cell, ()))),
-            options={
-                each.learning_rate: each.point.options
-                for each in proposals.get(cell, ())
-                if each.options
-            },
-            winners=None
-            if study.winners is None
-            else frozenset(each.learning_rate for each in winners.get(cell, ())),
-            fresh=present_seeds(study, fresh.get(cell, ())) if cell in compared else {},
-        )
-        for cell in grids_of(study)
-    }
 
 
 def _key(proposal: Proposal) -> tuple[Cell, str]:
@@ -242,7 +231,7 @@ class StudyState:
             stopped=self.stopped,
         )
 
-    def expected(self, most_fresh: Mapping[tuple[str, str, str], int] | None = None) -> Reconciled:
+    def expected(self, most_fresh: Mapping[Cell, int]) -> Reconciled:
         """Return the wanted runs and stand-ins for those that are not proposed yet (`stand_in_runs`)."""
         found = stand_in_runs(self.study, self.backbones, self.data_dir, self.wanted, most_fresh)
         return self.reconciled.with_new(found)

@@ -64,7 +64,7 @@ _RECORDED = (
         "refine",
         "winners",
         "stop_early",
-        "decide",
+        "fresh",
         "seeds",
         "selection",
     ),

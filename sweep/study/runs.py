@@ -54,7 +54,7 @@ class WantedRun:
     options: str | None = None
     """JSON of the options that a search chose for it; None: none."""
     fresh: bool = False
-    """Whether it compares variants for `decide`, and chooses nothing."""
+    """Whether its seed is fresh: it compares variants, and chooses nothing."""
 
     @property
     def cell(self) -> Cell:
@@ -181,41 +181,36 @@ def stand_in_runs(
     backbones: Mapping[str, Backbone],
     data_dir: Path,
     wanted: Sequence[WantedRun],
-    most_fresh: Mapping[tuple[str, str, str], int] | None = None,
+    most_fresh: Mapping[Cell, int],
 ) -> list[WantedRun]:
     """Return a copy of a cell's run for each run that is not proposed yet, for what a plan counts.
 
-    Their ids are no ids of runs. `most_fresh`: how many fresh seeds each cell gets at most; None: all that `decide`
-    allows.
+    Their ids are no ids of runs. `most_fresh`: how many fresh seeds each cell gets at most.
     """
-    proposals, num_seeds = num_proposals(study), len(study.seed_list())
-    if not (proposals or study.winners or study.decide):
+    if not (num_proposals(study) or study.winners or most_fresh):
         return []
-    most, known = (
-        fresh_allowed(study) if most_fresh is None else most_fresh,
-        Counter(run.cell for run in wanted),
-    )
-    found, grids = list[WantedRun](), grids_of(study)
+    known = Counter((run.cell, run.fresh) for run in wanted)
+    found = list[WantedRun]()
     for cell, run in one_of_each(study, backbones, data_dir).items():
-        num_rates = len(grids[cell]) + proposals
-        firsts = (
-            num_rates if study.winners else 0
-        )  # the first seed of each rate; all seeds of the winners
-        chosen = (num_seeds - 1) * study.winners if study.winners else num_seeds * num_rates
-        left = firsts + chosen + most.get(cell, 0) - known[cell]
+        left = max(0, _num_choosing(study, cell) - known[cell, False])
+        left += max(0, most_fresh.get(cell, 0) - known[cell, True])
         found += [
             replace(run, run_id=f"not-proposed-yet-{len(found) + index}") for index in range(left)
         ]
     return found
 
 
+def _num_choosing(study: Study, cell: Cell) -> int:
+    """Return how many runs choose a cell's rate."""
+    num_rates, num_seeds = len(grids_of(study)[cell]) + num_proposals(study), len(study.seed_list())
+    if study.winners:  # the first seed of each rate; all seeds of the winners
+        return num_rates + (num_seeds - 1) * study.winners
+    return num_seeds * num_rates
+
+
 def fresh_allowed(study: Study) -> dict[Cell, int]:
-    """Return how many fresh seeds each cell of a pair gets at most; none without `decide`."""
-    if study.decide is None:
-        return {}
-    cells = list(grids_of(study))
-    compared = {index for pair in study.decide.recorded.pairs_among(cells) for index in pair}
-    return {cell: study.decide.max_seeds for index, cell in enumerate(cells) if index in compared}
+    """Return how many fresh seeds each cell gets at most; none without `fresh`."""
+    return dict.fromkeys(grids_of(study), study.fresh_seeds.max) if study.fresh_seeds else {}
 
 
 def first_fresh_seed(study: Study) -> int:

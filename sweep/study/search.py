@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Tag, ValidationInfo
 from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.common.limits import Count, LearningRate, Seed
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_distinct
+from lr_sweep.sweep.study.validation import Strict, either, mistake, some_distinct
 
 Options = Mapping[str, Any]
 NO_OPTIONS: Options = MappingProxyType({})
@@ -84,8 +84,12 @@ class LearningRateGrid(Strict):
 
 LearningRates = Annotated[
     Annotated[LearningRateGrid, Tag("(one)")]
-    | Annotated[tuple[LearningRate, ...], AfterValidator(some_distinct), Tag("(list)")],
-    or_list((dict, LearningRateGrid), "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
+    | Annotated[tuple[LearningRate, ...], AfterValidator(some_distinct), Tag("(other)")],
+    either(
+        (dict, LearningRateGrid),
+        (tuple,),
+        "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list",
+    ),
 ]
 
 
@@ -126,8 +130,10 @@ Values = Annotated[
     tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)
 ]
 Axis = Annotated[
-    Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(list)")],
-    or_list((dict, Range), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
+    Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(other)")],
+    either(
+        (dict, Range), (tuple,), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"
+    ),
 ]
 Space = dict[str, Axis]
 """What a search chooses beside the learning rate, by the option's name."""

@@ -1,19 +1,17 @@
-"""The settings of a study beside its grid: when runs stop early, what fresh seeds decide, what a trial holds."""
+"""The settings of a study beside its grid: when runs stop early, how many fresh seeds there are, what a trial holds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
-from pydantic import AfterValidator, Tag, ValidationInfo, field_validator
+from pydantic import Tag, ValidationInfo, field_validator
 
-from lr_sweep.analysis.record.study import Deciding
-from lr_sweep.common.errors import unknown
-from lr_sweep.common.limits import Count, NotNegative
-from lr_sweep.sweep.study.validation import Mistakes, Strict, or_list, shown, some_distinct
+from lr_sweep.common.limits import Count, Positive
+from lr_sweep.sweep.study.validation import Strict, either
 
 FIRST_RUNG = 9
 """By default, a budget has this many times the steps before the first rung."""
@@ -36,77 +34,20 @@ class StopEarly(Strict):
         return range(every * math.ceil(first / every), num_steps, every)
 
 
-def _two(pair: tuple[str, ...]) -> tuple[str, ...]:
-    if len(pair) != 2:
-        raise ValueError(f"got {shown(pair)}, want the two variants of a pair")
-    return some_distinct(pair)
+class AsManyAsItTakes(Strict):
+    """Adds fresh seeds until each pair of variants is decided, four of each cell at first."""
+
+    max: Annotated[int, Interval(ge=4, le=200)]
+    """Largest number of fresh seeds of a cell."""
+    equal_within: Positive | None = None
+    """Largest difference that counts as equal, in points or the metric's unit; null: no variants are called equal."""
 
 
-def _different(pairs: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    some_distinct(tuple(tuple(sorted(pair)) for pair in pairs))
-    return pairs
-
-
-Pair = Annotated[tuple[str, ...], AfterValidator(_two)]
-Pairs = Annotated[
-    Annotated[Literal["all"], Tag("(one)")]
-    | Annotated[tuple[Pair, ...], AfterValidator(_different), Tag("(list)")],
-    or_list((str,), "all, or a list of pairs of variants, [[a, b], [a, c]]"),
+FreshSeeds = Annotated[
+    Annotated[int, Interval(ge=2, le=200), Tag("(one)")]
+    | Annotated[AsManyAsItTakes, Tag("(other)")],
+    either((int,), (dict,), "a number of seeds, or as many as it takes, {max: 20}"),
 ]
-
-
-class Decide(Strict):
-    """Compares variants at their chosen learning rates on seeds that chose nothing, until each pair is decided."""
-
-    pairs: Pairs = "all"
-    """Variants to compare: `all`, or a list of pairs of names."""
-    min_difference: NotNegative
-    """Below it variants are equal, in points or the metric's unit; 0: none are called equal."""
-    max_seeds: Annotated[int, Interval(ge=2, le=200)] = 20
-    """Fresh seeds of a cell, at most."""
-    error: Annotated[float, Interval(ge=1e-6, le=0.5)] = 0.05
-    """Probability of a wrong decision, over all pairs and looks."""
-
-    @property
-    def recorded(self) -> Deciding:
-        """What reports read of it."""
-        return Deciding(**dict(self))
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return self.model_dump(mode="json")
-
-    def check(
-        self, cells: Iterable[tuple[str, str, str]], seeds: Collection[int], space: Collection[str]
-    ) -> None:
-        """Raise what does not go together with a study's cells, its seeds, and the options that its search chooses."""
-        cells = list(cells)
-        variants = list(dict.fromkeys(variant for _, _, variant in cells))
-        with Mistakes() as mistakes:
-            for index, pair in enumerate(() if isinstance(self.pairs, str) else self.pairs):
-                for place, name in enumerate(pair):
-                    if name not in variants:
-                        mistakes.add(
-                            unknown("variant", name, variants), "decide", "pairs", index, place
-                        )
-        with Mistakes() as mistakes:
-            if not self.recorded.pairs_among(cells):
-                mistakes.add(
-                    "no task and model has both variants of a pair: nothing to decide", "decide"
-                )
-            if len(seeds) < 2:  # without it the first two fresh seeds may seem to have no noise
-                mistakes.add(
-                    "got 1, want at least 2 with `decide`: they say how noisy each variant is",
-                    "seeds",
-                )
-            if space:
-                text = (
-                    "rates beside the chosen one have other options, and say nothing of its noise"
-                )
-                mistakes.add(
-                    f"does not go with `search.space`: {text}; fix the options, or leave this out",
-                    "decide",
-                )
 
 
 class Resources(Strict):

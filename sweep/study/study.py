@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from pydantic import (
 )
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
@@ -43,15 +45,15 @@ from lr_sweep.sweep.study.cells import (
 )
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import RatesOrSearch, Search
-from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
+from lr_sweep.sweep.study.settings import AsManyAsItTakes, FreshSeeds, Resources, StopEarly
 from lr_sweep.sweep.study.validation import (
     Mistakes,
     OneLine,
     Strict,
     StudyName,
     each_entry,
+    either,
     mistake,
-    or_list,
     shown,
     some_distinct,
 )
@@ -60,7 +62,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "equal_within", "target")
+FACTS = ("refine", "winners", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -70,8 +72,8 @@ Seeds = Annotated[
     Annotated[
         int, Interval(ge=1, le=1000), Tag("(one)")
     ]  # `seeds: 2021` would mean 2021 seeds, `[2021]` means one
-    | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(list)")],
-    or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
+    | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(other)")],
+    either((int,), (tuple,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
 ]
 
 
@@ -132,8 +134,8 @@ class Study(Strict):
     """Learning rates of each cell that get all seeds, once all had the first; null: all."""
     stop_early: StopEarly | None = None
     """Stops learning rates that are behind in their cell; null: none."""
-    decide: Decide | None = None
-    """Compares variants on fresh seeds, as many as it takes; null: on the study's seeds."""
+    fresh: FreshSeeds | None = None
+    """Seeds that are added at each cell's chosen rate, on which variants are compared; null: none are added."""
     seeds: Seeds
     """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -145,7 +147,7 @@ class Study(Strict):
     resources: Resources = Resources()
     """What each trial holds."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"paired": False})
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"paired": False, "decide": None})
     """Options of earlier versions, with the values that changed nothing."""
     unused_resources: ClassVar[dict[str, tuple[Any, ...]]]
     """Resources that have no effect on such a study, with the values that say nothing else."""
@@ -266,7 +268,7 @@ class Study(Strict):
             len(self.seed_list()),
         )
         num_runs = seeds * sum(more + (searched or len(grid)) for grid in grids)
-        num_runs += len(grids) * self.decide.max_seeds if self.decide else 0
+        num_runs += len(grids) * (self.fresh_seeds.max if self.fresh_seeds else 0)
         if num_runs > MAX_RUNS:
             num_rates = more + (searched or len(ascending(self.learning_rates or ())))
             axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, seeds]
@@ -305,9 +307,8 @@ class Study(Strict):
                 f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell",
                 "winners",
             )
-        if self.decide:
-            names = (cell[:3] for cell in self.cell_list())
-            self.decide.check(names, self.seed_list(), self.search.space if self.search else ())
+        if self.equal_within and self._limits and self._limits.equal_within:
+            raise mistake("the study has `equal_within`, too; leave it out in one place", "fresh")
         return self
 
     # --- what it says
@@ -339,12 +340,37 @@ class Study(Strict):
         """Return the seeds in the study's order."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
+    @property
+    def _limits(self) -> AsManyAsItTakes | None:
+        return self.fresh if isinstance(self.fresh, AsManyAsItTakes) else None
+
+    @property
+    def within(self) -> float | None:
+        """Return the difference up to which variants count as equal, wherever the study has it; None: none do."""
+        return self.equal_within or (self._limits and self._limits.equal_within)
+
+    @property
+    def fresh_seeds(self) -> Fresh | None:
+        """Return how many fresh seeds a cell gets; None: none."""
+        if isinstance(self.fresh, int):
+            return Fresh(max=self.fresh, until_decided=False, equal_within=self.within)
+        return self.fresh and Fresh(
+            max=self.fresh.max, until_decided=True, equal_within=self.within
+        )
+
+    def with_fresh(self, number: int) -> Study:
+        """Return the study with so many fresh seeds; raises ValidationError if it then has too many runs."""
+        changed = self.model_copy(update={"fresh": number, "equal_within": self.within})
+        changed._check_number()
+        return changed
+
     def facts(self) -> Fields:
         """Return what reports read of it, as JSON values."""
         facts: Fields = {"selection": self.selection} if self.selection != "best" else {}
         facts |= {"search": self.search.facts()} if self.search else {}
         facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
-        facts |= {"decide": self.decide.facts()} if self.decide else {}
+        facts |= {"fresh": asdict(self.fresh_seeds)} if self.fresh_seeds else {}
+        facts |= {"equal_within": self.within} if self.within else {}
         return facts | {name: getattr(self, name) for name in FACTS if getattr(self, name)}
 
     def plain(self) -> Fields:

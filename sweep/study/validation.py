@@ -35,12 +35,6 @@ STRICT = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=Fals
 MISTAKE = "mistake"
 MAX_MISTAKES = 100
 """More are not looked for: a program may have written 100,000, and each is compared with the valid names."""
-REMOVED: Mapping[object, str] = {
-    "axes": "gone: list each combination in `variants`, such as `sgd: {initialisation: random, trained: [output], "
-    "protocol: {optimizer: sgd}}`",
-    "paired": "gone: variants are compared by Welch's t test; remove this line",
-}
-"""Keys of earlier versions, with what to do."""
 Loc = tuple[str | int, ...]
 """Keys and indices that lead to a value, as pydantic's errors have them."""
 T = TypeVar("T")
@@ -62,6 +56,7 @@ _EXAMPLES = {
     "tasks": "{digits: {num_steps: N}}",
     "variants": "[frozen-random, unfrozen-random]",
     "seeds": "3",
+    "max": "20",
     "metrics": r"{validation: 'val_acc=(\S+)', test: 'test_acc=(\S+)'}",
     "name": "loss",
     "higher_is_better": "false",
@@ -211,15 +206,15 @@ def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     return values
 
 
-def or_list(kinds: tuple[type, ...], wanted: str) -> Discriminator:
-    """Return what separates a list from a value of the kinds; `wanted` is the text of the mistake for anything else."""
-    return Discriminator(
-        lambda value: (
-            "(list)" if isinstance(value, tuple) else "(one)" if isinstance(value, kinds) else None
-        ),
-        custom_error_type=MISTAKE,
-        custom_error_message=f"want {wanted}",
-    )
+def either(one: tuple[type, ...], other: tuple[type, ...], wanted: str) -> Discriminator:
+    """Return what separates two kinds of values, tagged `(one)` and `(other)`; `wanted` is the mistake for a third."""
+
+    def tag(value: Any) -> str | None:
+        if isinstance(value, one):
+            return "(one)"
+        return "(other)" if isinstance(value, other) else None
+
+    return Discriminator(tag, custom_error_type=MISTAKE, custom_error_message=f"want {wanted}")
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
@@ -282,12 +277,40 @@ StudyName = Annotated[str, NameRule, BeforeValidator(_file_name)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
 
 
+GONE_FROM_DECIDE = {
+    "pairs": "all pairs are compared: leave other variants out of `variants`",
+    "error": "`error` is always 0.05",
+}
+"""Options of the key `decide` of earlier versions, with what became of them."""
+
+
+def _instead_of_decide(value: Any) -> str:
+    given = value if isinstance(value, Mapping) else {}
+    most = given.get("max_seeds")
+    fresh = {"max": max(4, most) if isinstance(most, int) else 20}  # 20 was the default
+    if given.get("min_difference"):
+        fresh["equal_within"] = given["min_difference"]
+    fields = ", ".join(f"{name}: {shown(limit)}" for name, limit in fresh.items())
+    notes = [note for name, note in GONE_FROM_DECIDE.items() if name in given]
+    return "; ".join([f"gone: write `fresh: {{{fields}}}`", *notes])
+
+
+REMOVED: Mapping[object, str | Callable[[Any], str]] = {
+    "axes": "gone: list each combination in `variants`, such as `sgd: {initialisation: random, trained: [output], "
+    "protocol: {optimizer: sgd}}`",
+    "paired": "gone: variants are compared by Welch's t test; remove this line",
+    "decide": _instead_of_decide,
+}
+"""Keys of earlier versions, with what to do, which may depend on the value."""
+
+
 def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
     kind, message = detail["type"], detail["msg"]
     match kind:
         case "extra_forbidden" | "unexpected_keyword_argument":
             key = detail["loc"][-1]
-            return REMOVED.get(key) or unknown("key", key, keys)
+            instead = REMOVED.get(key) or unknown("key", key, keys)
+            return instead(detail["input"]) if callable(instead) else instead
         case "missing":
             key = str(detail["loc"][-1])
             return f"missing; write `{key}: {_EXAMPLES[key]}`" if key in _EXAMPLES else "missing"

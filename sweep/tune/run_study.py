@@ -126,7 +126,8 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
     for line in change_lines(reconciled, results, examples):
         say(line)
     work.write_down()
-    write_started(results, study, str(data_dir), options.placement.cpus)
+    given = {"data_dir": str(data_dir), "cpus": options.placement.cpus, "fresh": options.fresh}
+    write_started(results, study, **given)
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
     command = study.files.command if study.files else None
     if command and not command.resumes and reconciled.counts()[State.STARTED]:

@@ -30,6 +30,8 @@ class Options:
     """Failed runs that were started fewer times than this are trained again."""
     checkpoint_every_s: float = 60.0
     only: Only = field(default_factory=dict)
+    fresh: int | None = None
+    """Fresh seeds that the command asked for; None: the study's."""
 
 
 class Work:

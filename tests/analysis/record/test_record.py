@@ -11,6 +11,7 @@ import pytest
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
 from lr_sweep.analysis.record.paths import Paths, RecordError
+from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 
 
@@ -105,20 +106,28 @@ def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
     [
         *[("study", None), ("title", 5), ("winners", "2"), ("selection", "last"), ("metric", "loss")],
         *[("metric.is_fraction", "no"), ("search.low", "a"), ("search.high", 0), ("search.rates", "many")],
-        *[("search.space", 5), ("decide.max_seeds", 1), ("decide.max_seeds", 2.5), ("decide.max_seeds", 10**9)],
-        *[("decide.error", 0), ("decide.min_difference", -1), ("decide.min_difference", "1")],
+        *[("search.space", 5), ("fresh", 5), ("fresh.max", 1), ("fresh.max", 2.5), ("fresh.max", 10**9)],
+        *[("fresh.until_decided", 1), ("fresh.equal_within", -1), ("fresh.equal_within", "1")],
     ],
 )
 def test_facts_of_another_type_are_reported_with_their_file(tmp_path: Path, key: str, wrong: object) -> None:
     nested = {
         "metric": {"name": "loss", "higher_is_better": False, "is_fraction": False},
         "search": {"sampler": "gp", "low": 1e-4, "high": 0.1, "rates": 4},
-        "decide": {"pairs": "all", "min_difference": 1, "max_seeds": 3, "error": 0.1},
+        "fresh": {"max": 3, "until_decided": True, "equal_within": 1},
     }
     name, _, inner = key.partition(".")
     results = SyntheticRecord(tmp_path).write(**{name: nested[name] | {inner: wrong} if inner else wrong})
     with pytest.raises(RecordError, match=rf"study\.json: got {wrong!r} as {key}.*: run the study again"):
         record.read_study(results, "small")
+
+
+@pytest.mark.parametrize(("min_difference", "within"), [(1.5, 1.5), (0, None)])
+def test_what_earlier_versions_called_decide_is_read(tmp_path: Path, min_difference: float, within: float) -> None:
+    decide = {"pairs": "all", "min_difference": min_difference, "max_seeds": 10, "error": 0.1}
+    found = record.read_study(SyntheticRecord(tmp_path).write(decide=decide), "small")
+    assert found.fresh == Fresh(max=10, until_decided=True, equal_within=within)
+    assert found.equal_within == within
 
 
 def test_a_study_that_wants_nothing_is_refused(tmp_path: Path) -> None:

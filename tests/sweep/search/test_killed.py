@@ -22,9 +22,8 @@ MAKE: dict[str, Callable[[Path, pytest.MonkeyPatch], Bench]] = {
         *to, "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}", seeds=3, winners="2"
     ),
     "refine": lambda *to: grid_bench(*to, rates=(1e-5, 1e-4, 1e-3, 1e-2), seeds=2, refine="4"),
-    "fresh": lambda *to: grid_bench(
-        *to, rates=(1e-4, 1e-3), seeds=2, winners="1", decide="{min_difference: 0.1, max_seeds: 4}"
-    ),
+    "fresh": lambda *to: grid_bench(*to, rates=(1e-4, 1e-3), seeds=2, winners="1", fresh="{max: 6, equal_within: 0.1}"),
+    "fixed": lambda *to: grid_bench(*to, rates=(1e-4, 1e-3), seeds=2, fresh="3"),
 }
 LATE = pytest.mark.slow
 TESTS = {
@@ -57,7 +56,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ben
         *[pytest.param("space", number, marks=LATE) for number in (7, 30)],
         *[pytest.param("winners", number, marks=LATE) for number in (20, 36, 41)],
         *[pytest.param("refine", number, marks=LATE) for number in (0, 7, 50, 70, 85, 110)],
-        *[pytest.param("fresh", number, marks=LATE) for number in (0, 18, 24, 41, 49)],
+        *[pytest.param("fresh", number, marks=LATE) for number in (0, 18, 24, 41, 57, 66)],
+        pytest.param("fixed", 40, marks=LATE),
     ],
 )
 def test_killed_at_any_moment_it_proposes_and_trains_the_same(

@@ -114,8 +114,8 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "10: metric.higher_is_better: missing; write `higher_is_better: false`",
         f"11: resources.engine: {single}",
         f"11: resources.runs_per_trial: {single}",
-        "12: modles: unknown key 'modles'; did you mean 'models'? valid: cells, code, data, decide, "
-        "equal_within, learning_rates, metric, models, num_steps, protocol, refine, resources, search, "
+        "12: modles: unknown key 'modles'; did you mean 'models'? valid: cells, code, data, "
+        "equal_within, fresh, learning_rates, metric, models, num_steps, protocol, refine, resources, search, "
         "seeds, selection, stop_early, study, target, tasks, title, trainable, variants, winners",
     ]
 

@@ -22,7 +22,7 @@ from lr_sweep.trainables.run import ModelSize, Protocol
 VARIANTS = "[frozen-random, frozen-pretrained]"
 DIGITS = "digits: {num_steps: 2000}"
 SEARCH = "search: {low: 1e-5, high: 1e-1, rates: 6}"
-DECIDE = "decide: {min_difference: 1"
+OF_EARLIER = "decide: {min_difference: 1.0, pairs: [[a, b]], error: 0.1"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ DECIDE = "decide: {min_difference: 1"
         ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),
         ("frozen-random,", "frozn-random,", "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-ran"),
         # keys
-        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: cells, decide"),
+        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: cells, equal_"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
         ("seeds: 3\n", "", "1: seeds: missing; write `seeds: 3`"),
         ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
@@ -78,9 +78,12 @@ DECIDE = "decide: {min_difference: 1"
         (GRID, f"refine: 2\n{SEARCH}", "10: refine: the study has a `search`, which is not refined"),
         (GRID, f"winners: 6\n{SEARCH}", "10: winners: got 6, want fewer than the 6 learning rates of a cell"),
         ("seeds: 3", "seeds: 1\nwinners: 2", "12: winners: has no effect with one seed; want more seeds, or leave it"),
-        (", frozen-pretrained]", f"]\n{DECIDE}}}", "10: decide: no task and model has both variants of a pair"),
         ("seeds: 3", "seeds: 3\ntarget: {mnist: 90}", "12: target: unknown task 'mnist'; valid: digits"),
-        ("seeds: 3", f"seeds: 1\n{DECIDE}}}", "11: seeds: got 1, want at least 2 with `decide`"),
+        (
+            "seeds: 3",
+            "seeds: 3\nequal_within: 2\nfresh: {max: 9, equal_within: 2}",
+            "13: fresh: the study has `equal_w",
+        ),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
         (PRETRAINED, "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: shipped, hub"),
@@ -115,11 +118,17 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, old: str, new: str,
         ("paired: true", "paired: gone: variants are compared by Welch's t test; remove this line"),
         ("stop_early: {rule: halving, eta: 3}", "stop_early.rule: got \"halving\", want 'median'"),
         ("stop_early: {eta: 2}", "stop_early.eta: unknown key 'eta'; valid: first, rule"),
-        ("decide: {}", "decide.min_difference: missing"),
-        (f"{DECIDE}, pairs: some}}", "decide.pairs: got \"some\", want 'all'"),
-        (f"{DECIDE}, pairs: [[frozen-random]]}}", 'decide.pairs[0]: got ["frozen-random"], want the two variants of a'),
-        (f"{DECIDE}, pairs: [[frozen-random, x]]}}", "decide.pairs[0][1]: unknown variant 'x'"),
-        (f"{DECIDE}, pairs: [[frozen-random, x], [x, frozen-random]]}}", 'decide.pairs[1]: ["frozen-random", "x"] is'),
+        ("fresh: 1", "fresh: got 1, want greater than or equal to 2"),
+        ("fresh: true", "fresh: got true, want a whole number"),
+        ("fresh: many", "fresh: want a number of seeds, or as many as it takes, {max: 20}"),
+        ("fresh: {}", "fresh.max: missing; write `max: 20`"),
+        ("fresh: {max: 3}", "fresh.max: got 3, want greater than or equal to 4"),
+        ("decide: {max_seeds: 3, min_difference: 0}", "decide: gone: write `fresh: {max: 4}`"),
+        (
+            f"{OF_EARLIER}}}",
+            "decide: gone: write `fresh: {max: 20, equal_within: 1.0}`; all pairs are compared: leave o",
+        ),
+        (f"{OF_EARLIER}, max_seeds: 10}}", "decide: gone: write `fresh: {max: 10, equal_within: 1.0}`; all pairs are"),
     ],
 )
 def test_a_mistake_in_a_further_line(tmp_path: Path, line: str, wanted: str) -> None:
