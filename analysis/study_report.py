@@ -328,7 +328,7 @@ def _options(folder: Path, summary: StudySummary) -> list[Block]:
 
 def _uncertainty(folder: Path, study: Study) -> list[Block]:
     summary = study.summary
-    compared = with_conditions(comparisons(summary), summary.metric, conditions_of(study.findings))
+    compared = with_conditions(summary, conditions_of(study.findings))
     leaders = {(of["task"], of["model"]): next(iter(best), "") for of, best, *_ in ranked(summary)}
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
     shown = tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)

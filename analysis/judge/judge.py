@@ -45,7 +45,6 @@ from lr_sweep.analysis.report.folder import replacing_ours
 from lr_sweep.analysis.statistics.checks.finding import conditions_of, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL
@@ -270,7 +269,7 @@ def judged_json(study: Study, report: Report) -> dict[str, Any]:
     """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
     metric, pairs = study.summary.metric, pd.DataFrame(columns=list(PAIR))
     if metric.chosen_on:
-        pairs = with_conditions(comparisons(study.summary), metric, conditions_of(study.findings))
+        pairs = with_conditions(study.summary, conditions_of(study.findings))
     frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[list(PAIR)]}
     if (steps := compare_steps(study.summary, study.curves, study.per_step)) is not None:
         frames |= {"target_cells": steps.cells, "target_pairs": steps.pairs}

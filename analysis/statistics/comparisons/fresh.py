@@ -7,14 +7,16 @@ they end the comparison of two variants, and choose no rate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import pandas as pd
 
+from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FIRST_LOOK
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import counted
 
 
@@ -23,66 +25,69 @@ def next_seeds(summary: StudySummary) -> Mapping[Cell, int]:
 
     A lost run is not replaced: a cell gets `StudySummary.fresh.max` fresh seeds at most.
     """
-    fresh = summary.fresh
-    assert fresh is not None, "the study has fresh seeds"
+    assert summary.fresh is not None, "the study has fresh seeds"
     num_used = _num_used(summary)
-    first = FIRST_LOOK if fresh.until_decided else fresh.max
-    wanted = dict.fromkeys(num_used, first)
-    for cell, target in _wanted_by_open_pairs(summary).items():
-        wanted[cell] = max(wanted[cell], target)
-    lacking = {cell: min(wanted[cell], fresh.max) - used for cell, used in num_used.items()}
-    return {cell: number for cell, number in lacking.items() if number > 0}
+    first = _first_round(summary.fresh)
+    lacking = {cell: first - used for cell, used in num_used.items() if used < first}
+    if lacking:
+        return lacking
+    behind = chain.from_iterable(_open_pairs(summary))
+    return dict.fromkeys(behind, 1)
 
 
 def most_left(summary: StudySummary) -> Mapping[Cell, int]:
     """Return how many fresh seeds each cell may still get."""
     fresh = summary.fresh
     assert fresh is not None, "the study has fresh seeds"
-    num_used, open_cells = _num_used(summary), _wanted_by_open_pairs(summary)
-    least = FIRST_LOOK if fresh.until_decided else fresh.max
-    most = {cell: fresh.max if cell in open_cells else least for cell in num_used}
-    return {cell: max(0, most[cell] - used) for cell, used in num_used.items()}
+    open_cells = set(chain.from_iterable(_open_pairs(summary)))
+    left = {}
+    for cell, used in _num_used(summary).items():
+        most = fresh.max if cell in open_cells else _first_round(fresh)
+        left[cell] = max(0, most - used)
+    return left
 
 
 def progress(summary: StudySummary) -> str:
     """Return `3 of 6 pairs decided on fresh seeds, at most 11 runs to go`."""
-    compared, left = comparisons(summary), sum(most_left(summary).values())
-    num_decided = int((compared["distinguishable"] | compared["equal"]).sum())
+    compared = comparisons(summary)
+    num_decided = int(_is_decided(compared).sum())
+    num_pairs = counted(len(compared), "pair")
+    left = sum(most_left(summary).values())
     to_go = f"at most {counted(left, 'run')} to go" if left else "no runs to go"
-    return f"{num_decided} of {counted(len(compared), 'pair')} decided on fresh seeds, {to_go}"
+    return f"{num_decided} of {num_pairs} decided on fresh seeds, {to_go}"
+
+
+def _first_round(fresh: Fresh) -> int:
+    return FIRST_LOOK if fresh.until_decided else fresh.max
 
 
 def _num_used(summary: StudySummary) -> dict[Cell, int]:
     """Return how many fresh runs at its chosen rate have ended, for each cell that has chosen."""
-    ended = summary.chosen_runs[summary.chosen_runs["status"].ne("missing")]
+    runs = summary.chosen_runs
+    ended = runs[runs["status"].ne("missing")]
     counts = Counter(tuples_in(ended[CELL]))
     chosen = summary.cells.dropna(subset=["learning_rate"])
     return {cell: counts[cell] for cell in tuples_in(chosen[CELL])}
 
 
-def _wanted_by_open_pairs(summary: StudySummary) -> dict[Cell, int]:
-    """Return how many fresh runs the next test of an open pair needs, for each cell of such pairs.
+def _open_pairs(summary: StudySummary) -> Iterator[list[Cell]]:
+    """Yield the cells that the next test of each open pair waits for: those with fewer values.
 
-    Both variants of a pair are to have one value more than the one that has fewer. Runs without a
-    value are among the runs that a cell may have.
+    A pair ends without a decision once such a cell has had all of its seeds.
     """
-    assert summary.fresh is not None
-    wanted: dict[Cell, int] = {}
-    if not summary.fresh.until_decided:
-        return wanted
+    fresh = summary.fresh
+    if fresh is None or not fresh.until_decided:
+        return
     num_used = _num_used(summary)
     num_values = dict(zip(tuples_in(summary.cells[CELL]), summary.cells["num_tests"], strict=True))
-    for pair in _open_pairs(comparisons(summary)):
-        if not set(pair) <= set(num_used):
-            continue
-        target = max(min(num_values[cell] for cell in pair) + 1, FIRST_LOOK)
-        needed = {cell: num_used[cell] + max(0, target - num_values[cell]) for cell in pair}
-        if max(needed.values()) <= summary.fresh.max:
-            wanted |= {cell: max(number, wanted.get(cell, 0)) for cell, number in needed.items()}
-    return wanted
+    compared = comparisons(summary)
+    for row in compared[~_is_decided(compared)].to_dict("records"):
+        pair = [(row["task"], row["model"], row[side]) for side in ("variant", "other")]
+        least = min(num_values[cell] for cell in pair)
+        behind = [cell for cell in pair if num_values[cell] == least]
+        if all(num_used.get(cell, fresh.max) < fresh.max for cell in behind):
+            yield behind
 
 
-def _open_pairs(compared: pd.DataFrame) -> list[tuple[Cell, Cell]]:
-    rows = compared[~(compared["distinguishable"] | compared["equal"])]
-    names = tuples_in(rows[[*GROUP, "variant", "other"]])
-    return [((task, model, one), (task, model, other)) for task, model, one, other in names]
+def _is_decided(compared: pd.DataFrame) -> pd.Series[bool]:
+    return compared["distinguishable"] | compared["equal"]

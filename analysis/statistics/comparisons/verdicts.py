@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
 from lr_sweep.analysis.statistics.comparisons.correction import levels_of, pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import cell_values, sampled
 from lr_sweep.analysis.statistics.comparisons.pair_tests import PairTests, at_once
@@ -117,7 +118,7 @@ def ranked(
     summary: StudySummary, conditions: Conditions = NO_CONDITIONS
 ) -> Iterator[tuple[dict[str, str], tuple[str, ...], tuple[Lead, ...], Certain | None]]:
     """Yield each task and model with `best`, `leads` and `certain` of `verdicts`."""
-    compared = with_conditions(comparisons(summary), summary.metric, conditions)
+    compared = with_conditions(summary, conditions)
     by_group = dict(list(compared.groupby(GROUP, sort=False)))
     for labels, group in summary.groups():
         tuned = tuple(ranked_means(group.cells, group.metric))
@@ -127,23 +128,30 @@ def ranked(
         yield labels, best, leads, _largest_certain(tuned, pairs) if tuned else None
 
 
-def with_conditions(
-    compared: pd.DataFrame, metric: Metric, conditions: Conditions = NO_CONDITIONS
-) -> pd.DataFrame:
-    """Add the column `condition`: why the worse variant of a pair may yet be better.
+def with_conditions(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> pd.DataFrame:
+    """Return `comparisons` with the column `condition`: why the worse variant may yet be better.
 
-    Two variants are equal only if both are tuned.
+    It is the condition that a check found, or a lead that is no larger than what the choice of the
+    worse variant's rate may have cost. Two variants are equal only if both are tuned.
     """
-    first_is_worse = metric.sign * compared["difference"] < 0
-    names = {"worse": compared["variant"].where(first_is_worse, compared["other"])}
-    names["better"] = compared["other"].where(first_is_worse, compared["variant"])
-    reasons = {}
-    for side, variants in names.items():
-        cells = zip(compared["task"], compared["model"], variants, strict=True)
-        reasons[side] = np.array([conditions.get(cell, "") for cell in cells], object)
-    is_equal = compared["equal"].to_numpy(bool)
-    condition = np.where(is_equal & (reasons["worse"] == ""), reasons["better"], reasons["worse"])
-    return compared.assign(condition=condition, equal=is_equal & (condition == ""))
+    compared, rows = comparisons(summary), []
+    costs = {} if summary.fresh_runs is None else choice_costs(summary)
+    for row in compared.to_dict("records"):
+        pair = [(row["task"], row["model"], row[side]) for side in ("variant", "other")]
+        worse, better = pair if summary.metric.sign * row["difference"] < 0 else pair[::-1]
+        condition = conditions.get(worse, "")
+        if row["equal"]:
+            condition = condition or conditions.get(better, "")
+        elif row["distinguishable"] and abs(row["difference"]) <= costs.get(worse, 0.0):
+            condition = condition or _choice_condition(worse, costs[worse], summary.metric)
+        rows.append({"equal": row["equal"] and not condition, "condition": condition})
+    found = pd.DataFrame(rows, index=compared.index, columns=["equal", "condition"])
+    return compared.assign(equal=found["equal"].astype(bool), condition=found["condition"])
+
+
+def _choice_condition(cell: Cell, cost: float, metric: Metric) -> str:
+    limit = metric.amount_text(cost, cost)
+    return f"if {cell[2]} has its best learning rate: another may be better by up to {limit}"
 
 
 def _largest_certain(

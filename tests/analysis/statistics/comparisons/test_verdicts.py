@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.report.tables import order_texts
 from lr_sweep.analysis.statistics.comparisons.verdicts import (
     OneRate,
@@ -100,12 +100,15 @@ def test_at_one_rate_the_best_variant_there_is_named(tmp_path: Path) -> None:
     assert misleading == OneRate("b", "a", True, (1e-4,), pytest.approx((0.5, 0.5)))
 
 
-def test_two_variants_are_equal_only_if_both_are_tuned() -> None:
-    pairs = pd.DataFrame({"task": "t", "model": "m", "variant": "a", "other": "b", "difference": [0.1], "equal": True})
-    for of in "ab":
-        (row,) = with_conditions(pairs, ACCURACY, {("t", "m", of): "as far as tried"}).to_dict("records")
+def test_two_variants_are_equal_only_if_both_are_tuned(tmp_path: Path) -> None:
+    """Means 90.0 and 89.9: certainly within 10 points."""
+    summary = swept(tmp_path, {"a": (0.1, 0.9, 0.2), "b": (0.1, 0.899, 0.2)})
+    summary = replace(summary, equal_within=0.1)
+    for variant in "ab":
+        conditions = {("mnist", "gpt2", variant): "as far as tried"}
+        (row,) = with_conditions(summary, conditions).to_dict("records")
         assert (row["equal"], row["condition"]) == (False, "as far as tried")
-    (row,) = with_conditions(pairs, ACCURACY).to_dict("records")
+    (row,) = with_conditions(summary).to_dict("records")
     assert (row["equal"], row["condition"]) == (True, "")
 
 

@@ -1,0 +1,44 @@
+"""What the choice of a learning rate may have cost: how much better another rate of the cell may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats, arrays_by_cell
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+
+
+def choice_costs(summary: StudySummary) -> dict[tuple[str, str, str], float]:
+    """Return by cell the largest gain that another of its rates may bring, in validation data.
+
+    It is the 95% limit, one-sided, of the mean at another rate less the mean at the chosen rate. The
+    noise is that of all runs at the chosen rate: the fresh ones, and those that chose. That of the
+    other rates is taken to be no smaller. Cells with fewer than two values have no entry.
+    """
+    values = pd.concat([summary.runs, summary.fresh_runs]).dropna(subset=["validation_accuracy"])
+    by_cell = arrays_by_cell(values, "learning_rate", "validation_accuracy")
+    chosen = summary.cells.set_index(CELL)["learning_rate"]
+    costs = {}
+    for cell, (rates, accuracies) in by_cell.items():
+        at_chosen = rates == chosen[cell]
+        if at_chosen.sum() > 1:
+            better = summary.metric.sign * accuracies
+            others = _means(rates[~at_chosen], better[~at_chosen])
+            costs[cell] = _cost(better[at_chosen], *others)
+    return costs
+
+
+def _means(rates: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of each rate, and the number of its values."""
+    _, index, counts = np.unique(rates, return_inverse=True, return_counts=True)
+    means = np.bincount(index, values) / counts
+    return means, counts.astype(float)
+
+
+def _cost(at_chosen: Floats, means: Floats, counts: Floats) -> float:
+    number = len(at_chosen)
+    sem = at_chosen.std(ddof=1) * np.sqrt(1 / counts + 1 / number)
+    limits = means - at_chosen.mean() + stdtrit(number - 1, CONFIDENCE) * sem
+    return float(limits.max(initial=0.0))
