@@ -68,6 +68,7 @@ class Laptop:
     def tunnels(self) -> Iterator[None]:
         """Open the tunnels by the command that the documentation gives."""
         command = command_line("ui", "--cluster", self.cluster_file)
+        earlier = len(self.log.read_text())  # earlier tunnels printed into the same file
         with (
             self.log.open("ab") as log,
             subprocess.Popen(
@@ -75,7 +76,7 @@ class Laptop:
             ) as held,
         ):
             try:
-                wait_until(lambda: self._tunnels_are_open(held), "tunnels")
+                wait_until(lambda: self._tunnels_are_open(held, earlier), "tunnels")
                 yield
             finally:
                 os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
@@ -97,8 +98,8 @@ class Laptop:
             finally:
                 process.kill()
 
-    def _tunnels_are_open(self, held: subprocess.Popen[bytes]) -> bool:
-        printed = self.log.read_text()
+    def _tunnels_are_open(self, held: subprocess.Popen[bytes], earlier: int) -> bool:
+        printed = self.log.read_text()[earlier:]
         assert held.poll() is None, printed[-2000:]
         return "Ctrl-C closes the tunnels" in printed
 
