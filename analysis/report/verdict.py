@@ -14,6 +14,7 @@ from lr_sweep.analysis.report.blocks import Verdict
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
+from lr_sweep.analysis.statistics.comparisons.failures import fisher_p
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate
 from lr_sweep.analysis.statistics.selection.best import Cell
@@ -67,6 +68,7 @@ def _sentences(row: Row, summary: StudySummary) -> Iterator[str]:
     first = _certain(certain, leads, metric) if certain else _nothing_certain(leader, leads)
     yield say("opening", said=first, fresh=summary.fresh is not None, **context)
     yield from _open(leader, rest, within)
+    yield from _failures(leader, row["leads"], metric)
     yield from (_one_rate(misleading, metric) for misleading in row["one_rate"])
 
 
@@ -140,6 +142,17 @@ def _open(leader: str, leads: Sequence[Row], within: str) -> Iterator[str]:
     tested = [lead for lead in open_leads if lead["is_known"]]
     largest = max(tested, key=lambda lead: abs(lead["findable"]), default=None)
     yield say("open", leader=leader, named=_joined(named), largest=largest, several=len(named) > 1)
+
+
+def _failures(leader: str, leads: Sequence[Lead], metric: Metric) -> Iterator[str]:
+    """Yield a sentence on each significant lead over a variant of which more runs failed."""
+    for lead in leads:
+        failed, other_failed = lead.failed
+        if lead.distinguishable and other_failed > failed:
+            size = metric.sign * lead.working_difference
+            without = metric.amount_text(size, lead.working_difference, sign="+")
+            p = fisher_p(failed, other_failed, *lead.num_runs)
+            yield say("failures", leader=leader, without=without, p=p, **lead._asdict())
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, pairs_within
+from lr_sweep.analysis.statistics.comparisons.failures import failed_runs
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen
 from lr_sweep.analysis.statistics.comparisons.pair_tests import (
     FEWEST_SEEDS,
@@ -41,6 +42,8 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         - `distinguishable`: whether the corrected p is below `LEVEL`;
         - `equal`: whether the difference is certainly within `StudySummary.equal_within`;
         - `findable`: the difference that this comparison would find in 80% of studies;
+        - `num_failed` and `num_other_failed`: runs far below the others of their variant;
+          `working_difference`: the difference of the means without these;
         - `note`.
     """
     cells, values = summary.cells, at_chosen(summary)
@@ -48,6 +51,10 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     tested = tests_of(summary)
     frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
     least = np.minimum(values.counts[first], values.counts[second])
+    sign, is_fraction = summary.metric.sign, summary.metric.is_fraction
+    has_failed = failed_runs(sign * values.values, is_fraction)
+    working = values._replace(values=np.where(has_failed, np.nan, values.values)).means
+    num_failed = has_failed.sum(-1)
     return frame.assign(
         other=cells["variant"].to_numpy()[second],
         num_seeds=values.counts[first].astype(int),
@@ -55,6 +62,9 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         **numbers_of(tested),
         equal=tested.is_equal,
         findable=findable_difference(tested.sem, tested.dof, tested.level),
+        num_failed=num_failed[first],
+        num_other_failed=num_failed[second],
+        working_difference=working[first] - working[second],
         note=list(map(_note, least, tested.difference, tested.sem)),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, product
 from types import MappingProxyType
@@ -22,6 +22,7 @@ import pandas as pd
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
 from lr_sweep.analysis.statistics.comparisons.correction import levels_of, pairs_within
+from lr_sweep.analysis.statistics.comparisons.failures import unexplained_failures
 from lr_sweep.analysis.statistics.comparisons.noise import cell_values, sampled
 from lr_sweep.analysis.statistics.comparisons.pair_tests import PairTests, at_once
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, numbers_of
@@ -41,6 +42,13 @@ Conditions = Mapping[Cell, str]
 NO_CONDITIONS: Conditions = MappingProxyType({})
 
 
+FIELDS = (
+    *("difference", "low", "high", "corrected_p", "distinguishable", "equal", "findable"),
+    *("condition", "working_difference"),
+)
+"""Fields of a lead that are columns of `comparisons`."""
+
+
 class Lead(NamedTuple):
     """By how much a variant's mean is above another's, as in `comparisons`; NaN: not known."""
 
@@ -58,6 +66,12 @@ class Lead(NamedTuple):
     """The difference that this comparison would find in 80% of studies."""
     condition: str = ""
     """Why the other variant may yet be better; empty: nothing says so."""
+    failed: tuple[int, int] = (0, 0)
+    """Failed runs of the variant and of the other one."""
+    num_runs: tuple[int, int] = (0, 0)
+    """Runs of the two with a value."""
+    working_difference: float = math.nan
+    """The difference without failed runs."""
 
     @property
     def certain(self) -> bool:
@@ -131,27 +145,41 @@ def ranked(
 def with_conditions(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> pd.DataFrame:
     """Return `comparisons` with the column `condition`: why the worse variant may yet be better.
 
-    It is the condition that a check found, or a lead that is no larger than what the choice of the
-    worse variant's rate may have cost. Two variants are equal only if both are tuned.
+    Two variants are equal only if both are tuned.
     """
     compared, rows = comparisons(summary), []
-    costs = {} if summary.fresh_runs is None else choice_costs(summary)
+    reasons = _fresh_conditions(summary)
     for row in compared.to_dict("records"):
         pair = [(row["task"], row["model"], row[side]) for side in ("variant", "other")]
         worse, better = pair if summary.metric.sign * row["difference"] < 0 else pair[::-1]
         condition = conditions.get(worse, "")
         if row["equal"]:
             condition = condition or conditions.get(better, "")
-        elif row["distinguishable"] and abs(row["difference"]) <= costs.get(worse, 0.0):
-            condition = condition or _choice_condition(worse, costs[worse], summary.metric)
-        rows.append({"equal": row["equal"] and not condition, "condition": condition})
-    found = pd.DataFrame(rows, index=compared.index, columns=["equal", "condition"])
-    return compared.assign(equal=found["equal"].astype(bool), condition=found["condition"])
+        elif row["distinguishable"]:
+            condition = condition or reasons(better, worse, abs(row["difference"]))
+        rows.append((row["equal"] and not condition, condition))
+    columns = pd.DataFrame(rows, compared.index, ["equal", "condition"])
+    return compared.assign(equal=columns["equal"].astype(bool), condition=columns["condition"])
 
 
-def _choice_condition(cell: Cell, cost: float, metric: Metric) -> str:
-    limit = metric.amount_text(cost, cost)
-    return f"if {cell[2]} has its best learning rate: another may be better by up to {limit}"
+def _fresh_conditions(summary: StudySummary) -> Callable[[Cell, Cell, float], str]:
+    """Return what says why a significant lead on fresh seeds is not certain; empty: it is."""
+    if summary.fresh_runs is None:
+        return lambda better, worse, lead: ""
+    costs, failures = choice_costs(summary), unexplained_failures(summary)
+
+    def condition(better: Cell, worse: Cell, lead: float) -> str:
+        if lead <= (cost := costs.get(worse, 0.0)):
+            limit = summary.metric.amount_text(cost, cost)
+            return (
+                f"if {worse[2]} has its best learning rate: another may be better by up to {limit}"
+            )
+        if failed := failures.get(better):
+            runs = f"{failed.num_failed} of {failed.num_runs} runs of {better[2]}"
+            return f"among the runs that work: {runs} failed while its learning rate was chosen"
+        return ""
+
+    return condition
 
 
 def _largest_certain(
@@ -177,15 +205,28 @@ def _largest_certain(
 
 def _leads(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
     """Return the lead of each variant over each other one, in both directions."""
-    same = ("corrected_p", "distinguishable", "equal", "num_seeds", "findable", "condition")
-    least = compared[["num_seeds", "num_other_seeds"]].min(axis=1)
     leads = {}
-    for row in compared.assign(num_seeds=least).to_dict("records"):
-        variant, other = row["variant"], row["other"]
-        difference, low, high = row["difference"], row["low"], row["high"]
-        rest = {name: row[name] for name in same}
-        leads[variant, other] = Lead(other, difference, low, high, **rest)
-        leads[other, variant] = Lead(variant, -difference, -high, -low, **rest)
+    for row in compared.to_dict("records"):
+        counts = row["num_seeds"], row["num_other_seeds"]
+        failed = row["num_failed"], row["num_other_failed"]
+        lead = Lead(
+            over=row["other"],
+            num_seeds=min(counts),
+            failed=failed,
+            num_runs=counts,
+            **{name: row[name] for name in FIELDS},
+        )
+        turned = lead._replace(
+            over=row["variant"],
+            difference=-lead.difference,
+            low=-lead.high,
+            high=-lead.low,
+            failed=failed[::-1],
+            num_runs=counts[::-1],
+            working_difference=-lead.working_difference,
+        )
+        leads[row["variant"], row["other"]] = lead
+        leads[row["other"], row["variant"]] = turned
     return leads
 
 
