@@ -72,7 +72,7 @@ class StudySummary:
     def on_fresh_seeds(self, fresh: Fresh, runs: pd.DataFrame) -> StudySummary:
         """Rest the test values of each cell on fresh runs at its learning rate; rows as of `runs`."""
         summary = replace(self, fresh=fresh, fresh_runs=runs)
-        return replace(summary, cells=_with_fresh_numbers(self.cells, summary.chosen_runs))
+        return replace(summary, cells=_on_fresh_runs(self.cells, summary.chosen_runs))
 
     def groups(self) -> Iterator[tuple[dict[str, str], StudySummary]]:
         """Yield each task and model, by column, with its part of the study."""
@@ -251,35 +251,37 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
         as of `per_learning_rate`.
     """
     keys = [*CELL, "learning_rate"]
-    at_chosen = rates.rename(columns={"diverged": "num_diverged"})
-    counts = ["num_values", "num_tests", "num_diverged"]
-    at_chosen = at_chosen[[*keys, *counts, "validation_sem", "test_mean", "test_sem"]]
+    wanted = rates.groupby(CELL, sort=False)[["num_wanted", "num_lacking"]].sum()
+    counts = wanted.join(_status_counts(runs, CELL)).reset_index()
+    cells = chosen.merge(rates[[*keys, "validation_sem"]], on=keys, how="left")
+    cells = _with_numbers_at_chosen(cells, runs, rates).merge(counts, on=CELL)
+    return _with_seeds(cells, runs)
+
+
+def _with_numbers_at_chosen(
+    cells: pd.DataFrame, runs: pd.DataFrame, rates: pd.DataFrame
+) -> pd.DataFrame:
+    """Add to cells the test numbers of runs at their learning rates; `rates`: of these runs."""
+    keys, counts = [*CELL, "learning_rate"], ["num_values", "num_tests", "num_diverged"]
+    numbers = rates.rename(columns={"diverged": "num_diverged"})
+    numbers = numbers[[*keys, *counts, "test_mean", "test_sem"]]
     known = runs.dropna(subset=["best_step"]).sort_values("seed")
     steps = known.groupby(keys)["best_step"].agg(tuple).rename("best_steps").reset_index()
-    wanted = rates.groupby(CELL, sort=False)[["num_wanted", "num_lacking"]].sum()
-    cells = chosen.merge(at_chosen, on=keys, how="left").merge(steps, on=keys, how="left")
-    cells = cells.merge(wanted.join(_status_counts(runs, CELL)).reset_index(), on=CELL)
-    return _with_seeds(cells.assign(**cells[counts].fillna(0).astype("int64")), runs)
+    found = cells.merge(numbers, on=keys, how="left").merge(steps, on=keys, how="left")
+    return found.assign(**found[counts].astype("float64").fillna(0).astype("int64"))
 
 
-def _with_fresh_numbers(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Replace the numbers of `per_cell` at the chosen rates by those of fresh runs there."""
-    columns = ["num_tests", "num_diverged", "test_mean", "test_sem", "num_seeds", "best_steps"]
-    runs = runs.assign(is_diverged=runs["status"].eq("diverged"))
-    by_cell = runs.sort_values("seed").groupby(CELL)
-    numbers = by_cell.agg(
-        num_tests=("test_accuracy", "count"),
-        num_diverged=("is_diverged", "sum"),
-        test_mean=("test_accuracy", "mean"),
-        test_sem=("test_accuracy", "sem"),
-        num_seeds=("seed", "size"),
-        best_steps=("best_step", lambda steps: tuple(steps.dropna())),
-    )
-    kept = cells.drop(columns=columns)
-    found = kept.merge(numbers.reset_index(), on=CELL, how="left")[list(cells)]
-    counts = ["num_tests", "num_diverged", "num_seeds"]
-    found = found.assign(**found[counts].astype("float64").fillna(0).astype("int64"))
-    return found.assign(num_values=found["num_tests"], most_seeds=found["num_seeds"].max())
+def _on_fresh_runs(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Replace the numbers of cells at the chosen rates by those of fresh runs there."""
+    columns = ["num_values", "num_tests", "num_diverged", "test_mean", "test_sem", "best_steps"]
+    rates = per_learning_rate(runs)
+    found = _with_numbers_at_chosen(cells.drop(columns=columns), runs, rates)
+    num_seeds = runs.groupby(CELL).size().reindex(pd.MultiIndex.from_frame(found[CELL]))
+    return found.assign(
+        num_values=found["num_tests"],
+        num_seeds=num_seeds.fillna(0).astype("int64").to_numpy(),
+        most_seeds=num_seeds.max(),
+    )[list(cells)]
 
 
 def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -315,41 +317,3 @@ def _check_curves(accounted: pd.DataFrame, curves: pd.DataFrame) -> None:
             f"runs/{run_id}.parquet says that {budget} steps were trained, but curves/{run_id}.parquet ends before "
             f"or is missing ({len(short)} such runs): delete the files of both names and run the study again"
         )
-
-
-def ledger(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Add up by cell the device seconds that were used, and what of them was wasted.
-
-    Args:
-        wanted: wanted runs with their `status` at the study's budget, as `account` gives it.
-        runs: of `RUNS`, `run_id`, `num_steps`, `device_s`, `lost_steps`.
-
-    Returns:
-        A row a cell: the columns of `CELL`; numbers of runs `num_runs`, `num_ended` and `num_lost_unknown` (of those
-        that ended); device seconds `used_s`, `lost_s` and `diverged_s`.
-    """
-    trained = runs[["run_id", "num_steps", "device_s", "lost_steps"]].rename(
-        columns={"num_steps": "trained"}
-    )
-    found = wanted.merge(trained, on="run_id", how="left")
-    steps, lost = (
-        found[name].to_numpy(float, na_value=math.nan) for name in ("trained", "lost_steps")
-    )
-    device_s = found["device_s"].to_numpy(float)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        part = np.fmin(
-            1.0, found["num_steps"].to_numpy(float) / steps
-        )  # of what was trained, within this budget
-        lost_s = np.where(lost == 0, 0.0, part * device_s * lost / steps)
-    lost_s = np.where(np.isfinite(lost_s), lost_s, math.nan)
-    used_s = np.nan_to_num(part * device_s) + np.nan_to_num(lost_s)
-    ended = found["status"].ne("missing").to_numpy()
-    sums = {
-        "num_runs": np.ones(len(found), int),
-        "num_ended": ended.astype(int),
-        "num_lost_unknown": (ended & np.isnan(lost_s)).astype(int),
-        "used_s": used_s,
-        "lost_s": np.nan_to_num(lost_s),
-        "diverged_s": np.where(found["status"].eq("diverged"), used_s, 0.0),
-    }
-    return found[CELL].assign(**sums).groupby(CELL, sort=False)[list(sums)].sum().reset_index()
