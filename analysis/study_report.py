@@ -49,16 +49,12 @@ from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
+from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
+from lr_sweep.analysis.statistics.comparisons.orders import comparisons_at_rates, orders
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS, intervals, overall
-from lr_sweep.analysis.statistics.comparisons.verdicts import (
-    comparisons_at_rates,
-    orders,
-    ranked,
-    verdicts,
-    with_conditions,
-)
+from lr_sweep.analysis.statistics.comparisons.verdicts import ranked, verdicts
 from lr_sweep.analysis.statistics.selection.best import CELL, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
 from lr_sweep.analysis.study_summary import Study, read_summary

@@ -21,7 +21,7 @@ from lr_sweep.analysis.paper.published import TEST, Entry, entries, published
 from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table, Verdict
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.page import handle_data, page_html
-from lr_sweep.analysis.statistics.comparisons.verdicts import (
+from lr_sweep.analysis.statistics.comparisons.orders import (
     LU2021_LEARNING_RATE,
     Order,
     kind_of,

@@ -45,8 +45,8 @@ from lr_sweep.analysis.report.folder import replacing_ours
 from lr_sweep.analysis.statistics.checks.finding import conditions_of, finding_of, problems_first
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
+from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
-from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options

@@ -29,7 +29,7 @@ from lr_sweep.analysis.report.figure_frame import (
     plain,
     variant_styles,
 )
-from lr_sweep.analysis.statistics.comparisons.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.analysis.statistics.comparisons.orders import LU2021_LEARNING_RATE
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.files import Fields
 

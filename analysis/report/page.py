@@ -24,12 +24,8 @@ from lr_sweep.analysis.report.figure_frame import Style, variant_styles
 from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
 from lr_sweep.analysis.report.tables import incomplete_texts, lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.comparisons.verdicts import (
-    LU2021_LEARNING_RATE,
-    Conditions,
-    Kind,
-    Order,
-)
+from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
+from lr_sweep.analysis.statistics.comparisons.orders import LU2021_LEARNING_RATE, Kind, Order
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary

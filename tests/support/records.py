@@ -21,7 +21,7 @@ from safetensors.numpy import save
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, Columns, best_of, table
 from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.statistics.comparisons.verdicts import orders
+from lr_sweep.analysis.statistics.comparisons.orders import orders
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes

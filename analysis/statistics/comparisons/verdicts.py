@@ -1,51 +1,29 @@
 """The verdict on each task and model: what is best when tuned, and what one rate alone would have shown.
 
 The point of Rothermel et al. 2021 (sections 3 and 4): at 1e-3 the variants ranked in another order
-than at their own best learning rates. Test values are read here; nothing is chosen by them. A higher
-mean at one of nine rates is no conclusion: of equal variants, the one that is worse when tuned is
-ahead at some rate in nearly every study. So each rate is tested, with one error rate for all.
+than at their own best learning rates. Test values are read here; nothing is chosen by them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain, groupby, product
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
-from lr_sweep.analysis.statistics.comparisons.correction import levels_of, pairs_within
-from lr_sweep.analysis.statistics.comparisons.failures import unexplained_failures
-from lr_sweep.analysis.statistics.comparisons.noise import cell_values, sampled
-from lr_sweep.analysis.statistics.comparisons.pair_tests import PairTests, at_once
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons, numbers_of
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rounded, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
-
-LU2021_LEARNING_RATE = 1e-3
-"""The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
-
-Order = tuple[tuple[str, ...], ...]
-"""Variants from best to worst; those in one inner tuple are equal."""
-Kind = Literal["same", "order", "winner", "unknown"]
-"""Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable."""
-
-Conditions = Mapping[Cell, str]
-"""By cell, why it may yet be better than its number, as the checks say (`CheckFinding.condition`)."""
-NO_CONDITIONS: Conditions = MappingProxyType({})
-
-
-FIELDS = (
-    *("difference", "low", "high", "corrected_p", "distinguishable", "equal", "findable"),
-    *("condition", "working_difference"),
+from lr_sweep.analysis.statistics.comparisons.conditions import (
+    NO_CONDITIONS,
+    Conditions,
+    with_conditions,
 )
+from lr_sweep.analysis.statistics.comparisons.orders import orders, ranked_means
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+
+KEPT = ("corrected_p", "distinguishable", "equal", "findable", "condition")
 """Fields of a lead that are columns of `comparisons`."""
 
 
@@ -136,50 +114,11 @@ def ranked(
     by_group = dict(list(compared.groupby(GROUP, sort=False)))
     for labels, group in summary.groups():
         tuned = tuple(ranked_means(group.cells, group.metric))
-        pairs = _leads(by_group.get(tuple(labels.values()), compared.head(0)))
+        rows = by_group.get(tuple(labels.values()), compared.head(0))
+        pairs = dict(_leads(rows, tuned))
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
         best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
         yield labels, best, leads, _largest_certain(tuned, pairs) if tuned else None
-
-
-def with_conditions(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> pd.DataFrame:
-    """Return `comparisons` with the column `condition`: why the worse variant may yet be better.
-
-    Two variants are equal only if both are tuned.
-    """
-    compared, rows = comparisons(summary), []
-    reasons = _fresh_conditions(summary)
-    for row in compared.to_dict("records"):
-        pair = [(row["task"], row["model"], row[side]) for side in ("variant", "other")]
-        worse, better = pair if summary.metric.sign * row["difference"] < 0 else pair[::-1]
-        condition = conditions.get(worse, "")
-        if row["equal"]:
-            condition = condition or conditions.get(better, "")
-        elif row["distinguishable"]:
-            condition = condition or reasons(better, worse, abs(row["difference"]))
-        rows.append((row["equal"] and not condition, condition))
-    columns = pd.DataFrame(rows, compared.index, ["equal", "condition"])
-    return compared.assign(equal=columns["equal"].astype(bool), condition=columns["condition"])
-
-
-def _fresh_conditions(summary: StudySummary) -> Callable[[Cell, Cell, float], str]:
-    """Return what says why a significant lead on fresh seeds is not certain; empty: it is."""
-    if summary.fresh_runs is None:
-        return lambda better, worse, lead: ""
-    costs, failures = choice_costs(summary), unexplained_failures(summary)
-
-    def condition(better: Cell, worse: Cell, lead: float) -> str:
-        if lead <= (cost := costs.get(worse, 0.0)):
-            limit = summary.metric.amount_text(cost, cost)
-            return (
-                f"if {worse[2]} has its best learning rate: another may be better by up to {limit}"
-            )
-        if failed := failures.get(better):
-            runs = f"{failed.num_failed} of {failed.num_runs} runs of {better[2]}"
-            return f"among the runs that work: {runs} failed while its learning rate was chosen"
-        return ""
-
-    return condition
 
 
 def _largest_certain(
@@ -203,31 +142,31 @@ def _largest_certain(
     return Certain(winners, beaten_by_all, (min(sizes, key=abs), max(sizes, key=abs)))
 
 
-def _leads(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
-    """Return the lead of each variant over each other one, in both directions."""
-    leads = {}
+def _leads(compared: pd.DataFrame, tuned: Sequence[str]) -> Iterator[tuple[tuple[str, str], Lead]]:
+    """Yield the lead of each variant over each worse one; `tuned`: variants, the best first."""
+    ranks = {variant: rank for rank, variant in enumerate(tuned)}
     for row in compared.to_dict("records"):
-        counts = row["num_seeds"], row["num_other_seeds"]
-        failed = row["num_failed"], row["num_other_failed"]
-        lead = Lead(
-            over=row["other"],
-            num_seeds=min(counts),
-            failed=failed,
-            num_runs=counts,
-            **{name: row[name] for name in FIELDS},
+        pair = row["variant"], row["other"]
+        if not set(pair) <= set(ranks):
+            continue
+        turn = 1 if ranks[pair[0]] < ranks[pair[1]] else -1
+        better, worse = pair[::turn]
+        low, high = (row["low"], row["high"])[::turn]
+        num_runs = (row["num_seeds"], row["num_other_seeds"])[::turn]
+        yield (
+            (better, worse),
+            Lead(
+                over=worse,
+                difference=turn * row["difference"],
+                low=turn * low,
+                high=turn * high,
+                num_seeds=min(num_runs),
+                failed=(row["num_failed"], row["num_other_failed"])[::turn],
+                num_runs=num_runs,
+                working_difference=turn * row["working_difference"],
+                **{name: row[name] for name in KEPT},
+            ),
         )
-        turned = lead._replace(
-            over=row["variant"],
-            difference=-lead.difference,
-            low=-lead.high,
-            high=-lead.low,
-            failed=failed[::-1],
-            num_runs=counts[::-1],
-            working_difference=-lead.working_difference,
-        )
-        leads[row["variant"], row["other"]] = lead
-        leads[row["other"], row["variant"]] = turned
-    return leads
 
 
 def _misleading(
@@ -246,141 +185,3 @@ def _misleading(
         rates, differences = zip(*found, strict=True)
         ends = (min(differences, key=abs), max(differences, key=abs))
         yield OneRate(winner, leader, winner in beaten, rates, ends)
-
-
-@lru_cache(maxsize=2)
-def comparisons_at_rates(summary: StudySummary) -> pd.DataFrame:
-    """Compare every two variants at every learning rate that both tried, by their own seeds.
-
-    Returns:
-        One row a pair and learning rate: `task`, `model`, `variant`, `other`, `learning_rate`,
-        `num_seeds` (the fewer), and as of `comparisons` `difference` to `distinguishable`, corrected
-        over all pairs and rates of the study.
-    """
-    cells, values = summary.cells, cell_values(summary)
-    first, second = pairs_within(list(tuples_in(cells[GROUP])))
-    names = cells.iloc[first][CELL].assign(other=cells["variant"].to_numpy()[second])
-    rates = sorted({float(rate) for cell in values for rate in cell.rates})
-    tests = [at_once(sampled(values, [rate] * len(values)), first, second, None) for rate in rates]
-    tested = PairTests(*map(np.concatenate, zip(*tests, strict=True)))
-    tested = tested._replace(level=levels_of(tested.p))
-    frame = pd.concat([names] * len(rates), ignore_index=True).assign(
-        learning_rate=np.repeat(rates, len(names)),
-        num_seeds=tested.num_seeds,
-        **numbers_of(tested),
-    )
-    return frame[frame["num_seeds"] > 0].reset_index(drop=True)
-
-
-@lru_cache(maxsize=2)
-def orders(summary: StudySummary) -> pd.DataFrame:
-    """Order the variants by mean test value, tuned and at every learning rate that was tried.
-
-    Returns:
-        One row a task, model and learning rate, rising, the tuned conclusion first:
-
-        - `task`, `model`, `learning_rate` (NaN: tuned, each variant at its own);
-        - `means`: mean test value by variant, of those with a value, best first;
-        - `order`: an `Order` of these;
-        - `incomplete`: for each variant with runs there that are not complete, how many have each
-          other status, and `num_lacking`;
-        - `kind`: a `Kind`;
-        - `sure`: whether that is the tuned conclusion, or a significant lead is behind it. A tuned
-          winner whose runs all diverged there needs no test;
-        - `significant`: the differences of the pairs that differ significantly there, both ways.
-    """
-    keys = [*GROUP, "learning_rate"]
-    tested = comparisons_at_rates(summary)
-    significant = defaultdict[tuple[Any, ...], dict[tuple[str, str], float]](dict)
-    for row in tested[tested["distinguishable"]].to_dict("records"):
-        at_rate = significant[tuple(row[key] for key in keys)]
-        at_rate[row["variant"], row["other"]] = row["difference"]
-        at_rate[row["other"], row["variant"]] = -row["difference"]
-    counted = [*OUTCOMES[1:], *(["num_lacking"] if summary.winners is None else [])]
-    rows: list[dict[str, Any]] = []
-    for labels, group in summary.groups():
-        tuned = order_of(ranked_means(group.cells, summary.metric))
-        at_rates = group.learning_rates.groupby("learning_rate")
-        shown = [(math.nan, group.cells), *((float(str(rate)), at) for rate, at in at_rates)]
-        for rate, cells in shown:
-            means = ranked_means(cells, summary.metric)
-            incomplete = _incomplete(cells[["variant", *counted]])
-            order, pairs = order_of(means), significant[(*labels.values(), rate)]
-            kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
-            sure = _is_sure(kind, order, tuned, pairs, summary.metric.sign)
-            here = {"learning_rate": rate, "means": means, "order": order, "kind": kind}
-            here |= {"incomplete": incomplete, "sure": sure, "significant": pairs}
-            rows.append(labels | here)
-    return pd.DataFrame(rows)
-
-
-def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
-    """Return the mean test value of each variant with one, best first; equal ones in the study's order.
-
-    Means are rounded, so that equal ones are equal.
-    """
-    means = zip(rows["variant"], rounded(rows["test_mean"].to_numpy(float)).tolist(), strict=True)
-    known = {str(variant): mean for variant, mean in means if not math.isnan(mean)}
-    return dict(sorted(known.items(), key=lambda item: -metric.sign * item[1]))
-
-
-def order_of(means: Mapping[str, float]) -> Order:
-    """Return the order of variants whose means are ranked, those of one mean by name."""
-    levels = groupby(means, key=lambda variant: means[variant])
-    return tuple(tuple(sorted(level)) for _, level in levels)
-
-
-def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, int]]) -> Kind:
-    """Compare the conclusion at one learning rate with the tuned order.
-
-    A variant without both values does not count. A tuned winner that diverged at this rate has lost
-    there; of one whose runs are missing or failed that is not known.
-    """
-    if not order or not tuned:
-        return "unknown"
-    here, there, winners = _among(order, tuned), _among(tuned, order), tuned[0]
-    if not set(winners) & set(chain(*order)):
-        lost = all(_only_diverged(incomplete.get(variant, {})) for variant in winners)
-        return "winner" if lost else "unknown"
-    if not set(here[0]) & set(winners):
-        return "winner"
-    return "same" if here == there else "order"
-
-
-def _among(order: Order, other: Order) -> Order:
-    """Return the order of the variants that another order has, too."""
-    known = set(chain(*other))
-    levels = (tuple(variant for variant in level if variant in known) for level in order)
-    return tuple(filter(None, levels))
-
-
-def _is_sure(
-    kind: Kind, order: Order, tuned: Order, significant: Mapping[tuple[str, str], float], sign: int
-) -> bool:
-    """Return whether a conclusion is the tuned one, or rests on a significant lead at the rate."""
-    if kind in ("same", "unknown"):
-        return True
-    place = {variant: level for level, variants in enumerate(tuned) for variant in variants}
-    reversed_pairs = [
-        (better, worse)
-        for (better, worse), difference in significant.items()
-        if sign * difference > 0 and place.get(better, -1) > place.get(worse, len(place))
-    ]
-    if kind == "order":
-        return bool(reversed_pairs)
-    winner_has_value = set(tuned[0]) & set(chain(*order))
-    return not winner_has_value or any(worse in tuned[0] for _, worse in reversed_pairs)
-
-
-def _only_diverged(counts: Mapping[str, int]) -> bool:
-    others = sum(number for status, number in counts.items() if status != "diverged")
-    return bool(counts.get("diverged")) and not others
-
-
-def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
-    counts = rows.set_index("variant").to_dict("index")
-    return {
-        str(variant): dict(by_status)
-        for variant, by_status in counts.items()
-        if any(by_status.values())
-    }

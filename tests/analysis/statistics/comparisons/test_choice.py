@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
-from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
+from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.comparisons.failures import fisher_p, num_failed, unexplained_failures
-from lr_sweep.analysis.statistics.comparisons.verdicts import with_conditions
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 

@@ -11,14 +11,9 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.report.tables import order_texts
-from lr_sweep.analysis.statistics.comparisons.verdicts import (
-    OneRate,
-    Order,
-    comparisons_at_rates,
-    kind_of,
-    verdicts,
-    with_conditions,
-)
+from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
+from lr_sweep.analysis.statistics.comparisons.orders import Order, comparisons_at_rates, kind_of
+from lr_sweep.analysis.statistics.comparisons.verdicts import OneRate, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
