@@ -18,9 +18,9 @@ from lr_sweep.analysis.statistics.comparisons.decide import (
     FIRST_LOOK,
     SECOND,
     UNDECIDED,
-    nominal_levels,
 )
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD
+from lr_sweep.analysis.statistics.comparisons.spending import nominal_levels
 from lr_sweep.analysis.statistics.selection.best import Floats, Ints
 
 FEWEST_SEEDS = 8
