@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST
-from lr_sweep.analysis.statistics.comparisons.sequential import FALSE_ACCEPT, conclude, looks
+from lr_sweep.analysis.statistics.comparisons.sequential import (
+    FALSE_ACCEPT,
+    MIN_SD,
+    Concluded,
+    conclude,
+    variance,
+)
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 Rows = Iterator[list[str]]
@@ -77,16 +81,22 @@ def _baseline_quieter(draw: Draw, ratio: float) -> Draw:
     return lambda rng, shape: draw(rng, shape) * np.array([ratio, 1.0])[:, None, None]
 
 
-FAILING = {
-    f"second alone fails in {share:.0%}{', the first is quiet' if others < 1 else ''}": _second_fails(
-        share, others
-    )
-    for others, share in product((1.0, 0.3), (0.15, 0.3))
-}
+def _failing(*shares: float) -> dict[str, Draw]:
+    """Return noise of which the second variant fails in a share of its runs, beside a noisy and a quiet first one."""
+    quiet = ", the first is quiet"
+    return {
+        f"second alone fails in {share:.0%}{quiet if others < 1 else ''}": _second_fails(
+            share, others
+        )
+        for others, share in product((1.0, 0.3), shares)
+    }
+
+
+FAILING = _failing(0.15, 0.3)
 GATED = (
     NOISES
     | {"unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1]}
-    | FAILING
+    | _failing(0.05, 0.15, 0.3)
     | {
         f"{name}, baseline {ratio:g} of it": _baseline_quieter(draw, ratio)
         for (name, draw), ratio in product(SKEWED.items(), (1.0, 0.5, 0.3, 0.1))
@@ -98,46 +108,37 @@ Rare good values of a baseline that is noisier than the candidate are the last o
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gating:
-    """What the gate did with simulated candidates."""
+GATES = ((20, 20), (20, 30), (30, 20), (30, 30))
+"""Seeds of the baseline, and those of a candidate that is accepted."""
 
-    accepted: float
-    seeds: float
-    """Mean of a candidate."""
+
+def gated(base: Floats, values: Floats, level: Floats | float = FALSE_ACCEPT) -> Concluded:
+    """Compare candidates with baselines, each candidates x seeds, as the gate does by default."""
+    least_gain = MIN_SD * np.sqrt(variance(base))[:, None]
+    return conclude(base, values, least_gain, level, values.shape[-1])
 
 
 def gating(
     noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator
-) -> Gating:
-    """Simulate the gate: a stored baseline, and a candidate whose seeds come one by one."""
-    values = GATED[noise](rng, (number, 1, 2, 1, max(num_stored, max_seeds))).reshape(number, 2, -1)
-    found = conclude(
-        looks(values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain), FALSE_ACCEPT, max_seeds
-    )
-    return Gating(
-        accepted=float((found.outcome == FIRST).mean()), seeds=float(found.num_seeds.mean())
-    )
-
-
-GATES = ((8, 8), (20, 8), (20, 20), (20, 30), (30, 20), (30, 30))
-"""Seeds of the baseline, and those of a candidate that is accepted."""
+) -> Concluded:
+    """Simulate candidates with a gain, each with a baseline of its own."""
+    most = max(num_stored, max_seeds)
+    values = GATED[noise](rng, (number, 1, 2, 1, most)).reshape(number, 2, most)
+    return gated(values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain)
 
 
 def gate_table(number: int, rng: np.random.Generator) -> Rows:
     """Return the rows of the table."""
     columns = [f"baseline of {stored}, {most} seeds" for stored, most in GATES]
     yield ["gate, accepted, % (seeds): noise", "gain, sd", *columns]
-    cases = [(noise, 0.0) for noise in GATED] + [
-        ("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)
-    ]
-    for noise, gain in cases:
-        found = [gating(noise, gain, *each, number, rng) for each in GATES]
-        yield [
-            noise,
-            f"{gain:g}",
-            *(f"{percent(each.accepted)} ({each.seeds:.1f})" for each in found),
+    gains = [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
+    for noise, gain in [*((noise, 0.0) for noise in GATED), *gains]:
+        answers = [gating(noise, gain, *seeds, number, rng) for seeds in GATES]
+        cells = [
+            f"{percent(answer.is_accepted.mean())} ({answer.num_seeds.mean():.1f})"
+            for answer in answers
         ]
+        yield [noise, f"{gain:g}", *cells]
 
 
 def percent(share: float) -> str:

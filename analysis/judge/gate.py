@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -15,15 +14,17 @@ from lr_sweep.analysis.judge.sides import Guard, Side
 from lr_sweep.analysis.judge.stream import append_turn, lock_of, read_turns, turn_of
 from lr_sweep.analysis.judge.table_file import printable
 from lr_sweep.analysis.statistics.comparisons import sequential
-from lr_sweep.analysis.statistics.comparisons.decide import SECOND, UNDECIDED, Pairs, Settings
-from lr_sweep.analysis.statistics.comparisons.decision import Decision
-from lr_sweep.analysis.statistics.comparisons.noise import Noise, padded
+from lr_sweep.analysis.statistics.comparisons.failures import num_failed
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
 NUM_ASKED = 2
 """Seeds that are asked for at once."""
+UNSEEN = 0.05
+"""Probability that no run of a candidate has failed yet, at the failure rate that is still possible."""
+NOISIER = 1.5
+"""Ratio of the candidate's standard deviation to the baseline's from which it is worth a warning."""
 Outcome = Literal["accept", "reject", "run", "open"]
 
 
@@ -46,7 +47,7 @@ class Gate:
     def text(self) -> str:
         """Return all of it, the decision first."""
         seeds = (
-            f" seeds {', '.join(map(str, self.seeds))} (about {self.more} more)"
+            f" seeds {', '.join(map(str, self.seeds))} (at most {self.more} more)"
             if self.seeds
             else ""
         )
@@ -68,13 +69,19 @@ class Comparison:
     min_gain: float = 0.0
     """Least gain that is looked for, in points or the metric's unit; 0: `min_sd` standard deviations."""
     min_sd: float = sequential.MIN_SD
+    """Least gain in standard deviations of the baseline's runs."""
     max_seeds: int = sequential.NUM_SEEDS
     """Seeds after which the candidate is accepted or rejected."""
     level: float = sequential.FALSE_ACCEPT
     """One-sided error rate of the test."""
 
     def __post_init__(self) -> None:
-        """Raise UserError if the two have other metrics, or the baseline lacks a guard."""
+        """Raise UserError if seeds are too few, the two have other metrics, or the baseline lacks a guard."""
+        if self.max_seeds < sequential.MIN_SEEDS:
+            raise UserError(
+                f"max_seeds: got {self.max_seeds}, want at least {sequential.MIN_SEEDS}: "
+                "fewer seeds may lack all of their rare bad runs"
+            )
         metrics = [each.metric for each in (self.baseline, self.candidate) if each.values]
         said = [
             f"{each.test} ({each.better} is better{', in percent' * each.is_fraction})"
@@ -92,47 +99,38 @@ class Comparison:
         """Values of the candidate that count, where more is better."""
         return self.candidate.better[: self.max_seeds]
 
-    @cached_property
-    def decision(self) -> Decision:
-        """All runs of both, as `decide` compares two variants, where the noise of the baseline is known."""
-        noise = [self.baseline.better.var(ddof=1), len(self.baseline.values) - 1.0]
-        return Decision(
-            cells=(("", "", "baseline"), ("", "", "candidate")),
-            rates=(math.nan, math.nan),
-            values=padded([self.baseline.better, self.values]),
-            num_used=np.array([len(self.baseline.values), len(self.values)]),
-            pairs=Pairs.named([(1, 0)]),
-            known=Noise(*np.array([[math.nan, 0.0], noise]).T),
-            tuned=np.empty((2, 0)),
-            settings=Settings(),
-            metric=self.baseline.metric,
-        )
-
-    def concluded(self, values: Floats) -> sequential.Concluded:
-        """Test the candidate with these values."""
+    @property
+    def least_gain(self) -> float:
+        """Gain that is looked for, in the unit of the values."""
         least = self.min_gain / self.baseline.metric.scale
-        looks = sequential.looks(self.baseline.better, values, least, self.min_sd)
-        return sequential.conclude(looks, self.level, self.max_seeds)
+        return least or self.min_sd * self.baseline.deviation
+
+    @property
+    def gain(self) -> tuple[float, float, float]:
+        """Gain of the candidate's mean, and the ends of its interval at the test's level; NaN: too few seeds."""
+        base, values = self.baseline.better, self.values
+        gain = float(values.mean() - base.mean()) if len(values) else math.nan
+        if len(values) < sequential.FIRST_LOOK:
+            return gain, math.nan, math.nan
+        low = sequential.lower_bound(base, values, self.level)
+        high = -sequential.lower_bound(-base, -values, self.level)
+        return gain, float(low), float(high)
 
     def gate(self) -> Gate:
         """Decide."""
         outcome, why = self.outcome()
         left = self.max_seeds - len(self.values) if outcome == "run" else 0
         asked = range(self.candidate.next_seed, self.candidate.next_seed + min(NUM_ASKED, left))
-        if asked and len(self.values):  # if the next seeds are as those so far
-            left = int(self.concluded(np.resize(self.values, self.max_seeds)).num_seeds) - len(
-                self.values
-            )
-        found = self.decision.found
+        gain, low, high = self.gain
         return Gate(
             decision=outcome,
             why=why,
             seeds=asked,
             more=left,
             rates=self.baseline.rates_to_add if outcome == "open" else (),
-            gain=float(found.difference[0]),
-            low=float(found.low[0]),
-            high=float(found.high[0]),
+            gain=gain,
+            low=low,
+            high=high,
             num_seeds=len(self.values),
             level=self.level,
             about=list(self.about()),
@@ -142,42 +140,36 @@ class Comparison:
         """Decide a candidate of a stream, and write its log; raises UserError."""
         with lock_of(log):
             turn = turn_of(read_turns(log), printable(name), self.candidate)
-            found = replace(self, level=turn.level).gate()
-            if found.decision in ("accept", "reject"):
-                evidence = float(self.concluded(self.values).evidence)
-                turn = replace(turn, decision=found.decision, evidence=evidence)
+            answer = replace(self, level=turn.level).gate()
+            if answer.decision in ("accept", "reject"):
+                turn = replace(turn, decision=answer.decision)
             append_turn(log, turn)
         error = f"at most {sequential.FALSE_ACCEPT:.0%} of all accepted candidates have no gain"
-        return replace(
-            found, about=[*found.about, f"candidate {turn.number} of the stream: {error}"]
-        )
+        about = f"candidate {turn.number} of the stream: {error}"
+        return replace(answer, about=[*answer.about, about])
 
     def outcome(self) -> tuple[Outcome, str]:
         """Return the decision, and a sentence with the numbers."""
-        gain, found, failed = (
-            self.gain_text(),
-            self.concluded(self.values).outcome,
-            self.candidate.num_failed,
+        gain, base = self.gain_text(), self.baseline.better
+        concluded = sequential.conclude(
+            base, self.values, self.least_gain, self.level, self.max_seeds
         )
+        num_seeds, failed = len(self.values), self.candidate.num_failed
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):
             return "reject", worse
-        if found == SECOND:
-            lacking = (
-                "a gain of the least size is unlikely"
-                if len(self.values) < self.max_seeds
-                else "no gain is certain"
-            )
-            return "reject", f"after {counted(len(self.values), 'seed')} {lacking}: {gain}"
+        if concluded.is_rejected:
+            least = self.baseline.metric.amount_text(self.least_gain)
+            is_last = num_seeds == self.max_seeds
+            lacking = "no gain is certain" if is_last else f"a gain of {least} is unlikely"
+            return "reject", f"after {counted(num_seeds, 'seed')} {lacking}: {gain}"
         if failed > self.baseline.num_failed:
-            return (
-                "reject",
-                f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}: {gain}",
-            )
+            counts = f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}"
+            return "reject", f"{counts}: {gain}"
         if self.baseline.condition:
             return "open", f"{gain} {self.baseline.condition}"
-        if found == UNDECIDED:
-            return "run", f"it is open whether the candidate is better: {gain}"
-        return "accept", f"the candidate is better: {gain}"
+        if concluded.is_accepted:
+            return "accept", f"the candidate is better: {gain}"
+        return "run", f"it is undecided after {num_seeds} of {self.max_seeds} seeds: {gain}"
 
     def guard_text(self, guard: Guard) -> str:
         """Say that the candidate is worse than a guard allows; empty: no loss is shown."""
@@ -189,20 +181,45 @@ class Comparison:
 
     def gain_text(self) -> str:
         """Write the gain with its interval."""
-        found, metric = self.decision.found, self.baseline.metric
-        gain, low, high = (float(each[0]) for each in (found.difference, found.low, found.high))
+        metric, (gain, low, high) = self.baseline.metric, self.gain
         if math.isnan(gain):
             return "it has no value yet"
-        interval = (
-            "" if math.isnan(low) else f" (95% interval {' to '.join(metric.ends_text(low, high))})"
+        text = f"it gains {metric.amount_text(gain, (high - low) / 2)} in {metric.test}"
+        if math.isnan(low):
+            return text
+        outside = float(f"{200 * self.level:.2g}")
+        ends = " to ".join(metric.ends_text(low, high))
+        return f"{text} ({100 - outside:.9g}% interval {ends})"
+
+    def failures(self) -> str:
+        """Say how many runs failed, or how many of the candidate's may fail unseen."""
+        is_fraction = self.baseline.metric.is_fraction
+        sides = {"baseline": self.baseline.better, "candidate": self.values}
+        failed = [int(num_failed(values, is_fraction)) for values in sides.values()]
+        if any(failed):
+            counts = [
+                f"{name} {n} of {len(sides[name])}" for name, n in zip(sides, failed, strict=True)
+            ]
+            return f"runs far below the others: {', '.join(counts)}; a gain may be one of the runs that work"
+        unseen = 1 - UNSEEN ** (1 / max(len(self.values), 1))
+        rest = f"up to {unseen:.0%} of the candidate's runs may still fail"
+        return (
+            f"no run is far below the others, but {rest}; a gain may be one of the runs that work"
         )
-        return f"it gains {metric.amount_text(gain, (high - low) / 2)} in {metric.test}{interval}"
+
+    def noisier(self) -> str:
+        """Say that the candidate's runs are much noisier than the baseline's; empty: they are not, or are few."""
+        if len(self.values) < sequential.MIN_SEEDS:
+            return ""
+        ratio = self.values.std(ddof=1) / self.baseline.deviation
+        text = f"the candidate's runs are {ratio:.1f} times as noisy as the baseline's"
+        return text if ratio > NOISIER else ""
 
     def about(self) -> Iterator[str]:
         """Yield sentences on both sides and the error rate."""
         yield self.baseline.text("baseline")
         yield self.candidate.text("candidate")
-        yield from filter(None, [self.decision.failures(), self.decision.unequal()])
+        yield from filter(None, [self.failures(), self.noisier()])
         yield f"at most {self.level:.2g} of candidates without a gain are accepted (docs/statistics.md)"
 
     def drift_text(self) -> str:

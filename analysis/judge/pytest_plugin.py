@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lr_sweep.common.errors import UserError
+
 if TYPE_CHECKING:
     from lr_sweep.analysis.judge.gate import Comparison, Gate
 
@@ -16,9 +18,16 @@ class Checks:
     """Checks of values of seeds, or of nights."""
 
     def check(self, values: Sequence[float], baseline: str | Path, **limits: Any) -> Gate:
-        """Fail if the values, of seeds in their order, are shown to be worse; `limits`: of `gate.Comparison`."""
-        from lr_sweep.analysis.statistics.comparisons.sequential import is_worse
+        """Fail if the values, of at least five seeds in their order, are shown to be worse.
 
+        `limits`: of `gate.Comparison`. Raises UserError for fewer values.
+        """
+        from lr_sweep.analysis.statistics.comparisons.sequential import FIRST_LOOK, is_worse
+
+        if len(values) < FIRST_LOOK:
+            raise UserError(
+                f"gate.check: got {len(values)} values, want at least {FIRST_LOOK}: train further seeds"
+            )
         compared = _compared(values, baseline, **limits)
         if is_worse(compared.baseline.better, compared.values):
             pytest.fail(f"worse than {baseline}: {compared.gain_text()}")

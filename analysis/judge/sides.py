@@ -23,7 +23,7 @@ from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import swept_cells
 from lr_sweep.analysis.statistics.checks.grid import grid_findings
-from lr_sweep.analysis.statistics.comparisons.sequential import FEWEST_SEEDS, NUM_SEEDS
+from lr_sweep.analysis.statistics.comparisons.sequential import MIN_SEEDS, NUM_SEEDS, variance
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import write_json
@@ -91,6 +91,11 @@ class Side:
         """Values, where more is better."""
         return self.metric.sign * np.array(self.values, float)
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the runs, above 0."""
+        return float(np.sqrt(variance(self.better)))
+
     def text(self, name: str) -> str:
         """Describe the runs."""
         said = f"{name}: {counted(len(self.values), 'fresh seed')}"
@@ -100,13 +105,18 @@ class Side:
             said += f", mean {self.metric.test} {self.metric.text(mean, deviation)}"
         return said + (f", {counted(self.num_failed, 'failed run')}" if self.num_failed else "")
 
+    def lacking(self) -> str:
+        """Say that the runs, or those with a guard's value, are too few for a baseline; empty: they are enough."""
+        fewest = min(len(side.values) for side in (self, *self.guards.values()))
+        if fewest >= MIN_SEEDS:
+            return ""
+        seeds = f"got {counted(fewest, 'fresh seed')}, want {NUM_SEEDS}, at least {MIN_SEEDS}"
+        return f"{seeds}: train further seeds of the accepted recipe and store them all"
+
     def store(self, path: Path) -> None:
         """Write it as a baseline; raises UserError if its runs are too few, or if it would replace another file."""
-        if len(self.values) < FEWEST_SEEDS:
-            found = counted(len(self.values), "fresh seed")
-            raise UserError(
-                f"--accept: got {found}, want {NUM_SEEDS}, or at least {FEWEST_SEEDS}: train more"
-            )
+        if lacking := self.lacking():
+            raise UserError(f"--accept: {lacking}")
         if path.exists():
             stored_side(path)
         write_json(path, asdict(self))
@@ -116,8 +126,8 @@ def stored_side(path: Path) -> Side:
     """Read a stored baseline; raises UserError."""
     try:
         side = validated(Side, read_bounded(path))
-        if len(side.values) < FEWEST_SEEDS:
-            raise ValueError(f"it has {len(side.values)} values, want at least {FEWEST_SEEDS}")
+        if lacking := side.lacking():
+            raise ValueError(lacking)
         return side
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(

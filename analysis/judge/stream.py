@@ -14,11 +14,11 @@ from filelock import FileLock
 from lr_sweep.analysis.judge.limits import read_bounded
 from lr_sweep.analysis.judge.reading import validated
 from lr_sweep.analysis.judge.sides import Side, Value, check_pairs
-from lr_sweep.analysis.statistics.comparisons.sequential import CANDIDATE, NUM_SEEDS, next_level
+from lr_sweep.analysis.statistics.comparisons.sequential import NUM_SEEDS, next_level
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.limits import Count
 
-Probability = Annotated[float, Interval(ge=0, le=1)]
+Level = Annotated[float, Interval(gt=0, le=0.5)]
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,12 @@ class Turn:
 
     number: Count
     """Number of the candidate, from 1."""
-    level: Probability
+    level: Level
     """One-sided error rate of its test, fixed when it first came."""
     candidate: str
     seeds: Sequence[int]
     values: Sequence[Value]
     decision: Literal["run", "accept", "reject"] = "run"
-    evidence: Probability = CANDIDATE + 0.01
-    """p value; that of an open candidate counts against the next ones, whatever becomes of it."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if seeds and values are not as many."""
@@ -50,13 +48,19 @@ def read_turns(log: Path) -> Sequence[Turn]:
     """Read the last turn of each candidate; raises UserError."""
     try:
         lines = read_bounded(log).decode().splitlines() if log.exists() else []
-        return list(
-            {turn.number: turn for turn in (validated(Turn, line) for line in lines)}.values()
-        )
+        return list({turn.number: turn for turn in map(_turn, lines)}.values())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"--stream {log}: no log of the gate ({reason(error)}): name another file"
         ) from error
+
+
+def _turn(line: str) -> Turn:
+    """Read a line of the log; lines of earlier versions have a p value, `evidence`, which decides nothing now."""
+    content = json.loads(line)
+    if isinstance(content, dict):
+        content.pop("evidence", None)
+    return validated(Turn, json.dumps(content))
 
 
 def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
@@ -65,9 +69,8 @@ def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
         number = len(turn.values) if turn.decision == "run" else len(side.values)
         if list(turn.values) == list(side.values)[:number]:
             return replace(turn, seeds=side.seeds, values=side.values)
-    level = next_level(
-        [turn.evidence for turn in turns], [turn.decision == "accept" for turn in turns]
-    )
+    num_accepted = sum(turn.decision == "accept" for turn in turns)
+    level = float(next_level(len(turns), num_accepted))
     return Turn(len(turns) + 1, level, name, side.seeds, side.values)
 
 

@@ -54,14 +54,14 @@ def gate(
     min_sd: Annotated[
         float,
         opt.number(
-            "Least gain in standard deviations of a run, if no --min-gain.",
+            "Least gain in standard deviations of the baseline's runs, if no --min-gain.",
             least=0.1,
             most=MOST,
             metavar="SD",
         ),
     ] = 1.5,
     max_seeds: Annotated[
-        int, opt.number("Seeds of a candidate that is accepted.", least=8, most=200)
+        int, opt.number("Seeds of a candidate that is accepted.", least=20, most=200)
     ] = 30,
     drift: Annotated[
         bool,
