@@ -10,11 +10,12 @@ import numpy as np
 from lr_sweep.analysis.statistics.comparisons.sequential import (
     ALARM,
     NUM_SEEDS,
+    conclude,
     drift,
     next_level,
 )
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
-from lr_sweep.benchmarks.gating import SKEWED, Rows, gated, percent, two_modes
+from lr_sweep.benchmarks.gating import SKEWED, Rows, percent, two_modes
 
 NUM_CANDIDATES = 200
 BETTER, WORSE = 0.1, 0.45
@@ -80,8 +81,8 @@ def streamed(noise: str, number: int, better: float = BETTER) -> Kept:
         gains = max(of_base, of_candidate) * drawn_gains(rng, number, better)
         values = draw(rng, (number, NUM_SEEDS)) * of_candidate + gains[:, None]
         fresh = draw(rng, (number, NUM_SEEDS)) * of_base
-        level = np.asarray(next_level(index, num_accepted))
-        accepted, _, seeds = gated(base, values, level)
+        level = next_level(index, num_accepted)
+        accepted, _, seeds = conclude(base, values, level, NUM_SEEDS)
         rows.append((gains, accepted, seeds))
         num_accepted += accepted
         base = np.where(accepted[:, None], fresh, base)

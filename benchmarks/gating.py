@@ -13,10 +13,8 @@ import numpy as np
 
 from lr_sweep.analysis.statistics.comparisons.sequential import (
     FALSE_ACCEPT,
-    MIN_SD,
     Concluded,
     conclude,
-    variance,
 )
 from lr_sweep.analysis.statistics.selection.best import Floats
 
@@ -112,19 +110,14 @@ GATES = ((20, 20), (20, 30), (30, 20), (30, 30))
 """Seeds of the baseline, and those of a candidate that is accepted."""
 
 
-def gated(base: Floats, values: Floats, level: Floats | float = FALSE_ACCEPT) -> Concluded:
-    """Compare candidates with baselines, each candidates x seeds, as the gate does by default."""
-    least_gain = MIN_SD * np.sqrt(variance(base))[:, None]
-    return conclude(base, values, least_gain, level, values.shape[-1])
-
-
 def gating(
     noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator
 ) -> Concluded:
     """Simulate candidates with a gain, each with a baseline of its own."""
     most = max(num_stored, max_seeds)
     values = GATED[noise](rng, (number, 1, 2, 1, most)).reshape(number, 2, most)
-    return gated(values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain)
+    base, candidates = values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain
+    return conclude(base, candidates, FALSE_ACCEPT, max_seeds)
 
 
 def gate_table(number: int, rng: np.random.Generator) -> Rows:

@@ -69,7 +69,7 @@ class Comparison:
     min_gain: float = 0.0
     """Least gain that is looked for, in points or the metric's unit; 0: `min_sd` standard deviations."""
     min_sd: float = sequential.MIN_SD
-    """Least gain in standard deviations of the baseline's runs."""
+    """Least gain in standard deviations of the noisier side's runs."""
     max_seeds: int = sequential.NUM_SEEDS
     """Seeds after which the candidate is accepted or rejected."""
     level: float = sequential.FALSE_ACCEPT
@@ -98,12 +98,6 @@ class Comparison:
     def values(self) -> Floats:
         """Values of the candidate that count, where more is better."""
         return self.candidate.better[: self.max_seeds]
-
-    @property
-    def least_gain(self) -> float:
-        """Gain that is looked for, in the unit of the values."""
-        least = self.min_gain / self.baseline.metric.scale
-        return least or self.min_sd * self.baseline.deviation
 
     @property
     def gain(self) -> tuple[float, float, float]:
@@ -151,16 +145,16 @@ class Comparison:
     def outcome(self) -> tuple[Outcome, str]:
         """Return the decision, and a sentence with the numbers."""
         gain, base = self.gain_text(), self.baseline.better
+        least = self.min_gain / self.baseline.metric.scale
         concluded = sequential.conclude(
-            base, self.values, self.least_gain, self.level, self.max_seeds
+            base, self.values, self.level, self.max_seeds, least, self.min_sd
         )
         num_seeds, failed = len(self.values), self.candidate.num_failed
         if worse := "; ".join(filter(None, map(self.guard_text, self.guards))):
             return "reject", worse
         if concluded.is_rejected:
-            least = self.baseline.metric.amount_text(self.least_gain)
             is_last = num_seeds == self.max_seeds
-            lacking = "no gain is certain" if is_last else f"a gain of {least} is unlikely"
+            lacking = "no gain is certain" if is_last else "a gain of the least size is unlikely"
             return "reject", f"after {counted(num_seeds, 'seed')} {lacking}: {gain}"
         if failed > self.baseline.num_failed:
             counts = f"{failed} of its runs failed, of the baseline {self.baseline.num_failed}"
@@ -211,7 +205,9 @@ class Comparison:
         """Say that the candidate's runs are much noisier than the baseline's; empty: they are not, or are few."""
         if len(self.values) < sequential.MIN_SEEDS:
             return ""
-        ratio = self.values.std(ddof=1) / self.baseline.deviation
+        ratio = float(
+            np.sqrt(sequential.variance(self.values) / sequential.variance(self.baseline.better))
+        )
         text = f"the candidate's runs are {ratio:.1f} times as noisy as the baseline's"
         return text if ratio > NOISIER else ""
 

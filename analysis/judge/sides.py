@@ -23,7 +23,7 @@ from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import swept_cells
 from lr_sweep.analysis.statistics.checks.grid import grid_findings
-from lr_sweep.analysis.statistics.comparisons.sequential import MIN_SEEDS, NUM_SEEDS, variance
+from lr_sweep.analysis.statistics.comparisons.sequential import MIN_SEEDS, NUM_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import write_json
@@ -90,11 +90,6 @@ class Side:
     def better(self) -> Floats:
         """Values, where more is better."""
         return self.metric.sign * np.array(self.values, float)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the runs, above 0."""
-        return float(np.sqrt(variance(self.better)))
 
     def text(self, name: str) -> str:
         """Describe the runs."""

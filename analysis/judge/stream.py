@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from annotated_types import Interval
 from filelock import FileLock
 
@@ -69,8 +70,8 @@ def turn_of(turns: Sequence[Turn], name: str, side: Side) -> Turn:
         number = len(turn.values) if turn.decision == "run" else len(side.values)
         if list(turn.values) == list(side.values)[:number]:
             return replace(turn, seeds=side.seeds, values=side.values)
-    num_accepted = sum(turn.decision == "accept" for turn in turns)
-    level = float(next_level(len(turns), num_accepted))
+    is_accepted = np.array([turn.decision == "accept" for turn in turns])
+    level = float(next_level(len(turns), is_accepted.sum()))
     return Turn(len(turns) + 1, level, name, side.seeds, side.values)
 
 

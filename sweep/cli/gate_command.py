@@ -54,7 +54,7 @@ def gate(
     min_sd: Annotated[
         float,
         opt.number(
-            "Least gain in standard deviations of the baseline's runs, if no --min-gain.",
+            "Least gain in standard deviations of a run, if no --min-gain.",
             least=0.1,
             most=MOST,
             metavar="SD",

@@ -11,7 +11,7 @@ import pytest
 
 from lr_sweep.analysis.statistics.comparisons.decide import Settings
 from lr_sweep.benchmarks.drawn_variants import Setting, drawn
-from lr_sweep.benchmarks.gating import FAILING, GATED, SKEWED, gating
+from lr_sweep.benchmarks.gating import FAILING
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
     NOISES,
@@ -100,23 +100,6 @@ def test_decide_is_seldom_wrong_where_runs_of_one_variant_fail(
     noise: str, num_variants: int, rng: np.random.Generator
 ) -> None:
     assert deciding(np.zeros(num_variants), noise, Settings(), NUMBER, rng).wrong_difference < ERROR
-
-
-@pytest.mark.parametrize("noise", some_slow(GATED))
-@pytest.mark.parametrize("number", [20, 30])
-def test_the_gate_seldom_accepts_without_a_gain(noise: str, number: int, rng: np.random.Generator) -> None:
-    found = gating(noise, 0.0, number, number, NUMBER, rng)
-    assert found.accepted <= ERROR
-    assert found.seeds < 7.5
-
-
-@pytest.mark.parametrize("noise", [name for name in GATED if name.startswith(tuple(SKEWED))])
-def test_eight_seeds_seldom_accept_without_a_gain_in_skewed_noise(noise: str, rng: np.random.Generator) -> None:
-    assert gating(noise, 0.0, 8, 8, NUMBER, rng).accepted <= ERROR
-
-
-def test_the_gate_accepts_a_gain_of_two_deviations(rng: np.random.Generator) -> None:
-    assert gating("normal", 2.0, 20, 20, NUMBER, rng).accepted > 0.98
 
 
 def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None:

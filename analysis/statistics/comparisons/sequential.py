@@ -5,7 +5,6 @@ All numbers were chosen by simulation (docs/statistics.md).
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +22,13 @@ FIRST_LOOK = 5
 MISSED = 0.05
 """Likelihood of the least gain, relative to no gain, at which a candidate is rejected."""
 MIN_SD = 1.5
-"""Default of the least gain that is looked for, in standard deviations of a run."""
+"""Default of the least gain that is looked for, in standard deviations of the noisier side's runs."""
 FALSE_ACCEPT = 0.05
 """Largest share of candidates without a gain that a gate accepts, and of a stream's accepted ones that have none."""
 SHARE_POWER = 1.6
 """Exponent of the shares k^-1.6 in which the candidates of a stream divide the error (Ramdas et al. 2018)."""
 ROUNDING = 1e-9
 """Standard deviation of equal values, as a share of their mean."""
-TINY = 1e-100
-"""Variance of zeros."""
 DRIFT, ALARM = 0.7, 5.4
 """Normal score of a night that leaves the sum over nights as it is (CUSUM, Page 1954), and the sum that is an alarm."""
 
@@ -52,8 +49,8 @@ def lower_bound(base: Floats, values: Floats, level: Floats | float) -> Floats:
 
 def variance(values: Floats) -> Floats:
     """Return the variance of runs, along the last axis; of equal values that of rounding."""
-    rounding = ROUNDING * values.mean(-1)
-    return np.maximum(values.var(-1, ddof=1), rounding**2 + TINY)
+    rounding = (ROUNDING * values.mean(-1)) ** 2 + 1e-100
+    return np.maximum(values.var(-1, ddof=1), rounding)
 
 
 class Concluded(NamedTuple):
@@ -68,21 +65,23 @@ class Concluded(NamedTuple):
 def conclude(
     base: Floats,
     values: Floats,
-    least_gain: Floats | float,
     level: Floats | float,
     max_seeds: int,
+    min_gain: float = 0.0,
+    min_sd: float = MIN_SD,
 ) -> Concluded:
     """Decide candidates: early that there is no gain, and after `max_seeds` that there is one.
 
     Args:
         base: values of the baselines, ... x seeds; more is better.
         values: of the candidates, ... x at most `max_seeds` seeds.
-        least_gain: gain that is looked for, in the unit of the values; ... x 1, or the same for all.
         level: one-sided error rate of Welch's test after the last seed.
         max_seeds: number of seeds after which a candidate is accepted or rejected.
+        min_gain: least gain that is looked for, in the unit of the values; 0: `min_sd` standard deviations.
+        min_sd: least gain in standard deviations of the noisier side.
     """
-    ratios = likelihood_ratios(base, values, least_gain)
-    is_likely = np.minimum.accumulate(ratios, -1) > math.log(MISSED)
+    ratios = likelihood_ratios(base, values, min_gain, min_sd)
+    is_likely = np.minimum.accumulate(ratios, -1) > np.log(MISSED)
     is_rejected = ~is_likely.all(-1)
     num_seeds = is_likely.sum(-1) + is_rejected
     if values.shape[-1] < max_seeds:
@@ -92,31 +91,33 @@ def conclude(
     return Concluded(is_accepted, ~is_accepted, num_seeds)
 
 
-def likelihood_ratios(base: Floats, values: Floats, least_gain: Floats | float) -> Floats:
+def likelihood_ratios(base: Floats, values: Floats, min_gain: float, min_sd: float) -> Floats:
     """Return the logarithm of the likelihood of the least gain, relative to no gain, after each seed.
 
-    The noise is pooled from both sides, since the first seeds of a candidate show too little of it. Arguments: as of
-    `conclude`.
+    The noise of a candidate is its own, or the baseline's where that is larger, since its first seeds show too little
+    of it. Arguments: as of `conclude`.
     """
-    size = base.shape[-1]
     counts = np.arange(1, values.shape[-1] + 1)
     away = values - base.mean(-1)[..., None]
     gains = away.cumsum(-1) / counts
-    squares = np.abs((away**2).cumsum(-1) - counts * gains**2)  # rounding may leave less than 0
-    squares += (size - 1) * variance(base)[..., None]
-    pooled = squares / (size + counts - 2)
-    noise = pooled * (1 / counts + 1 / size)
-    return least_gain * (gains - least_gain / 2) / noise
+    squares = (away**2).cumsum(-1) - counts * gains**2
+    base_noise = variance(base)[..., None]
+    noise = np.maximum(squares / np.maximum(counts - 1, 1), base_noise)
+    least = min_gain or min_sd * np.sqrt(noise)
+    return least * (gains - least / 2) / (noise / counts + base_noise / base.shape[-1])
 
 
 def is_worse(base: Floats, values: Floats) -> bool:
     """Return whether a candidate is shown to be worse at some look, from `FIRST_LOOK` seeds on; more is better."""
     levels = nominal_levels(2 * FALSE_ACCEPT, FIRST_LOOK, NUM_SEEDS) / 2
-    looks = zip(range(FIRST_LOOK, len(values) + 1), levels, strict=False)
-    return any(lower_bound(-base, -values[:look], level) > 0 for look, level in looks)
+    return any(
+        lower_bound(-base, -values[:look], level) > 0
+        for look, level in enumerate(levels, FIRST_LOOK)
+        if look <= len(values)
+    )
 
 
-def next_level(num_candidates: int, num_accepted: Ints | int) -> Floats | float:
+def next_level(num_candidates: int, num_accepted: Ints) -> Floats:
     """Return the level of a stream's next candidate: LOND (Javanmard and Montanari 2018).
 
     Args:
@@ -135,5 +136,4 @@ def drift(base: Floats, nights: Floats) -> Floats:
     """
     ranks = np.sign(base[:, None] - nights).sum(0) / (2 * len(base) + 2) + 0.5
     totals = (ndtri(ranks) - DRIFT).cumsum()
-    least = np.minimum.accumulate(totals)
-    return totals - np.minimum(least, 0.0)
+    return totals - np.minimum.accumulate(np.minimum(totals, 0.0))

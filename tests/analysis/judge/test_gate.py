@@ -56,7 +56,7 @@ def test_seeds_that_chose_the_rate_do_not_count(tmp_path: Path) -> None:
 def test_a_gain_is_accepted_and_a_loss_rejected(tmp_path: Path) -> None:
     won, lost = judged(tmp_path, 3.0, 30), judged(tmp_path, -3.0, 1)
     assert (won.decision, won.seeds, lost.decision) == ("accept", range(33, 33), "reject")
-    assert "is better: it gains 2.99 points in test accuracy (95% interval 2.83 to 3.16)" in won.why
+    assert "is better: it gains 2.99 points in test accuracy (90% interval 2.85 to 3.13)" in won.why
     assert lost.why.startswith("after 1 seed a gain of the least size is unlikely: it gains -2.9")
     assert judged(tmp_path, 3.0, 29).seeds == range(32, 33)  # fewer seeds may lack all of their rare bad runs
 
@@ -77,8 +77,8 @@ def test_a_baseline_whose_best_rate_is_the_largest_tried_leaves_it_open(tmp_path
     ("gain", "fresh", "limits", "decision", "text"),
     [
         (2.4, 8, {"min_gain": 6.0}, "reject", "after 8 seeds a gain of the least size is unlikely: it gains 2.4"),
-        (3.0, 1, {"min_gain": 3.0}, "run", "run seeds 4, 5 (about 29 more): it is open"),
-        (0.15, 4, {"min_sd": 0.5, "max_seeds": 4}, "reject", "after 4 seeds no gain is certain"),
+        (3.0, 1, {"min_gain": 3.0}, "run", "run seeds 4, 5 (at most 29 more): it is undecided after 1 of 30 seeds"),
+        (0.05, 20, {"min_sd": 0.1, "max_seeds": 20}, "reject", "after 20 seeds no gain is certain"),
     ],
     ids=["too little", "open", "all seeds"],
 )
@@ -88,6 +88,18 @@ def test_limits_and_seeds_decide(
     found = judged(tmp_path, gain, fresh, **limits)
     assert found.decision == decision
     assert text in found.text()
+
+
+def test_an_interval_is_shown_from_five_seeds_on_and_excludes_0_where_a_gain_is_certain(tmp_path: Path) -> None:
+    assert "interval" not in judged(tmp_path, 0.1, 4).why
+    for gain, decision in ((0.12, "reject"), (0.2, "accept")):  # p is about 0.09 and 0.01
+        answer = judged(tmp_path, gain, 30, min_gain=0.2)
+        assert (answer.decision, answer.low > 0) == (decision, decision == "accept")
+
+
+def test_fewer_than_twenty_seeds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="max_seeds: got 19, want at least 20"):
+        judged(tmp_path, 3.0, 19, max_seeds=19)
 
 
 def test_seeds_beyond_the_most_decide_nothing(tmp_path: Path) -> None:
@@ -123,9 +135,10 @@ def test_failed_runs_and_unequal_noise_are_named(tmp_path: Path) -> None:
     base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53] * 5)
     found = gate(base, finals(tmp_path / "cand.csv", [0.9, 0.91, 0.92, 0.93, 0.9, 0.91, 0.92, 0.1]))
     assert any(line.startswith("runs far below the others: baseline 0 of 20, candidate 1 of 8") for line in found.about)
-    loud = gate(base, finals(tmp_path / "loud.csv", [0.6, 0.63, 0.66, 0.69] * 2))
-    assert any(line.startswith("the runs of the candidate are 3.1 times as noisy as") for line in loud.about)
-    alike = gate(base, finals(tmp_path / "alike.csv", [0.6, 0.61, 0.62, 0.63] * 2))
+    loud = gate(base, finals(tmp_path / "loud.csv", [0.6, 0.63, 0.66, 0.69] * 5))
+    assert "the candidate's runs are 3.0 times as noisy as the baseline's" in loud.about
+    alike = gate(base, finals(tmp_path / "alike.csv", [0.6, 0.61, 0.62, 0.63] * 5))
+    assert any("up to 14% of the candidate's runs may still fail" in line for line in alike.about)
     assert [line for line in alike.about if "noisy" in line or "of 20" in line] == []
 
 
@@ -190,15 +203,15 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         "b.json",
         "accept",
         "reject",
-        "run seeds 3, 4 (about 30 more)",
+        "run seeds 3, 4 (at most 30 more)",
     ]
     for words, message in (
         (["b.json"], "Missing argument 'TABLE'"),
         (["b.json", "c.csv", "--accept", "--drift"], "--accept and --drift exclude each other"),
         (["b.csv", "c.csv", "--accept"], "b.csv: no baseline"),
         (["b.csv", "c.csv"], "b.csv: no baseline"),
-        (["d.json", "d.csv", "--accept"], "--accept: got 1 fresh seed, want 30, or at least 8"),
-        (["b.json", "c.csv", "--max-seeds", "7"], "should be greater than or equal to 8"),
+        (["d.json", "d.csv", "--accept"], "--accept: got 1 fresh seed, want 30, at least 20: train further seeds"),
+        (["b.json", "c.csv", "--max-seeds", "19"], "should be greater than or equal to 20"),
         (["b.json", "c.csv", "--guard", "m<=x"], "--guard: got 'm<=x', want METRIC"),
     ):
         assert main(["gate", *words]) == 2
@@ -216,11 +229,11 @@ def test_logs_without_a_variant_are_read_by_the_command_that_the_error_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "logs").mkdir()
-    for seed in range(8):
+    for seed in range(20):
         (tmp_path / "logs" / f"seed{seed}.log").write_text(f"step:1 val_acc:0.5\nstep:2 val_acc:0.6{seed}\n")
     words = ["gate", f"{tmp_path}/b.json", f"{tmp_path}/logs", "--accept"]
     assert main(words) == 2
     advice = re.search(r"give (--columns) (\S+);", capsys.readouterr().err)
     assert advice
     assert main([*words, *advice.groups()]) == 0
-    assert "8 fresh seeds" in capsys.readouterr().out
+    assert "20 fresh seeds" in capsys.readouterr().out

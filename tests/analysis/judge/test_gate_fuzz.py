@@ -53,7 +53,7 @@ TEXTS = (
     "a,b\n1,2\n",
 )
 TABLES = {
-    "csv": "seed,val_acc\n" + "".join(f"{seed},{0.5 + seed % 7 / 100}\n" for seed in range(12)),
+    "csv": "seed,val_acc\n" + "".join(f"{seed},{0.5 + seed % 7 / 100}\n" for seed in range(24)),
     "json": json.dumps([{"seed": seed, "val_acc": 0.5 + seed % 5 / 100} for seed in range(12)]),
     "yaml": "".join(f"- {{seed: {seed}, val_acc: {0.5 + seed % 3 / 100}}}\n" for seed in range(12)),
     "log": "seed: 1\n" + "".join(f"step:{step} val_acc:0.{step}\n" for step in range(1, 9)),

@@ -66,6 +66,30 @@ def test_a_stream_keeps_the_level_of_a_candidate_and_the_next_ones_have_less() -
     assert [turn.number for turn in read_turns(Path("log.jsonl"))] == [1, 2, 3]
 
 
+def test_a_log_of_an_earlier_version_is_read_and_lond_sets_the_next_level() -> None:
+    """Its lines have a p value; one of two candidates was accepted, so the third has 2 x 5% x 3^-1.6 / 2.2858."""
+    turn = {"number": 1, "level": 0.0027, "candidate": "x", "seeds": [0], "values": [0.5], "evidence": 0.26}
+    lines = [turn | {"decision": "accept"}, turn | {"number": 2, "decision": "reject", "evidence": 1.0}]
+    Path("log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finals("a.csv", 0.5, 2)
+    assert stream("a.csv") == 3
+    line = json.loads(Path("log.jsonl").read_text().splitlines()[-1])
+    assert (line["number"], line["level"]) == (3, pytest.approx(2 * 0.05 * 3**-1.6 / 2.2858, rel=1e-4))
+    assert "evidence" not in line
+
+
+def test_guards_of_a_baseline_need_as_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    finals("b.csv", 0.0, 30)
+    rows = Path("b.csv").read_text().splitlines()
+    Path("b.csv").write_text("\n".join([*rows[:11], *(row.removesuffix("10.0") for row in rows[11:]), ""]))
+    assert main(["gate", "new.json", "b.csv", "--accept", GUARD]) == 2
+    assert "got 10 fresh seeds, want 30, at least 20" in capsys.readouterr().err.replace("\n", " ")
+    old = json.loads(Path("baseline.json").read_text())
+    Path("baseline.json").write_text(json.dumps(old | {"seeds": old["seeds"][:8], "values": old["values"][:8]}))
+    assert stream("b.csv") == 2
+    assert "got 8 fresh seeds, want 30, at least 20" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_two_processes_at_once_lose_no_line_and_share_no_number() -> None:
     """Each adds five candidates; without the lock both would read the log before the other one writes."""
     one = "import sys, test_gate_loop as t; t.add_candidates(sys.argv[1])"
@@ -128,16 +152,18 @@ def run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess
 def test_the_fixture_fails_on_a_loss_and_on_drift() -> None:
     Path("test_it.py").write_text(
         "def test_equal(gate):\n"
-        "    assert gate.check([0.5, 0.503], baseline='baseline.json').decision == 'run'\n"
+        "    assert gate.check([0.5, 0.503, 0.499, 0.501, 0.502], baseline='baseline.json').decision == 'run'\n"
         "def test_worse(gate):\n    gate.check([0.48, 0.482, 0.481] * 3, baseline='baseline.json')\n"
         "def test_better(gate):\n"
         "    assert gate.check([0.53, 0.532, 0.531] * 10, baseline='baseline.json').decision == 'accept'\n"
+        "def test_few(gate):\n    gate.check([0.5] * 4, baseline='baseline.json')\n"
         "def test_drift(gate):\n    gate.drift([0.48] * 9, baseline='baseline.json')\n"
     )
     plugin = ["-p", "lr_sweep.analysis.judge.pytest_plugin", "-p", "no:cacheprovider"]
     done = run([sys.executable, "-m", "pytest", "-q", *plugin, "test_it.py"], PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert "2 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "3 failed, 2 passed" in done.stdout, done.stdout + done.stderr
     assert "worse than baseline.json: it gains -1.9" in done.stdout
+    assert "gate.check: got 4 values, want at least 5" in done.stdout
 
 
 def test_the_action_writes_a_summary_and_ends_with_the_decision() -> None:
@@ -157,6 +183,7 @@ def test_the_action_writes_a_summary_and_ends_with_the_decision() -> None:
     assert run(["bash", "-ec", step["run"]], **given, **of_github).returncode == 3
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_docs_keeps_the_gain_and_nothing_else() -> None:
     page = (ROOT / "docs" / "gate.md").read_text()
     loop = page.partition("```python\n")[2].partition("```")[0]

@@ -1,4 +1,4 @@
-"""The sequential test of a candidate: by hand, against a published algorithm, and the short form of the simulation."""
+"""The test of a candidate, the levels of a stream and the sum over nights, on values worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,98 +8,76 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lr_sweep.analysis.statistics.comparisons.decide import FIRST, SECOND, UNDECIDED
 from lr_sweep.analysis.statistics.comparisons.sequential import (
     ALARM,
+    DRIFT,
     conclude,
     drift,
     is_worse,
-    looks,
+    likelihood_ratios,
+    lower_bound,
     next_level,
 )
-from lr_sweep.benchmarks.gate_streams import streamed
 
 BASE = np.array([1.0, 2.0, 3.0, 2.0])
 """Mean 2, variance 2/3 with 3 degrees of freedom."""
 
 
-def test_a_look_is_a_t_test_with_pooled_noise() -> None:
-    found = looks(BASE, np.array([3.0, 4.0, 3.5]))
-    # pooled: (0.5 + 2) / 5 = 0.5; Welch's degrees of freedom are those of two variances with 5 and 3
-    sem, share = math.sqrt(0.5 / 3 + (2 / 3) / 4), 0.5
-    assert found.p[3] == pytest.approx(stats.t.sf(1.5 / sem, 1 / (share**2 / 5 + share**2 / 3)))
-    least = 1.5 * math.sqrt(2 / 3)  # of the noisier side; the densities of the gain about it, and about 0
-    assert found.ratio[3] == pytest.approx(stats.norm.logpdf(1.5, least, sem) - stats.norm.logpdf(1.5, 0, sem))
-    assert (found.p[0], found.ratio[0]) == (1, 0)
+def test_the_bound_is_that_of_welchs_test() -> None:
+    """The candidate's own variance is 0.25, however noisy the baseline is."""
+    values = np.array([3.0, 4.0, 3.5])
+    welch = stats.ttest_ind(values, BASE, equal_var=False, alternative="greater")
+    assert lower_bound(BASE, values, 0.02) == pytest.approx(welch.confidence_interval(0.98).low)
+    assert lower_bound(BASE, values, float(welch.pvalue)) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_noisier_candidate_has_its_own_noise() -> None:
-    found = looks(BASE, np.array([10.0, -6.0]))  # variance 128 with 1 degree of freedom
-    share = 64 / (64 + 1 / 6)
-    assert found.p[2] == pytest.approx(0.5)
-    assert looks(BASE, np.array([12.0, -4.0])).p[2] == pytest.approx(
-        stats.t.sf(2 / math.sqrt(64 + 1 / 6), 1 / (share**2 + (1 - share) ** 2 / 3))
-    )
+def test_a_likelihood_ratio_has_the_noise_of_the_noisier_side() -> None:
+    """Variances are 2/3 of the baseline, 1/4 and 128 of the candidates."""
+    for values, noise, gain in (([3.0, 4.0, 3.5], 2 / 3, 1.5), ([10.0, -6.0], 128.0, 0.0)):
+        least, sem = 1.5 * math.sqrt(noise), math.sqrt(noise / len(values) + (2 / 3) / 4)
+        expected = stats.norm.logpdf(gain, least, sem) - stats.norm.logpdf(gain, 0, sem)
+        assert likelihood_ratios(BASE, np.array(values), 0.0, 1.5)[-1] == pytest.approx(expected)
 
 
 def test_a_gain_is_accepted_after_all_seeds_and_a_loss_rejected_early() -> None:
     base = np.arange(30.0) % 3
-    found = conclude(looks(base, np.array([[3.0, 4.0] * 15, [-2.0] * 30, [1.4] * 30])))
-    assert found.outcome.tolist() == [FIRST, SECOND, SECOND]
-    assert found.num_seeds.tolist()[:2] == [30, 1]
-    assert (found.evidence[0] < 1e-6, found.evidence[1]) == (True, 1)
-    few = conclude(looks(base, np.array([3.0, 4.0] * 14)))
-    assert (few.outcome, few.num_seeds) == (UNDECIDED, 28)
-    assert conclude(looks(base, np.zeros(0))).outcome == UNDECIDED
+    values = np.array([[3.0, 4.0] * 15, [-2.0] * 30, [1.1, 1.5] * 15])
+    answers = conclude(base, values, 0.05, 30, 1.25)
+    assert answers.is_accepted.tolist() == [True, False, False]
+    assert answers.is_rejected.tolist() == [False, True, True]
+    assert answers.num_seeds.tolist()[:2] == [30, 1]
+    assert conclude(base, values[0, :28], 0.05, 30, 1.25) == (False, False, 28)
+    assert conclude(base, np.zeros(0), 0.05, 30, 1.25) == (False, False, 0)
 
 
-def test_with_few_seeds_the_level_is_a_seventieth() -> None:
-    base, shape = np.array([0.0, 2.0] * 10), np.array([0.0, 2.0] * 4)
-    for gain, outcome in ((1.7, SECOND), (2.5, FIRST)):  # p is 1e-3 and 5e-5; a seventieth of 0.01 is 1.4e-4
-        found = looks(base, shape + gain)
-        assert conclude(found, 0.01, max_seeds=8).outcome == outcome
-        assert found.p[8] < 0.01
+def test_a_loss_is_shown_from_five_seeds_on_and_without_noise_any_loss_is() -> None:
+    assert is_worse(BASE, np.array([-3.0, -4.0, -3.0, -4.0, -3.0]))
+    assert not is_worse(BASE, np.array([-3.0, -4.0, -3.0, -4.0]))
+    assert not is_worse(BASE, np.array([1.9, 2.0] * 4))
+    for level in (10.0, 0.0):
+        assert is_worse(np.full(8, level), np.full(5, level - 0.1))
+        assert not is_worse(np.full(8, level), np.full(5, level))
 
 
-def test_a_loss_is_shown_and_without_noise_any_loss_is() -> None:
-    assert is_worse(BASE, np.array([-3.0, -4.0]))
-    assert not is_worse(BASE, np.array([1.9, 2.0]))
-    constant = np.full(8, 10.0)
-    assert is_worse(constant, np.full(2, 9.9))
-    assert not is_worse(constant, np.full(2, 10.0))
+def test_two_modes_do_not_look_like_a_loss() -> None:
+    """A candidate of two modes, as the baseline: its first three seeds are all in the lower one, the next ones not."""
+    base = np.array([0.0, 1.0] * 10) + np.arange(20) / 100
+    assert not is_worse(base, np.array([0.0, 0.001, 0.002, 1.0, 1.01, 0.0, 1.02]))
 
 
-def test_levels_of_a_stream_are_those_of_addis() -> None:
-    """The levels that online-fdr 1.0.0 gives for these p values (alpha 0.05, wealth 0.025, lambda 0.25, tau 0.5)."""
-    evidence, accepted = [0.9, 0.3, 0.0005, 0.4, 1e-6, 0.45, 0.2, 0.6], [False, False, True, False, True, *[False] * 3]
-    expected = [
-        0.00273431,
-        0.00273431,
-        0.00090199,
-        0.0036363,
-        0.00137346,
-        0.00684208,
-        0.00257299,
-        0.00257299,
-        0.00257299,
-    ]
-    found = [next_level(evidence[:i], accepted[:i], 0.05) for i in range(len(evidence) + 1)]
-    assert found == pytest.approx(expected, rel=1e-4)
+def test_levels_of_a_stream_share_the_error() -> None:
+    """Shares k^-1.6 of 5%; each discovery adds the error once more."""
+    shares = [stats.zipf(1.6).pmf(k) for k in range(1, 4)]
+    assert next_level(0, np.array(0)) == pytest.approx(0.05 * shares[0])
+    assert next_level(2, np.array(2)) == pytest.approx(3 * 0.05 * shares[2])
+    assert sum(next_level(k, np.array(0)) for k in range(2000)) == pytest.approx(0.05, abs=0.001)
 
 
 def test_drift_needs_several_bad_nights() -> None:
-    base = np.array([0.0, 2.0] * 15)  # a deviation of 1.03, with the mean's own error
+    base = np.array([0.0, 2.0] * 15)
     nights = np.array([1.0, -20.0, 1.0, 1.0, -2.0, -2.0, -2.0, -2.0])
-    found = drift(base, nights)
-    worst = 0.75 * 2.5 + 0.25 * stats.norm.ppf(0.5 + 30 / 62) - 0.7  # however bad, a night counts as much
-    assert found[1] == pytest.approx(worst)
-    assert found[7] == pytest.approx(4 * worst + found[3])
-    assert (found >= ALARM).tolist() == [False] * 7 + [True]
-
-
-@pytest.mark.parametrize("noise", ["normal", pytest.param("two modes, 30%", marks=pytest.mark.slow)])
-def test_a_stream_seldom_keeps_what_gains_nothing(noise: str) -> None:
-    found = streamed("gate", noise, 12)
-    false, power, equal, _ = map(float, found.row())
-    assert (false < 8, power > 80, equal < 5.5) == (True, True, True)
-    assert float(streamed("one run", noise, 12).row()[0]) > 40
+    sums = drift(base, nights)
+    worst = stats.norm.ppf(0.5 + 30 / 62) - DRIFT  # however bad, a night counts as much
+    assert sums[:4] == pytest.approx([0, worst, worst - DRIFT, worst - 2 * DRIFT])
+    assert sums[7] == pytest.approx(4 * worst + sums[3])
+    assert (sums >= ALARM).tolist() == [False] * 7 + [True]
