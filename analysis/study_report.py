@@ -46,8 +46,9 @@ from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.report.targets import target_section
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
+from lr_sweep.analysis.statistics.checks.code import code_findings
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
-from lr_sweep.analysis.statistics.checks.sweep import check_sweep, code_findings
+from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.comparisons.orders import comparisons_at_rates, orders

@@ -33,7 +33,6 @@ CHECKS = (
     "unstable",
     "improving",
     "gap",
-    "two-modes",
     "stuck",
     "identical",
     "diverged",

@@ -61,9 +61,7 @@ FIXES = {  # what to do about findings, by check, where the record's advice name
     "stuck": "look at the data: do inputs differ between examples, and are they scaled?",
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
-OF_RATES = words(
-    "untuned edge narrow cliff flat rate-ignored unstable quiet-neighbours unequal"
-)  # checks of the rates
+OF_RATES = words("untuned edge narrow cliff flat rate-ignored unstable unequal")  # checks of rates
 NOT_CHOSEN = ("not-chosen", "no learning rate is chosen")
 CHOSEN_ON_TEST = ("chosen-on-test", "its learning rate was chosen on test data")
 MOST_NAMED = 20  # columns that are not used; more are counted

@@ -182,7 +182,9 @@ def _wanted_and_ended(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     by_run, measured = rows.groupby("run_id", sort=False), decisive(rows)
     runs = by_run[RUN].first().assign(status=by_run["status"].last())
     is_complete = runs["status"].eq("complete")
-    runs["status"] = runs["status"].mask(is_complete & by_run[measured].count().eq(0), "missing")
+    # A run that a rule stopped had an evaluation; one without was evicted, and says nothing of its rate.
+    may_have_one = is_complete | runs["status"].eq("stopped")
+    runs["status"] = runs["status"].mask(may_have_one & by_run[measured].count().eq(0), "missing")
     runs["status"] = runs["status"].mask(is_complete & by_run["diverged"].any(), "diverged")
     # Rows behind the last evaluation, as of a training loss, are no part of the run that a report can show.
     last = (

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell, was_tried
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
 
@@ -36,7 +38,8 @@ class CheckFinding:
     learning_rates: Collection[float] = ()
     """To add to the study; often none."""
     condition: str = ""
-    """Why the variant may yet be better than its number, as the end of a sentence on one that leads it; often empty."""
+    """Why the variant may yet be better than its number; often empty. It ends a sentence that another variant leads
+    this one, and a sentence that both are equal: `as far as the grid reaches: sgd still improves at 1e-1`."""
 
     @property
     def cell(self) -> Cell:
@@ -70,7 +73,7 @@ class SweptCell:
     row: Row
     """A row of `StudySummary.cells`."""
     rates: Sequence[Row]
-    """Its rows of `StudySummary.learning_rates`, rising."""
+    """Its rows of `StudySummary.learning_rates`, rising, those without values included."""
     others: Sequence[float]
     """Validation means of the other variants of its task and model."""
     study: StudySummary
@@ -94,6 +97,29 @@ class SweptCell:
     def finding(self) -> partial[CheckFinding]:
         """`finding_of` this cell: takes its other arguments."""
         return partial(finding_of, self.row)
+
+    @property
+    def tried(self) -> list[Row]:
+        """The rates that bound the sweep or show its peak: runs that failed or are missing do neither."""
+        return [row for row in self.rates if was_tried(row)]
+
+    def asking_for(
+        self,
+        check: str,
+        level: Level,
+        message: str,
+        further: Collection[float],
+        condition: str = "",
+    ) -> CheckFinding:
+        """Report that learning rates are needed; where the study has such rates, untried, their runs are the fix."""
+        reach = [*further, self.row["learning_rate"]]
+        low, high = np.nanmin(reach), np.nanmax(reach)
+        untried = [row["learning_rate"] for row in self.rates if not was_tried(row)]
+        waiting = [rate_text(rate) for rate in untried if low <= rate <= high]
+        if waiting:
+            fix = f"train the runs at {', '.join(waiting)}, which have no value"
+            return self.finding(check, level, message, fix, condition=condition)
+        return self.finding(check, level, message, rates=further, condition=condition)
 
 
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:

@@ -1,15 +1,16 @@
 """Checks of a cell's learning rates: does the sweep show its peak, does the grid resolve it, do seeds lack?
 
-Rates count with their values: a rate where every run diverged bounds the sweep, and shows nothing of the peak.
+A rate whose every run diverged bounds the sweep, and shows nothing of the peak. A rate whose runs failed or are missing
+counts as if the study did not have it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
-from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
@@ -22,57 +23,49 @@ from lr_sweep.analysis.statistics.rates.further_rates import (
     three_digits,
 )
 from lr_sweep.analysis.statistics.rates.optimum import is_lopsided
-from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, fitted_gain
+from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, Gain, fitted_gain
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, inner_rate
 from lr_sweep.common.text import counted, rate_text
 
 MIN_RATES = 3
-"""With fewer learning rates a peak cannot be seen to lie inside."""
+"""Fewest learning rates that can show a peak inside."""
 LEAST_GAIN = 0.01
-"""A finer grid is asked for if it would bring more than this: the lower limit of what it would bring."""
+"""Least gain for which more rates are asked for, in the metric's unit."""
 GAIN_CONFIDENCE = 0.99
-"""The one-sided confidence of that limit."""
+"""One-sided confidence of the limits of the gain of a finer grid."""
 WIDE_STEP = 4.0
-"""Ratio of neighbouring rates; half-decade grids step by 3 to 3.4."""
+"""Largest ratio of neighbouring rates of a usual grid; half-decade grids step by 3 to 3.4."""
 RISING_SEMS = 2
-"""A best rate at the grid's edge makes a verdict conditional if its mean is above its neighbour's by more standard
-errors than this. In simulations 20% of the verdicts over such a variant were wrong; over others at an edge, 0.8%."""
+"""Standard errors by which a mean is above its neighbour's if the curve still rises. In simulations 20% of the verdicts
+over a variant that still rises at the grid's edge were wrong; over others at an edge, 0.8%."""
 UNSTABLE_LEAD = 0.005
-UNSTABLE_SEMS = 2
-"""The choice avoids a rate where a seed diverged. That is a problem if the other seeds lead by more than both."""
+"""Least lead of a rate where seeds diverged that is a problem, in the metric's unit."""
 TRAIN_SEEDS = "give each learning rate all seeds: train them, or add their rows"
 
 
 def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
-    """Report where a cell's learning rates do not show its peak, or the choice avoids a better rate."""
-    rates, search = cell.rates, cell.study.search
-    # A rate whose runs are missing or failed may yet get a value; the check "missing" reports it.
-    may_get_one = ("missing", "short", "failed", "stopped")
-    shown = [
-        row for row in rates if row["num_values"] or any(row[status] for status in may_get_one)
-    ]
-    if not any(row["num_values"] for row in rates) and len(rates) >= MIN_RATES:
+    """Report where a cell's learning rates do not show its peak."""
+    search = cell.study.search
+    shown = [row for row in cell.tried if row["num_values"] or row["stopped"]]
+    if not any(row["num_values"] for row in shown):
         return
-    if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
-        yield _untuned(cell, [row["learning_rate"] for row in rates], shown)
-    elif math.isnan(cell.row["learning_rate"]):  # nothing selects
-        return
+    if len(shown) < MIN_RATES:
+        yield _untuned(cell)
     elif cell.row["at_edge"]:
         yield _edge(cell)
-    elif not is_flat(rates) and (
-        search is None or not search.space
-    ):  # options of their own: neighbours show no peak
+    elif math.isnan(cell.row["learning_rate"]) or is_flat(cell.rates):
+        return
+    elif search is None or not search.space:  # rates with options of their own show no peak
         best = _inner_best(cell)
         yield from _cliff(cell, best)
         if cell.study.winners is None:  # rates beside winners have one seed, and no standard error
             yield from _narrow(cell, best)
-    yield from _unstable(cell)
 
 
 def is_flat(rates: Sequence[Row]) -> bool:
     """Return whether a cell's learning rates all have one mean, so that none is better than another."""
     known = [row for row in rates if row["num_values"]]
-    means = {comparable(row["validation_mean"]) for row in known if row["eligible"]}
+    means = {comparable(row["validation_mean"]) for row in known}
     return len(known) >= MIN_RATES and len(means) == 1 and all(row["eligible"] for row in known)
 
 
@@ -81,183 +74,134 @@ def joint_sem(one: float, other: float) -> float:
     return math.hypot(*(0.0 if math.isnan(sem) else sem for sem in (one, other)))
 
 
+def _rates_of(rows: Sequence[Row]) -> list[float]:
+    return [row["learning_rate"] for row in rows]
+
+
 def _inner_best(cell: SweptCell) -> float:
     """Return the best rate, of equally good ones one inside the sweep: beside it the grid shows whether it falls."""
     best = cell.row["validation_mean"]
-    equal = [
-        row for row in cell.rates if row["eligible"] and comparable(row["validation_mean"]) == best
-    ]
-    equal_rates = {row["learning_rate"] for row in equal} | {cell.row["learning_rate"]}
-    return inner_rate(equal_rates, [row["learning_rate"] for row in cell.rates])
+    eligible = [row for row in cell.tried if row["eligible"]]
+    equal = [row for row in eligible if comparable(row["validation_mean"]) == best]
+    return inner_rate(_rates_of(equal), _rates_of(cell.tried))
 
 
-def _untuned(cell: SweptCell, tried: list[float], shown: list[Row]) -> CheckFinding:
-    rates, number = set(around(tried[0])), sum(row["num_values"] > 0 for row in shown)
-    message = f"only one learning rate, {rate_text(tried[0])}, was tried: nothing is tuned"
-    if 1 < len(tried) < MIN_RATES:
-        message = f"only {len(tried)} learning rates were tried: no peak can be seen to lie inside"
-        rates = {*beyond(tried, "low"), *beyond(tried, "high")}
-    elif len(tried) >= MIN_RATES:
-        verb, values = "has" if number == 1 else "have", [row["learning_rate"] for row in shown]
-        message = f"only {number} of {len(tried)} learning rates {verb} a value: no peak can be seen to lie inside"
-        rates = {rate for value in values for rate in between(tried, value)}
-        rates |= set(beyond(tried, "low")) if values[0] == tried[0] else set()
-    is_swept = (
-        cell.study.learning_rates.groupby(CELL).size().max() > 1
-    )  # else the verdict is of one rate, and says so
-    condition = f"as far as tried: {cell.row['variant']} has values at {counted(number, 'learning rate')} only"
-    return cell.finding(
-        "untuned", "problem", message, rates=rates, condition=condition if is_swept else ""
+def _untuned(cell: SweptCell) -> CheckFinding:
+    number = sum(row["num_values"] > 0 for row in cell.rates)
+    message = (
+        f"{number} of {counted(len(cell.rates), 'learning rate')} with values, want at least {MIN_RATES}: "
+        "no peak can be seen to lie inside"
     )
+    # A study of one rate compares at that rate, and its verdict says so.
+    is_swept = cell.study.learning_rates.groupby(CELL).size().max() > 1
+    only = f"{cell.row['variant']} has values at {counted(number, 'learning rate')} only"
+    condition = f"as far as tried: {only}" if is_swept else ""
+    return cell.asking_for("untuned", "problem", message, _wider(cell.tried), condition)
+
+
+def _wider(tried: Sequence[Row]) -> set[float]:
+    """Return rates beyond the ends that have values, and halfway to rates that diverged."""
+    rates = _rates_of(tried)
+    if len(rates) == 1:
+        return set(around(rates[0]))
+    found = set[float]()
+    for end, row in (("low", tried[0]), ("high", tried[-1])):
+        if row["num_values"]:
+            found |= set(beyond(rates, end))
+    for one, other in pairwise(tried):
+        if (one["num_values"] > 0) != (other["num_values"] > 0):
+            found.add(geometric_mean(one["learning_rate"], other["learning_rate"]))
+    return found
 
 
 def _edge(cell: SweptCell) -> CheckFinding:
-    """Report a best rate beyond which none was tried; the range of a search ends there, or has room for more rates."""
-    best, end, search = cell.row["learning_rate"], cell.row["at_edge"], cell.study.search
+    """Report a best rate beyond which none was tried."""
+    end, search = cell.row["at_edge"], cell.study.search
+    best = rate_text(cell.row["learning_rate"])
     extreme = "smallest" if end == "low" else "largest"
-    message = f"the best learning rate, {rate_text(best)}, is the {extreme} tried"
-    reach = f"{cell.row['variant']} still improves at {rate_text(best)}, the {extreme} rate tried"
-    condition = (
-        f"as far as the grid reaches: {reach}" if still_rises(cell.rates, end, cell.metric) else ""
-    )
-    if search is None:
-        rates = beyond([row["learning_rate"] for row in cell.rates], end)
-        return cell.finding("edge", "problem", message, rates=rates, condition=condition)
-    bound, outside = (
-        (search.low, search.low / 10) if end == "low" else (search.high, search.high * 10)
-    )
-    if abs(math.log(bound / best)) > math.log(WIDE_STEP):
-        fix = f"raise `rates`, now {search.rates}: the range has room"
-    else:
-        fix = (
-            f"set `{end}: {rate_text(three_digits(outside))}` and raise `rates`, now {search.rates}"
-        )
-    message += f"; the search's range ends at {rate_text(bound)}"
-    return cell.finding("edge", "problem", message, fix, condition=condition)
+    message = f"the best learning rate, {best}, is the {extreme} tried"
+    if search is not None:
+        bound = search.low if end == "low" else search.high
+        message += f"; the search's range ends at {rate_text(bound)}"
+    condition = ""
+    if _still_rises(cell):
+        reach = f"{cell.row['variant']} still improves at {best}, the {extreme} rate tried"
+        condition = f"as far as the grid reaches: {reach}"
+    further = beyond(_rates_of(cell.tried), end)
+    return cell.asking_for("edge", "problem", message, further, condition)
 
 
-def still_rises(rates: Sequence[Row], end: str, metric: Metric) -> bool:
+def _still_rises(cell: SweptCell) -> bool:
     """Return whether the best rate, at one end of those tried, is clearly better than the one beside it."""
-    top, beside = (rates[0], rates[1]) if end == "low" else (rates[-1], rates[-2])
+    rising = cell.tried if cell.row["at_edge"] == "high" else cell.tried[::-1]
+    rise = _clear_rise(rising[-1], rising[-2], cell.metric)
+    return rise > 0 or math.isnan(rise)
+
+
+def _clear_rise(top: Row, beside: Row, metric: Metric) -> float:
+    """Return by how much more than noise a rate is better than its neighbour; NaN: the neighbour has no value."""
     rise = metric.sign * (top["validation_mean"] - beside["validation_mean"])
-    return not rise <= RISING_SEMS * joint_sem(top["validation_sem"], beside["validation_sem"])
+    return float(rise - RISING_SEMS * joint_sem(top["validation_sem"], beside["validation_sem"]))
 
 
 def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
-    """Report a side of the best rate on which no rate has a value: an edge that was not drawn as one."""
-    rates, metric = cell.rates, cell.metric
-    at = [row["learning_rate"] for row in rates].index(best)
-    for beside, behind, side in (
-        (rates[at + 1 :], rates[at - 1], "above"),
-        (rates[:at][::-1], rates[at + 1], "below"),
-    ):
-        if any(row["num_values"] or not row["diverged"] for row in beside):
+    """Report a side of the best rate on which every run diverged: an edge that was not drawn as one."""
+    rates = cell.tried
+    at = _rates_of(rates).index(best)
+    above = rates[at + 1 :], rates[at - 1], "above"
+    below = rates[:at][::-1], rates[at + 1], "below"
+    for beside, behind, side in (above, below):
+        if any(row["num_values"] or row["stopped"] for row in beside):
             continue
         lost = beside[0]["learning_rate"]
-        step = abs(math.log(lost / best))
-        rise, noise = _rise(rates[at], behind, metric)
-        # Halfway to where it diverges, were the rise to continue.
-        ahead = step / 2 / abs(math.log(best / behind["learning_rate"]))
-        where = (
-            "there" if len(beside) == 1 else f"at it and at the {len(beside) - 1} further {side}"
-        )
-        message = (
-            f"no rate {side} the best one, {rate_text(best)}, has a value: the next is {rate_text(lost)}, "
-            f"and every run {where} diverged"
-        )
-        rises = ahead * (rise - noise) > LEAST_GAIN * cell.unit
-        if rises and step <= math.log(WIDE_STEP):
-            message += f"; {metric.chosen_on} {metric.improves} by {metric.amount_text(rise)} over the step before"
-        if rises or step > math.log(WIDE_STEP):
-            yield cell.finding("cliff", "problem", message, rates=(geometric_mean(best, lost),))
+        message = f"every run {side} the best rate, {rate_text(best)}, diverged; the next is {rate_text(lost)}"
+        rises = _clear_rise(rates[at], behind, cell.metric) > 2 * LEAST_GAIN * cell.unit
+        if rises:
+            message += f"; {cell.metric.chosen_on} {cell.metric.improves} up to the best rate"
+        if rises or abs(math.log(lost / best)) > math.log(WIDE_STEP):
+            further = [geometric_mean(best, lost)]
+            yield cell.asking_for("cliff", "problem", message, further)
         else:
             yield cell.finding("cliff", "note", message)
 
 
-def _rise(top: Row, behind: Row, metric: Metric) -> tuple[float, float]:
-    """Return by how much a rate is better than a neighbour, and the noise of that; without a value nothing is known."""
-    if not behind["num_values"]:
-        return 0.0, 0.0
-    rise = metric.sign * (top["validation_mean"] - behind["validation_mean"])
-    dof = max(1, top["num_values"] + behind["num_values"] - 2)
-    return rise, float(stdtrit(dof, GAIN_CONFIDENCE)) * joint_sem(
-        top["validation_sem"], behind["validation_sem"]
-    )
-
-
 def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
-    metric, mean = cell.metric, cell.row["validation_mean"]
+    """Report that a rate between those tried may be better than the best one."""
     known = [row for row in cell.rates if row["num_values"]]
-    at = [row["learning_rate"] for row in known].index(best)
+    at = _rates_of(known).index(best)
     if not 0 < at < len(known) - 1:
         return
-    curve = Curve.of(metric.sign, *(np.array([row[name] for row in known]) for name in MEASURED))
-    if is_lopsided(curve):  # a parabola is none of it
+    columns = [np.array([row[name] for row in known]) for name in MEASURED]
+    curve = Curve.of(cell.metric.sign, *columns)
+    if is_lopsided(curve):  # no parabola fits
         return
     gain = fitted_gain(curve, at)
-    room = metric.sign * (metric.perfect - mean)
-    size, least = (min(room, limit) for limit in (gain.size, gain.lower(GAIN_CONFIDENCE)))
+    room = cell.metric.sign * (cell.metric.perfect - cell.row["validation_mean"])
+    least = min(room, gain.lower(GAIN_CONFIDENCE))
     if least <= LEAST_GAIN * cell.unit:
         return
+    metric, better = cell.metric, rate_text(three_digits(10**gain.at))
     message = (
-        f"the grid is coarse at {rate_text(best)}: by a parabola through its neighbours a rate near "
-        f"{rate_text(three_digits(10**gain.at))} is better by {metric.amount_text(size)} "
-        f"(at least {metric.amount_text(least)})"
+        f"the grid is coarse at {rate_text(best)}: by a parabola through its neighbours a rate near {better} "
+        f"is better by {metric.amount_text(min(room, gain.size))} (at least {metric.amount_text(least)})"
     )
-    nearest = min((abs(other - mean) for other in cell.others), default=0.0)
-    level: Level = "note"
+    level, why = _weight(cell, gain)
+    resolved = f"{cell.row['variant']} may be better beside {rate_text(best)}"
+    condition = f"as far as the grid resolves: {resolved}" if level == "problem" else ""
+    further = between(_rates_of(cell.tried), best)
+    yield cell.asking_for("narrow", level, message + why, further, condition)
+
+
+def _weight(cell: SweptCell, gain: Gain) -> tuple[Level, str]:
+    """Return the level of a gain, and why it is only a note."""
     if not gain.fit_seen:
-        message += "; three rates do not show whether a parabola fits"
-    elif nearest > gain.upper(GAIN_CONFIDENCE):
-        message += (
-            f"; the nearest variant is {metric.amount_text(nearest)} away, so the order stays"
-        )
-    else:
-        level = "problem"
-    condition = (
-        f"as far as the grid resolves: {cell.row['variant']} may be better beside {rate_text(best)}"
-    )
-    rates = between([row["learning_rate"] for row in cell.rates], best)
-    yield cell.finding(
-        "narrow", level, message, rates=rates, condition=condition if level == "problem" else ""
-    )
-
-
-def _chosen(cell: SweptCell) -> Row | None:
-    return next(
-        (row for row in cell.rates if row["learning_rate"] == cell.row["learning_rate"]), None
-    )
-
-
-def _best_of(rates: Sequence[Row], metric: Metric) -> Row | None:
-    return max(
-        rates, key=lambda row: metric.sign * comparable(row["validation_mean"]), default=None
-    )
-
-
-def _unstable(cell: SweptCell) -> Iterator[CheckFinding]:
-    """Report the best rate that was not chosen because a seed diverged at it."""
-    metric, chosen = cell.metric, _chosen(cell)
-    lost = [
-        row for row in cell.rates if 0 < row["num_values"] < row["num_wanted"] and row["diverged"]
-    ]
-    best = _best_of(lost, metric)
-    if chosen is None or best is None:
-        return
-    lead = metric.sign * (best["validation_mean"] - chosen["validation_mean"])
-    if best["num_values"] >= chosen["num_values"] or lead <= 0:
-        return
-    noise = UNSTABLE_SEMS * joint_sem(best["validation_sem"], chosen["validation_sem"])
-    message = (
-        f"{best['num_seeds'] - best['num_values']} of {best['num_seeds']} seeds have no value at "
-        f"{rate_text(best['learning_rate'])}, where the others are better than at the chosen "
-        f"{rate_text(chosen['learning_rate'])} by {metric.amount_text(lead)}: the choice avoids it"
-    )
-    if lead > max(UNSTABLE_LEAD * cell.unit, noise):
-        middle = geometric_mean(best["learning_rate"], chosen["learning_rate"])
-        yield cell.finding("unstable", "problem", message, rates=(middle,))
-    else:
-        yield cell.finding("unstable", "note", message)
+        return "note", "; three rates do not show whether a parabola fits"
+    mean = cell.row["validation_mean"]
+    nearest = min((abs(other - mean) for other in cell.others), default=0.0)
+    if nearest > gain.upper(GAIN_CONFIDENCE):
+        away = cell.metric.amount_text(nearest)
+        return "note", f"; the nearest variant is {away} away, so the order stays"
+    return "problem", ""
 
 
 def not_eligible(rates: Sequence[Row], winners: int | None) -> list[Row]:
@@ -270,45 +214,75 @@ def not_eligible(rates: Sequence[Row], winners: int | None) -> list[Row]:
 
 
 def fewer_seeds(cell: SweptCell) -> Iterator[CheckFinding]:
-    """Report seeds without a value, unless other checks do.
+    """Report rates that could not be chosen because seeds have no value, and seeds that the cell's number lacks.
 
-    These are `unstable` of a better rate where a seed diverged, and `missing` and `diverged` of runs; of the latter
-    a rate is reported that is better than the chosen one.
+    The checks `missing` and `diverged` report the runs. Here a rate is named if it is better than the chosen one, or
+    if the study never had its seeds.
     """
-    metric, chosen = cell.metric, _chosen(cell)
-    if chosen is None:
+    at_chosen = [row for row in cell.rates if row["learning_rate"] == cell.row["learning_rate"]]
+    if not at_chosen:
         return
+    chosen = at_chosen[0]
     yield from _at_chosen(cell, chosen)
     lost = not_eligible(cell.rates, cell.study.winners)
-    best = _best_of(lost, metric)
-    lead = metric.sign * (best["validation_mean"] - cell.row["validation_mean"]) if best else 0.0
-    unstable = best is not None and best["diverged"] and best["num_values"] < best["num_wanted"]
-    better = best if lead > 0 and not unstable else None
+    leads = [_lead(cell, row) for row in lost]
+    top = int(np.argmax(leads)) if lost and max(leads) > 0 else None
+    better = None if top is None else lost[top]
+    if better is not None and better["diverged"]:
+        yield _unstable(cell, better, chosen)
+        better = None
     named = [row for row in lost if row["num_lacking"] or row is better]
     if not named:
         return
-    listed = [
-        f"{row['num_values']} of {row['num_seeds']} at {rate_text(row['learning_rate'])}"
-        for row in named
-    ]
+    level: Level = "problem" if better else "note"
+    yield cell.finding("fewer-seeds", level, _fewer_text(cell, named, better), TRAIN_SEEDS)
+
+
+def _lead(cell: SweptCell, row: Row) -> float:
+    """Return by how much a rate is better than the chosen one."""
+    means = row["validation_mean"], cell.row["validation_mean"]
+    return cell.metric.sign * (comparable(means[0]) - comparable(means[1]))
+
+
+def _fewer_text(cell: SweptCell, named: Sequence[Row], better: Row | None) -> str:
+    counts = [f"{row['num_values']} of {row['num_seeds']} at {_rate(row)}" for row in named]
     they = "it" if len(named) == 1 else "they"
-    message = f"seeds with a value: {', '.join(listed)}, so {they} cannot be chosen"
-    if better is not None:
-        message += (
-            f"; at {rate_text(better['learning_rate'])} {metric.chosen_on} is better than at the chosen "
-            f"{rate_text(chosen['learning_rate'])} by {metric.amount_text(lead)}"
-        )
-    yield cell.finding("fewer-seeds", "note" if better is None else "problem", message, TRAIN_SEEDS)
+    message = f"seeds with a value: {', '.join(counts)}, so {they} cannot be chosen"
+    if better is None:
+        return message
+    lead = cell.metric.amount_text(_lead(cell, better))
+    than = f"better than at the chosen {_rate(cell.row)} by {lead}"
+    return f"{message}; at {_rate(better)} {cell.metric.chosen_on} is {than}"
+
+
+def _rate(row: Row) -> str:
+    return rate_text(row["learning_rate"])
+
+
+def _unstable(cell: SweptCell, better: Row, chosen: Row) -> CheckFinding:
+    """Report the best rate that was not chosen because a seed diverged at it."""
+    lead = _lead(cell, better)
+    without = (
+        f"{better['num_seeds'] - better['num_values']} of {better['num_seeds']} seeds have no value"
+    )
+    message = (
+        f"{without} at {_rate(better)}, where the others are better than at the chosen {_rate(chosen)} "
+        f"by {cell.metric.amount_text(lead)}: the choice avoids it"
+    )
+    is_clear = _clear_rise(better, chosen, cell.metric) > 0
+    if is_clear and lead > UNSTABLE_LEAD * cell.unit:
+        middle = geometric_mean(better["learning_rate"], chosen["learning_rate"])
+        return cell.asking_for("unstable", "problem", message, [middle])
+    return cell.finding("unstable", "note", message)
 
 
 def _at_chosen(cell: SweptCell, chosen: Row) -> Iterator[CheckFinding]:
     """Report seeds that the cell's own number lacks."""
-    metric, row, at = cell.metric, cell.row, f"at the chosen {rate_text(chosen['learning_rate'])}"
+    row, metric = cell.row, cell.metric
+    at = f"at the chosen {_rate(chosen)} has a value for"
     if row["num_tests"] < row["num_values"]:
-        message = (
-            f"{metric.test} {at} has a value for {row['num_tests']} of {row['num_seeds']} seeds"
-        )
+        message = f"{metric.test} {at} {row['num_tests']} of {row['num_seeds']} seeds"
         yield cell.finding("fewer-seeds", "problem", message, "measure it for every seed")
     if chosen["num_lacking"]:
-        message = f"{metric.validation} {at} has a value for {row['num_values']} of {row['num_seeds']} seeds"
+        message = f"{metric.validation} {at} {row['num_values']} of {row['num_seeds']} seeds"
         yield cell.finding("fewer-seeds", "problem", message, TRAIN_SEEDS)

@@ -8,49 +8,31 @@ percent. Of a metric that is no fraction, thresholds are shares of the cell's me
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.columns import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.statistics.checks.finding import (
-    CheckFinding,
-    Level,
-    SweptCell,
-    finding_of,
-    swept_cells,
+from lr_sweep.analysis.statistics.checks.curves import (
+    ACCURACIES,
+    Rise,
+    identical_cells,
+    ignored_rates,
+    late_rises,
+    stuck_cells,
 )
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, SweptCell, swept_cells
 from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
-from lr_sweep.analysis.statistics.checks.significance import Modes, Rise, late_rises, two_modes
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, arrays_by_cell, comparable
+from lr_sweep.analysis.statistics.selection.best import Cell, Floats, comparable, rounded
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 from lr_sweep.common.text import rate_text
 
-RISING_LEVEL = 0.05
-"""Validation still improves where a study without such a cell would show it with less than this probability."""
-GAP = 0.03
-"""Validation and test differ out of line by more than this, and by more than `GAP_SEMS` of their standard errors, from
-the median of the same task's cells. A gap that they share is a note: the splits differ."""
-GAP_SEMS = 3
-MOST_EXAMPLES = 10_000
-"""Examples of a split up to which their number is read off the accuracies; the error of a larger one is below `GAP`."""
-MOST_VALUES, WHOLE = 100, 5e-5
-"""Accuracies of a split that are looked at, and how far from a whole number of examples they are by rounding."""
-STUCK_EVALUATIONS = 4
-"""With fewer evaluations a cell that stays at one accuracy may do so by chance."""
-STUCK_SHARE = 0.5
-"""A cell is stuck if its highest validation accuracy, below 100%, is in every run's curve and is this share of all its
-evaluations: as of a model that reads nothing and names one class, now and then a rarer one. What learns has another
-accuracy at most evaluations."""
-LEAST_EQUAL = 4
-"""Different validation values that runs at two rates share if the rate has no effect. Of accuracies one run must have
-them: at the smallest rates no run learns, and those of all are equal."""
+GAP, GAP_SEMS = 0.03, 3
+"""Least difference of validation and test that is reported, in the metric's unit and in its standard errors."""
+WHOLE = 1e-3
+"""Largest distance of a number of right examples from a whole number, by rounding."""
 LOST = (
     ("missing", "missing", "`run` trains them"),
     ("failed", "missing", "`run --retry-failed` trains them again"),
@@ -61,59 +43,46 @@ LOST = (
     ),
 )
 """Outcomes of runs that do not count, the checks that report them, and what to do."""
-ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
-"""Two cells are identical if these are equal at every evaluation."""
 
 
 def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFinding]:
     """Run every check on every cell, in the order of the cells; `curves` have `run_id`, `step` and `ACCURACIES`."""
-    counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
-    points = points_within_budget(counted, curves, ACCURACIES)
-    modes = two_modes(summary)
-    rises, stuck, same = (
-        late_rises(summary, curves),
-        _stuck_cells(points, summary.metric),
-        _identical_cells(points),
-    )
-    ignored = _ignored_rates(points, summary.metric)
-    cells = list(swept_cells(summary))
+    cells, metric = list(swept_cells(summary)), summary.metric
+    ended = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
+    points = points_within_budget(ended, curves, ACCURACIES)
+    rises, stuck = late_rises(summary, curves), stuck_cells(points, metric)
+    identical, ignored = identical_cells(points), ignored_rates(points, metric)
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
     learning = {cell.row["task"] for cell in cells if cell.key not in stuck.keys() | flat}
-    gaps = summary.cells["validation_mean"] - summary.cells["test_mean"]
-    by_task = gaps.groupby(summary.cells["task"])
-    usual, num_cells = by_task.median().to_dict(), by_task.count().to_dict()
-    examples = {
-        task: _examples(runs, summary.metric) for task, runs in summary.runs.groupby("task")
-    }
+    gaps = _task_gaps(summary, points)
     found: list[CheckFinding] = []
     for cell in cells:
-        task, whole_task = cell.row["task"], cell.row["task"] not in learning
+        whole_task = cell.row["task"] not in learning
         found += [*grid_findings(cell), *fewer_seeds(cell)]
         found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
-        found += [*_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
-        found += _gap(cell, usual[task], num_cells[task], examples[task])
+        found += _diverged(cell)
+        if cell.key in rises:
+            found.append(_improving(cell, rises[cell.key]))
+        found += _stopped(cell)
+        found += _gap(cell, gaps[cell.row["task"]])
         if cell.key in stuck:
             found.append(_stuck(cell, stuck[cell.key], whole_task))
         if cell.key in flat:
             found.append(_flat(cell, whole_task))
-        if cell.key in same:
-            found.append(_identical(cell, same[cell.key]))
+        if cell.key in identical:
+            found.append(_identical(cell, identical[cell.key]))
         if cell.key in ignored:
             found.append(_ignored(cell, ignored[cell.key]))
-        if cell.key in modes:
-            found.append(_two_modes(cell, modes[cell.key]))
-        if cell.row["num_values"] and cell.row["num_seeds"] == 1:
-            found.append(
-                cell.finding(
-                    "one-seed", "note", "one seed: no standard error, no interval", "add seeds"
-                )
-            )
-    if summary.search is None:
-        return found
-    # A study with a search names no learning rates to add.
-    fix = f"raise `rates`, now {summary.search.rates}"
+        found += _one_seed(cell)
+    return found if summary.search is None else _without_rates(found, summary.search.rates)
+
+
+def _without_rates(found: list[CheckFinding], number: int) -> list[CheckFinding]:
+    """Ask for more proposals of a search where findings ask for learning rates, which a searched study cannot name."""
+    fix = f"raise `rates`, now {number}, or widen the range"
     return [
-        replace(each, fix=fix, learning_rates=()) if each.learning_rates else each for each in found
+        replace(finding, fix=fix, learning_rates=()) if finding.learning_rates else finding
+        for finding in found
     ]
 
 
@@ -123,21 +92,28 @@ def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
     if search is not None and len(cell.rates) < search.rates:
         message = f"the search has proposed {len(cell.rates)} of {search.rates} learning rates"
         yield cell.finding("missing", "problem", message, "`run` proposes and trains the others")
-    if (
-        refinement is not None
-        and (proposed := refinement.proposed.get(cell.key, 0)) < refinement.rates
-    ):
-        message = f"the refinement has added {proposed} of {refinement.rates} learning rates"
-        yield cell.finding(
-            "missing", "problem", message, "`run` adds the others once the grid has ended"
-        )
+    if refinement is None:
+        return
+    added = refinement.proposed.get(cell.key, 0)
+    if added < refinement.rates:
+        message = f"the refinement has added {added} of {refinement.rates} learning rates"
+        fix = "`run` adds the others once the grid has ended"
+        yield cell.finding("missing", "problem", message, fix)
 
 
 def _missing(cell: SweptCell) -> Iterator[CheckFinding]:
     for status, check, fix in LOST:
         if cell.row[status]:
-            message = f"{cell.row[status]} of {cell.row['num_wanted']} runs {status}: {_at_rates(cell, status)}"
-            yield cell.finding(check, "problem", message, fix)
+            yield cell.finding(check, "problem", _counts(cell, status, status), fix)
+
+
+def _counts(cell: SweptCell, status: str, said: str) -> str:
+    """Count the runs of a status, in all and by learning rate."""
+    lost = [row for row in cell.rates if row[status]]
+    counts = (
+        f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost
+    )
+    return f"{cell.row[status]} of {cell.row['num_wanted']} runs {said}: {', '.join(counts)}"
 
 
 def _winners(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -145,7 +121,8 @@ def _winners(cell: SweptCell) -> Iterator[CheckFinding]:
         return
     num_whole = sum(row["num_wanted"] > 1 for row in cell.rates)
     if num_whole:
-        message = f"{num_whole} of {len(cell.rates)} learning rates, the best of the first seed, have all seeds"
+        number = f"{num_whole} of {len(cell.rates)} learning rates"
+        message = f"{number}, the best of the first seed, have all seeds"
         yield cell.finding("winners", "note", message, "leave `winners` out to train them all")
     else:
         message = "no learning rate has all seeds yet: the winners are not chosen"
@@ -156,101 +133,105 @@ def _diverged(cell: SweptCell) -> Iterator[CheckFinding]:
     row = cell.row
     if not row["diverged"]:
         return
-    message = (
-        f"{row['diverged']} of {row['num_wanted']} runs diverged: {_at_rates(cell, 'diverged')}"
-    )
+    message = _counts(cell, "diverged", "diverged")
     if not row["num_values"]:
         message += "; no run of the cell has a value"
     elif row["num_diverged"]:
         message += f"; the chosen learning rate, {rate_text(row['learning_rate'])}, among them"
-    yield cell.finding(
-        "diverged", "problem" if row["num_diverged"] or not row["num_values"] else "note", message
-    )
+    is_problem = row["num_diverged"] or not row["num_values"]
+    yield cell.finding("diverged", "problem" if is_problem else "note", message)
 
 
 def _stopped(cell: SweptCell) -> Iterator[CheckFinding]:
-    number, wanted = cell.row["stopped"], cell.row["num_wanted"]
-    if number:
-        message = f"{number} of {wanted} runs were stopped early: {_at_rates(cell, 'stopped')}"
+    if cell.row["stopped"]:
         fix = "without `stop_early` they train to their budgets from where they are"
+        message = _counts(cell, "stopped", "were stopped early")
         yield cell.finding("stopped", "note", message, fix)
 
 
-def _at_rates(cell: SweptCell, status: str) -> str:
-    lost = [row for row in cell.rates if row[status]]
-    return ", ".join(
-        f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost
-    )
+def _one_seed(cell: SweptCell) -> Iterator[CheckFinding]:
+    if cell.row["num_values"] and cell.row["num_seeds"] == 1:
+        message = "one seed: no standard error, no interval"
+        yield cell.finding("one-seed", "note", message, "add seeds")
 
 
-def _improving(cell: SweptCell, rise: Rise | None) -> Iterator[CheckFinding]:
-    if rise is None or rise.p >= RISING_LEVEL:
-        return
+def _improving(cell: SweptCell, rise: Rise) -> CheckFinding:
     metric = cell.metric
     message = (
         f"{metric.chosen_on} still {metric.improves} at the budget: by {metric.amount_text(rise.size)} over the last "
         f"{rise.num_steps} steps"
     )
     if metric.model == "final":
-        yield cell.finding("improving", "note", f"{message}, as a decaying schedule makes it")
-    else:
-        yield cell.finding(
-            "improving", "problem", message, "raise num_steps: finished runs resume where they are"
-        )
+        return cell.finding("improving", "note", f"{message}, as a decaying schedule makes it")
+    fix = "raise num_steps: finished runs resume where they are"
+    return cell.finding("improving", "problem", message, fix)
 
 
-def _examples(runs: pd.DataFrame, metric: Metric) -> tuple[float, float]:
-    """Return the least numbers of examples of validation and test of which all accuracies are shares; inf: unknown."""
-    numbers, found = np.arange(1, MOST_EXAMPLES + 1), [math.inf, math.inf]
-    for index, name in enumerate(ACCURACIES[1:]):
-        known = runs[name].dropna().unique()[:MOST_VALUES]
-        right = known[:, None] * numbers
-        fits = (np.abs(right - right.round()) < WHOLE).all(0)
-        if metric.is_fraction and len(known) and fits.any():
-            found[index] = float(numbers[fits.argmax()])
-    return found[0], found[1]
+class TaskGap(NamedTuple):
+    """Validation less test, over the cells of a task."""
+
+    median: float
+    num_cells: int
+    """Cells with both values."""
+    num_examples: Sequence[float]
+    """Examples of validation and of test, as the values of runs show them; inf: many, or unknown."""
 
 
-def _gap(
-    cell: SweptCell, usual: float, num_cells: int, examples: tuple[float, float]
-) -> Iterator[CheckFinding]:
-    """Report a difference between validation and test; `usual` is the median of `num_cells` cells of the task.
+def _task_gaps(summary: StudySummary, points: pd.DataFrame) -> dict[str, TaskGap]:
+    is_share = summary.metric.is_fraction
+    found: dict[str, TaskGap] = {}
+    for task, cells in summary.cells.groupby("task"):
+        gaps = cells["validation_mean"] - cells["test_mean"]
+        of_task = points[points["task"] == task]
+        values = [of_task[name].to_numpy(float) for name in ACCURACIES[1:]]
+        examples = [_num_examples(each) if is_share else math.inf for each in values]
+        found[str(task)] = TaskGap(gaps.median(), gaps.count(), examples)
+    return found
 
-    The error of a difference has that of the `examples` of both splits. All cells share these, so what the cells have
-    in common is as wrong with many seeds as with one.
-    """
+
+def _num_examples(accuracies: Floats) -> float:
+    """Return the number of examples of which all accuracies are shares: the two closest differ by one; inf: none is."""
+    known = np.unique(rounded(accuracies[~np.isnan(accuracies)]))
+    if len(known) < 2:
+        return math.inf
+    number = round(1 / np.diff(known).min())
+    right = known * number
+    return number if np.allclose(right, right.round(), rtol=0.0, atol=WHOLE) else math.inf
+
+
+def _gap(cell: SweptCell, task: TaskGap) -> Iterator[CheckFinding]:
+    """Report a difference between validation and test that neither seeds nor the examples of the splits explain."""
     row, metric = cell.row, cell.metric
     means = row["validation_mean"], row["test_mean"]
     gap = means[0] - means[1]
-    split = math.sqrt(sum(max(0.0, p * (1 - p)) / n for p, n in zip(means, examples, strict=True)))
-    error = max(
-        joint_sem(row["validation_sem"], row["test_sem"]),
-        split / math.sqrt(max(1, row["num_values"])),
-    )
-    limit, shared = (max(GAP * cell.unit, GAP_SEMS * each) for each in (error, max(error, split)))
+    squares = (max(0.0, p * (1 - p)) / n for p, n in zip(means, task.num_examples, strict=True))
+    error = max(joint_sem(row["validation_sem"], row["test_sem"]), math.sqrt(sum(squares)))
+    limit = max(GAP * cell.unit, GAP_SEMS * error)
     message = f"validation less test is {metric.amount_text(gap, sign='+')}"
     # Comparisons are false where there is no value.
-    if abs(gap - usual) > limit:
-        message += f", where the median of the task's cells is {metric.difference_text(usual)}"
-        yield cell.finding(
-            "gap", "problem", message, "look at its seeds one by one before using the number"
+    if abs(gap - task.median) > limit:
+        message += (
+            f", where the median of the task's cells is {metric.difference_text(task.median)}"
         )
-    elif abs(gap) > shared and num_cells == 1:
+        fix = "look at its seeds one by one before using the number"
+        yield cell.finding("gap", "problem", message, fix)
+    elif abs(gap) > limit and task.num_cells == 1:
         yield cell.finding("gap", "problem", f"{message}, there is no other cell to compare with")
-    elif abs(gap) > shared:
-        message = f"validation less test is {metric.amount_text(usual, sign='+')} in the median of the task's cells"
+    elif abs(gap) > limit:
+        usual = metric.amount_text(task.median, sign="+")
+        message = f"validation less test is {usual} in the median of the task's cells"
         yield cell.finding("gap", "note", f"{message}, and alike here: its splits differ")
 
 
 def _stuck(cell: SweptCell, where: str, whole_task: bool) -> CheckFinding:
-    message = (
-        f"{where}, as if the model always predicted one class" if cell.metric.is_fraction else where
-    )
+    message = where
+    if cell.metric.is_fraction:
+        message += ", as if the model always predicted one class"
+    condition = f"as far as tried: {cell.row['variant']} did not learn at any learning rate"
     if not whole_task:
-        condition = f"as far as tried: {cell.row['variant']} did not learn at any learning rate"
         return cell.finding("stuck", "note", message, condition=condition)
     fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
-    return cell.finding("stuck", "problem", message, fix)
+    return cell.finding("stuck", "problem", message, fix, condition=condition)
 
 
 def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
@@ -260,156 +241,21 @@ def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
         f"all {number} learning rates have the same mean {metric.validation}, {metric.text(mean)}: "
         "none is better than another"
     )
-    if whole_task and comparable(mean) != metric.perfect:
-        return cell.finding(
-            "flat", "problem", message, "make sure that the learning rate reaches the optimizer"
-        )
-    return cell.finding("flat", "note", message)
+    if not whole_task or comparable(mean) == metric.perfect:
+        return cell.finding("flat", "note", message)
+    fix = "make sure that the learning rate reaches the optimizer"
+    return cell.finding("flat", "problem", message, fix)
 
 
 def _identical(cell: SweptCell, other: Cell) -> CheckFinding:
-    message = (
-        f"every {cell.metric.name} of every run is that of {' '.join(other[1:])}, to the last bit"
-    )
+    named = " ".join(other[1:])
+    message = f"every {cell.metric.name} of every run is that of {named}, to the last bit"
     fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
     return cell.finding("identical", "problem", message, fix)
 
 
 def _ignored(cell: SweptCell, rates: Sequence[float]) -> CheckFinding:
-    message = f"runs of one seed have the same numbers at {', '.join(map(rate_text, rates))}: the rate has no effect"
-    return cell.finding(
-        "rate-ignored",
-        "problem",
-        message,
-        "look for a scheduler or an engine that overrides the rate",
-    )
-
-
-def _two_modes(cell: SweptCell, modes: Modes) -> CheckFinding:
-    low, high = (" ".join(map(cell.metric.text, values)) for values in (modes.low, modes.high))
-    message = (
-        f"at {rate_text(modes.learning_rate)} its seeds fall into two groups, {low} and {high}"
-    )
-    return cell.finding(
-        "two-modes", "note", message, "add seeds: the mean of a few may be that of one group alone"
-    )
-
-
-def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
-    """Find for each cell the first of its task with the same evaluations, of other runs; most have none."""
-    found: dict[Cell, Cell] = {}
-    first: dict[tuple[Any, ...], tuple[Cell, set[str]]] = {}
-    columns = ("learning_rate", "seed", "step", *ACCURACIES)
-    for key, (run_ids, *rows) in arrays_by_cell(points, "run_id", *columns).items():
-        values = np.array(rows, float)
-        held_out = values[-2:]
-        if len(run_ids) < 2 or np.isin(held_out[~np.isnan(held_out)], (0.0, 1.0)).all():
-            continue  # a single number may agree by chance, and so do runs that have all right, or nothing
-        numbers = values.tobytes()
-        ids = set(run_ids)
-        earlier, theirs = first.setdefault((key[0], numbers), (key, ids))
-        if not ids & theirs:  # a study may have two names for one model
-            found[key] = earlier
-    return found
-
-
-def _ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[float]]:
-    """Find the learning rates of each cell at which runs of one seed have the same evaluations; most cells have none.
-
-    `points` are ordered by run.
-    """
-    found: dict[Cell, list[float]] = {}
-    columns = ("run_id", "seed", "learning_rate", "step", *ACCURACIES)
-    for key, (ids, seeds, tried, *rows) in arrays_by_cell(points, *columns).items():
-        numbers = np.array(rows, float).T.copy()
-        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(ids)]
-        at: defaultdict[tuple[int, bytes], list[slice]] = defaultdict(list)
-        for start, end in pairwise(starts):
-            at[int(seeds[start]), numbers[start:end].tobytes()].append(slice(start, end))
-        same = [runs for runs in at.values() if len(runs) > 1]
-        if metric.is_fraction:
-            same = [runs for runs in same if len(np.unique(numbers[runs[0], 2])) >= LEAST_EQUAL]
-        rates = {float(tried[run.start]) for runs in same for run in runs}
-        if (
-            len({value for runs in same for value in numbers[runs[0], 2]}) >= LEAST_EQUAL
-            and len(rates) > 1
-        ):
-            found[key] = sorted(rates)
-    return found
-
-
-def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
-    """Describe the evaluations of each cell whose validation accuracy stays at one number."""
-    found: dict[Cell, str] = {}
-    for key, (accuracy, ids) in arrays_by_cell(points, "validation_accuracy", "run_id").items():
-        number = len(accuracy)
-        if number < STUCK_EVALUATIONS or np.isnan(accuracy).all():
-            continue
-        top = metric.sign * float(np.nanmax(metric.sign * accuracy))
-        num_top = int((accuracy == top).sum())
-        if num_top < STUCK_SHARE * number:
-            continue
-        some, num_runs = num_top < number, len(set(ids))
-        everywhere = len(set(ids[accuracy == top])) == num_runs
-        if not some or (top != metric.perfect and everywhere):
-            where = f"{num_top} of {number}" if some else f"all {number}"
-            runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{f', and never {metric.better}' if some else ''}"
-            found[key] = (
-                f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
-            )
-    return found
-
-
-def code_findings(
-    wanted: pd.DataFrame, runs: pd.DataFrame, now: Now | None = None
-) -> list[CheckFinding]:
-    """Find cells whose runs were trained by several versions of the code, or by another than `now` gives."""
-    known = runs.dropna(subset=["code"])[["run_id", "num_steps", "code"]]
-    labelled = wanted[["run_id", *CELL]].merge(known, on="run_id")
-    return [
-        finding
-        for _, rows in labelled.groupby("task", sort=False)
-        for finding in _task_findings(rows, now)
-    ]
-
-
-def _task_findings(rows: pd.DataFrame, now: Now | None) -> Iterator[CheckFinding]:
-    cells: dict[tuple[str, ...], list[dict[str, set[str]]]] = defaultdict(list)
-    of_task: dict[str, set[str]] = defaultdict(set)
-    for *key, code, num_steps in rows[[*CELL, "code", "num_steps"]].itertuples(index=False):
-        run = versions_of(code, num_steps)
-        cells[tuple(key)].append(run)
-        for file, found in run.items():
-            of_task[file] |= found
-    several = {file for file, found in of_task.items() if len(found) > 1}
-    here = {file: {version} for file in of_task if now and (version := now(file)) is not None}
-    for cell, runs in cells.items():
-        resumed = [{file for file, found in run.items() if len(found) > 1} for run in runs]
-        others = [
-            {file for file, found in run.items() if found != here.get(file, found)} for run in runs
-        ]
-        among = several & set().union(*runs)
-        parts = []
-        if any(resumed):
-            parts.append(
-                f"{_share(resumed)} resumed after a change of {files_text(set().union(*resumed))}"
-            )
-        elif among:
-            parts.append(f"the task's runs were trained by several versions of {files_text(among)}")
-        if any(others):
-            files = files_text(set().union(*others))
-            parts.append(
-                f"{_share(others)} were trained by another version of {files} than is here"
-            )
-        if parts:
-            level: Level = (
-                "problem" if any(not file.startswith(ENGINE) for file in among) else "note"
-            )
-            fix = "if that changes numbers, train the study into a new results directory"
-            yield finding_of(
-                dict(zip(CELL, cell, strict=True)), "code", level, "; ".join(parts), fix
-            )
-
-
-def _share(files_of_runs: list[set[str]]) -> str:
-    return f"{sum(map(bool, files_of_runs))} of {len(files_of_runs)} runs"
+    where = ", ".join(map(rate_text, rates))
+    message = f"runs of one seed have the same numbers at {where}: the rate has no effect"
+    fix = "look for a scheduler or an engine that overrides the rate"
+    return cell.finding("rate-ignored", "problem", message, fix)

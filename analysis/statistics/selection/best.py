@@ -33,6 +33,8 @@ MEAN_DIGITS = 12
 USUAL = (-4, 2)
 """Powers of ten of the means for which so many decimals are right; others are rounded to significant digits."""
 SMALL_DIGITS, LARGE_DIGITS = 9, 15
+BOUNDING = ("diverged", "stopped")
+"""Outcomes without a value that say that a learning rate is worse: it diverged, or fell behind the others."""
 MOST_PLACES = 308
 
 
@@ -146,15 +148,16 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     a good learning rate and only slows below it, so the smaller one is the safer to reuse.
 
     Args:
-        per_run: one row a wanted run: the cell's columns, `learning_rate`, `seed`, and `validation_accuracy` (NaN: no
-            value).
+        per_run: one row a wanted run: the cell's columns, `learning_rate`, `seed`, `status` (of `OUTCOMES`) and
+            `validation_accuracy` (NaN: no value).
         metric: as of `best_steps`.
 
     Returns:
         One row a cell, in order of appearance: the cell's columns, `learning_rate` and `validation_mean` (NaN: no run
         has a value), `runner_up` and `runner_up_mean` (second best eligible; NaN: none), `incomplete` (whether
         seeds of the cell have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate
-        wanted, so the best may lie outside; empty: neither, or one inside is as good, or none is better than another).
+        that `was_tried`, so the best may lie outside; empty: neither, or a rate inside is as good, or all rates are
+        equally good).
     """
     _refuse_test_columns(per_run)
     num_seeds = seeds_of(per_run).to_dict()
@@ -167,8 +170,11 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
         "incomplete",
         "at_edge",
     ]
-    by_rate = per_run.groupby([*CELL, "learning_rate"], sort=False)["validation_accuracy"].agg(
-        ["mean", "count"]
+    bounding = per_run.assign(bounding=per_run["status"].isin(BOUNDING))
+    by_rate = bounding.groupby([*CELL, "learning_rate"], sort=False).agg(
+        mean=("validation_accuracy", "mean"),
+        count=("validation_accuracy", "count"),
+        bounding=("bounding", "all"),
     )
     by_rate["mean"] = rounded(by_rate["mean"].to_numpy(float))
     cells = rows_by_cell(by_rate.reset_index())
@@ -191,6 +197,17 @@ def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
     return number.where(number < by_rate.sum(), by_rate.max())
 
 
+def was_tried(rate: Row) -> bool:
+    """Return whether the runs of a row of `StudySummary.learning_rates` show how good the rate is.
+
+    A rate without any value whose runs all ended in `BOUNDING` was tried: better rates are not beyond it. A rate whose
+    runs failed or are missing was not.
+    """
+    if rate["num_values"]:
+        return True
+    return bool(sum(rate[status] for status in BOUNDING) == rate["num_wanted"])
+
+
 def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
     """Return the smallest of equally good learning rates that lies between others that were tried, else the smallest.
 
@@ -201,9 +218,10 @@ def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
 
 
 def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
-    """Choose among the rates of one cell, with the `mean` and `count` of each."""
+    """Choose among the rates of one cell, with the `mean`, `count` and `bounding` (`BOUNDING` alone) of each."""
     rates = sorted(rates, key=lambda row: row["learning_rate"])
-    tried, most = [row["learning_rate"] for row in rates], max(row["count"] for row in rates)
+    tried = [row["learning_rate"] for row in rates if row["count"] or row["bounding"]]
+    most = max(row["count"] for row in rates)
     means = {row["learning_rate"]: row["mean"] for row in rates if row["count"] == most > 0}
     best, second = [
         *sorted(means, key=lambda rate: -metric.sign * means[rate]),
@@ -211,7 +229,7 @@ def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
         math.nan,
     ][:2]
     equal = [rate for rate, mean in means.items() if mean == means[best]]
-    edges = {tried[0]: "low", tried[-1]: "high"}
+    edges = {min(tried, default=0.0): "low", max(tried, default=0.0): "high"}
     return {
         "learning_rate": best,
         "validation_mean": means.get(best, math.nan),
@@ -219,7 +237,7 @@ def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
         "runner_up_mean": means.get(second, math.nan),
         "incomplete": most < num_seeds,
         # Text in every case: pandas turns a None among texts into NaN, which counts as true.
-        "at_edge": "" if len(equal) == len(rates) else edges.get(inner_rate(equal, tried), ""),
+        "at_edge": "" if len(equal) == len(tried) else edges.get(inner_rate(equal, tried), ""),
     }
 
 

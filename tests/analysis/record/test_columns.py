@@ -13,7 +13,8 @@ import torch
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import files_text, in_range, other_versions
-from lr_sweep.analysis.statistics.checks.sweep import CheckFinding, code_findings
+from lr_sweep.analysis.statistics.checks.code import code_findings
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.trainables.checkpoint import continued, newest_history, save_checkpoint
 

@@ -168,7 +168,7 @@ def test_a_strict_report_of_an_untuned_study(tmp_path: Path) -> None:
     record.add(1e-3, 0, [(300, 0.5, 0.5)])
     record.write()
     printed = succeeds("report", "tiny", "--results", tmp_path)
-    assert "only one learning rate, 1e-3, was tried: nothing is tuned" in printed
+    assert "1 of 1 learning rate with values, want at least 3" in printed
     assert said("report", "tiny", "--results", tmp_path, "--strict")[0] == 1
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record import read as record
@@ -16,9 +14,6 @@ from lr_sweep.analysis.record.study import SearchRange
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.analysis.study_report import write_report
-from lr_sweep.sweep.study.file import load_study, shipped_studies
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 from lr_sweep.tests.support.synthetic import all_diverged, by_check, found_in, grid, of_check
 
@@ -55,6 +50,43 @@ def test_an_edge_that_does_not_clearly_rise_makes_nothing_conditional(
     assert bool(by_check(found_in(made))["edge"].condition) is is_said
 
 
+@pytest.mark.parametrize("status", ["failed", "missing"])
+def test_a_rate_without_values_was_not_tried(tmp_path: Path, status: str) -> None:
+    """The best of 1e-4, 1e-3 and 1e-2 is 1e-2, 10 points above 1e-3; no run at 1e-1 has a value."""
+    made = SyntheticRecord(tmp_path)
+    grid(made, {1e-4: 0.4, 1e-3: 0.5, 1e-2: 0.6})
+    for seed in (0, 1):
+        made.want(1e-1, seed)
+        if status == "failed":
+            made.end(made.wanted[-1], [], "failed", 0, failure="out of memory")
+    edge = by_check([each for each in found_in(made) if each.check == "edge"])["edge"]
+    assert edge.condition == (
+        "as far as the grid reaches: frozen-random still improves at 1e-2, the largest rate tried"
+    )
+    assert (edge.fix, edge.learning_rates) == ("train the runs at 1e-1, which have no value", ())
+
+
+def test_a_rate_where_every_run_diverged_was_tried(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, {1e-4: 0.4, 1e-3: 0.5, 1e-2: 0.6})
+    all_diverged(made, [3e-2])
+    found = by_check(found_in(made))
+    assert "edge" not in found
+    assert found["cliff"].condition == ""
+    made.end(made.wanted[-1], [], "failed", 0, failure="out of memory")  # one of the two did not diverge
+    assert "edge" in {each.check for each in found_in(made)}
+
+
+def test_two_rates_with_values_of_four_are_not_tuned(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, {1e-3: 0.5, 1e-2: 0.6})
+    for rate in (1e-4, 1e-1):
+        made.want(rate, 0)
+    untuned = by_check(found_in(made))["untuned"]
+    assert untuned.condition == "as far as tried: frozen-random has values at 2 learning rates only"
+    assert (untuned.fix, untuned.learning_rates) == ("train the runs at 1e-4, 1e-1, which have no value", ())
+
+
 def test_a_mean_that_numpy_and_python_round_apart_is_still_the_best(tmp_path: Path) -> None:
     assert round(0.7360253564165, 12) != np.round(0.7360253564165, 12)  # python takes this half up, numpy down
     made = SyntheticRecord(tmp_path)
@@ -62,14 +94,14 @@ def test_a_mean_that_numpy_and_python_round_apart_is_still_the_best(tmp_path: Pa
     assert "edge" not in by_check(found_in(made))
 
 
-ONE_VALUE = "only 1 of 4 learning rates has a value: no peak can be seen to lie inside"
+ONE_VALUE = "1 of 4 learning rates with values, want at least 3: no peak can be seen to lie inside"
 
 
 @pytest.mark.parametrize(
     ("values", "waiting", "diverged", "message", "further"),
     [
-        ({1e-3: 0.5}, (), (), "only one learning rate, 1e-3, was tried: nothing is", (1e-4, 3.16e-4, 3.16e-3, 1e-2)),
-        ({1e-3: 0.5, 1e-2: 0.6}, (), (), "only 2 learning rates were tried: no peak", (1e-5, 1e-4, 1e-1, 1.0)),
+        ({1e-3: 0.5}, (), (), "1 of 1 learning rate with values, want at", (1e-4, 3.16e-4, 3.16e-3, 1e-2)),
+        ({1e-3: 0.5, 1e-2: 0.6}, (), (), "2 of 2 learning rates with values, want", (1e-5, 1e-4, 1e-1, 1.0)),
         ({1e-4: 0.6}, (), (1e-3, 1e-2, 1e-1), ONE_VALUE, (1e-6, 1e-5, 3.16e-4)),
         ({1e-4: 0.5}, (1e-3,), (1e-2, 1e-1), ONE_VALUE, None),
     ],
@@ -166,7 +198,7 @@ def test_a_cliff_above_the_best_rate(
     all_diverged(made, lost)
     cliff = by_check(found_in(made))["cliff"]
     assert (cliff.level, cliff.learning_rates) == (level, further)
-    assert cliff.message.startswith("no rate above the best one, 1e-3, has a value: the next is ")
+    assert cliff.message.startswith("every run above the best rate, 1e-3, diverged; the next is ")
 
 
 @pytest.mark.parametrize(("others", "level"), [((0.70, 0.71), "problem"), ((0.601, 0.605), "note")])
@@ -185,109 +217,7 @@ def test_a_choice_that_avoids_a_rate_where_a_seed_diverged(
     assert unstable.learning_rates == ((3.16e-4,) if level == "problem" else ())
 
 
-A, B = "frozen-random", "unfrozen-random"
-
-
-def unequal_in(made: SyntheticRecord) -> list[CheckFinding]:
-    return list(unequal_tuning(summary_of(made.write())))
-
-
-def tuned(made: SyntheticRecord, variant: str, rates: tuple[float, ...], seeds: int = 2, budget: int = 300) -> None:
-    for rate, seed in product(rates, range(seeds)):
-        made.add(rate, seed, [(budget, 0.5, 0.5)], variant=variant, budget=budget)
-
-
-def test_fewer_learning_rates(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    tuned(made, A, (1e-3,))
-    tuned(made, B, (1e-4, 1e-3, 1e-2))
-    (found,) = unequal_in(made)
-    assert (found.check, found.level, found.variant) == ("unequal", "problem", A)
-    assert found.message == f"unequal tuning: 1 learning rate, 1e-3; {B} had 3 learning rates from 1e-4 to 1e-2"
-    assert found.learning_rates == (1e-4, 1e-2)
-    assert found.message in write_report(tmp_path, "small").text
-
-
-@pytest.mark.parametrize(
-    ("rates", "others", "lacking"),
-    [
-        ((1e-4, 1e-3, 1e-2), (1e-3, 1e-2, 1e-1), {A: (1e-1,), B: (1e-4,)}),  # either lacks an end of the other
-        ((1e-4, 1e-3, 1e-2), (1e-4, 1e-3, 1e-2), {}),
-        ((1.2e-4, 9e-4, 8.9e-3), (1e-4, 1e-3, 1e-2), {}),  # draws from one range
-        ((1.2e-4, 8.9e-3), (1.1e-4, 2e-3, 9.5e-3), {A: ()}),  # fewer draws: other ones will do
-    ],
-)
-def test_ranges_and_numbers_of_rates(
-    tmp_path: Path, rates: tuple[float, ...], others: tuple[float, ...], lacking: dict[str, tuple[float, ...]]
-) -> None:
-    made = SyntheticRecord(tmp_path)
-    tuned(made, A, rates)
-    tuned(made, B, others)
-    found = unequal_in(made)
-    assert {each.variant: each.learning_rates for each in found} == lacking
-    assert all("9.5e-3 for it, too" in each.fix for each in found if not each.learning_rates)
-
-
-def test_fewer_seeds_are_a_note_and_fewer_steps_a_problem(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    tuned(made, A, (1e-3,), seeds=1, budget=300)
-    tuned(made, B, (1e-3,), seeds=3, budget=500)
-    found = {each.check: each for each in unequal_in(made)}
-    assert {check: each.level for check, each in found.items()} == {"unequal": "problem", "unequal-seeds": "note"}
-    assert found["unequal"].message == f"unequal tuning: trained for 300 steps, {B} for 500"
-    assert found["unequal-seeds"].message == f"unequal tuning: 1 seed per learning rate, {B} has 3"
-    assert found["unequal-seeds"].fix == "add 2 seeds"
-
-
-def test_runs_that_end_early_are_named(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    tuned(made, A, (1e-3, 1e-2), budget=300)
-    tuned(made, A, (1e-1,), budget=100)
-    (found,) = unequal_in(made)
-    assert (found.check, found.level) == ("short", "note")
-    assert found.message == "2 of 6 runs end before step 300, with the values they had"
-
-
-def test_other_tasks_and_models_are_not_compared(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    for rate in (1e-4, 1e-3, 1e-2):
-        made.add(rate, 0, [(300, 0.5, 0.5)])
-    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10")
-    made.add(1e-3, 0, [(300, 0.5, 0.5)], model="tiny")
-    assert unequal_in(made) == []
-
-
-def wanted_by(name: str) -> pd.DataFrame:
-    """The grid of a shipped study, without its data and weights."""
-    study = load_study(name)
-    rates = (
-        [study.search.rate_at(index / study.search.rates) for index in range(study.search.rates)]
-        if study.search
-        else []
-    )
-    rows = [
-        {
-            **{"task": cell.task, "model": cell.model, "variant": cell.variant, "learning_rate": rate, "seed": seed},
-            "num_steps": study.tasks[cell.task].num_steps,
-        }
-        for cell in study.cell_list()
-        for rate, seed in product(cell.learning_rates or rates, study.seed_list())
-    ]
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize("name", sorted(shipped_studies()))
-def test_no_shipped_study_tunes_unequally(name: str) -> None:
-    wanted = wanted_by(name)
-    assert list(unequal_tuning(StudySummary(runs=wanted, learning_rates=wanted, cells=wanted))) == []
-
-
-@pytest.mark.parametrize(("longer", "problems"), [("num-steps-600", []), ("longer", [A + "-num-steps-300"])])
-def test_variants_named_by_their_budgets_differ_on_purpose(tmp_path: Path, longer: str, problems: list[str]) -> None:
-    made = SyntheticRecord(tmp_path)
-    tuned(made, f"{A}-num-steps-300", (1e-3,))
-    tuned(made, f"{A}-{longer}", (1e-3,), budget=600)
-    assert [each.variant for each in unequal_in(made)] == problems
+WIDEN = "raise `rates`, now 3, or widen the range"
 
 
 def searched_in(
@@ -306,14 +236,11 @@ def searched(folder: Path, values: dict[float, float]) -> SyntheticRecord:
     return made
 
 
-@pytest.mark.parametrize(
-    ("high", "fix"),
-    [(1e-2, "set `high: 1e-1` and raise `rates`, now 3"), (1.0, "raise `rates`, now 3: the range has room")],
-)
-def test_best_at_the_edge_of_what_was_tried(tmp_path: Path, high: float, fix: str) -> None:
+def test_best_at_the_edge_of_what_was_tried(tmp_path: Path) -> None:
     made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.51, 5e-3: 0.52})
-    edge = searched_in(made, high)["edge"]
-    assert (edge.level, edge.fix, edge.learning_rates) == ("problem", fix, ())
+    edge = searched_in(made)["edge"]
+    assert edge.message == "the best learning rate, 5e-3, is the largest tried; the search's range ends at 1e-2"
+    assert (edge.level, edge.fix, edge.learning_rates) == ("problem", WIDEN, ())
 
 
 def test_a_search_before_its_end_is_missing_rates(tmp_path: Path) -> None:
@@ -325,7 +252,7 @@ def test_a_search_before_its_end_is_missing_rates(tmp_path: Path) -> None:
 def test_rates_to_add_become_more_rates(tmp_path: Path) -> None:
     made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.52})
     untuned = searched_in(made, rates=2)["untuned"]
-    assert (untuned.fix, untuned.learning_rates) == ("raise `rates`, now 2", ())
+    assert (untuned.fix, untuned.learning_rates) == (WIDEN.replace("3", "2"), ())
 
 
 def test_rates_with_options_of_their_own_show_no_peak(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.report.findings import MAX_LINES, findings_text
-from lr_sweep.analysis.statistics.checks.sweep import CheckFinding
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.tests.support.records import Point, SyntheticRecord
 from lr_sweep.tests.support.synthetic import by_check, found_in, grid, of_check
 from lr_sweep.tests.support.tiny_study import said, succeeds
@@ -234,6 +234,6 @@ def test_a_terminal_gets_a_part_of_many_findings() -> None:
 def test_the_docs_list_every_check() -> None:
     page = (ROOT / "docs" / "statistics.md").read_text()
     source = "".join(path.read_text() for path in (ROOT / "analysis" / "statistics").rglob("*.py"))
-    names = set(re.findall(r'finding(?:_of)?\(\s*(?:cell, )?"([\w-]+)"', source))
+    names = set(re.findall(r'(?:finding|finding_of|asking_for)\(\s*(?:labels_of\(cell\), )?"([\w-]+)"', source))
     assert len(names) == 21
     assert {name for name in names if f"- `{name}` (" not in page} == set()

@@ -1,44 +1,138 @@
-"""Notes on significant differences whose test is known to be wrong too often."""
+"""Checks of a comparison: variants that were tuned unequally."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
-from lr_sweep.analysis.statistics.checks.variants import check_claims
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.sweep.study.file import load_study, shipped_studies
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
-
-def found_of(results: Path, by_variant: dict[str, list[float]]) -> list[tuple[str, str]]:
-    made = SyntheticRecord(results)
-    for variant, tests in by_variant.items():
-        for seed, test in enumerate(tests):
-            made.add(1e-3, seed, [(300, 0.5, test)], variant=variant)
-    return [(each.check, each.variant) for each in check_claims(summary_of(made.write()))]
+pytestmark = pytest.mark.usefixtures("undrawn")
+A, B = "frozen-random", "unfrozen-random"
 
 
-def test_two_seeds_are_noted_where_a_difference_is_significant(tmp_path: Path) -> None:
-    found = found_of(tmp_path, {"a": [0.900, 0.901], "b": [0.5, 0.501]})
-    assert found == [("two-seeds", "a"), ("two-seeds", "b")]
-    assert found_of(tmp_path / "equal", {"a": [0.900, 0.901], "b": [0.899, 0.902]}) == []
+def unequal_in(made: SyntheticRecord) -> list[CheckFinding]:
+    return list(unequal_tuning(summary_of(made.write())))
 
 
-def test_the_noisier_variant_of_a_significant_difference_is_noted(tmp_path: Path) -> None:
-    """Standard deviations are 0.05, 0.01 and 0.02: only the first is more than three times another."""
-    values = {"a": [0.85, 0.9, 0.95], "b": [0.29, 0.30, 0.31], "c": [0.08, 0.1, 0.12]}
-    assert found_of(tmp_path, values) == [("unequal-noise", "a")]
-    assert found_of(tmp_path / "exact", {"a": [0.85, 0.9, 0.95], "b": [0.3, 0.3, 0.3]}) == []
+def tuned(made: SyntheticRecord, variant: str, rates: tuple[float, ...], seeds: int = 2, budget: int = 300) -> None:
+    for rate, seed in product(rates, range(seeds)):
+        made.add(rate, seed, [(budget, 0.5, 0.5)], variant=variant, budget=budget)
 
 
-def test_chosen_rates_that_are_noisier_than_their_neighbours_are_noted(tmp_path: Path) -> None:
-    """Deviations of 0.02 at 1e-3, and of 0.002 at 1e-2: F = 100 with 4 and 4 degrees of freedom."""
+def test_fewer_learning_rates(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-3,))
+    tuned(made, B, (1e-4, 1e-3, 1e-2))
+    (found,) = unequal_in(made)
+    assert (found.check, found.level, found.variant) == ("unequal", "problem", A)
+    assert found.message == f"unequal tuning: 1 learning rate, 1e-3; {B} had 3 learning rates from 1e-4 to 1e-2"
+    assert found.learning_rates == (1e-4, 1e-2)
+    assert found.message in write_report(tmp_path, "small").text
 
-    def noted(name: str, deviations: list[float]) -> list[tuple[str, str]]:
-        made = SyntheticRecord(tmp_path / name)
-        for variant, top in (("a", 0.9), ("b", 0.4)):
-            for rate, mean, deviation in zip((1e-3, 1e-2), (top, top - 0.2), deviations, strict=True):
-                for seed, away in enumerate((-deviation, 0.0, deviation)):
-                    made.add(rate, seed, [(300, mean, mean + away)], variant=variant)
-        return [(each.check, each.variant) for each in check_claims(summary_of(made.write()))]
 
-    assert noted("quieter", [0.02, 0.002]) == [("quiet-neighbours", "a")]
-    assert noted("noisier", [0.002, 0.02]) == noted("alike", [0.02, 0.02]) == []
+def test_a_rate_whose_runs_failed_was_not_tried(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-4, 1e-3))
+    tuned(made, B, (1e-4, 1e-3, 1e-2))
+    made.add(1e-2, 0, [], "failed", 0, variant=A)
+    (found,) = unequal_in(made)
+    assert (
+        found.message
+        == f"unequal tuning: 2 learning rates from 1e-4 to 1e-3; {B} had 3 learning rates from 1e-4 to 1e-2"
+    )
+    assert (found.variant, found.fix) == (A, "train the runs at 1e-2, which have no value")
+
+
+@pytest.mark.parametrize(
+    ("rates", "others", "lacking"),
+    [
+        ((1e-4, 1e-3, 1e-2), (1e-3, 1e-2, 1e-1), {A: (1e-1,), B: (1e-4,)}),  # either lacks an end of the other
+        ((1e-4, 1e-3, 1e-2), (1e-4, 1e-3, 1e-2), {}),
+        ((1.2e-4, 9e-4, 8.9e-3), (1e-4, 1e-3, 1e-2), {}),  # draws from one range
+        ((1.2e-4, 8.9e-3), (1.1e-4, 2e-3, 9.5e-3), {A: ()}),  # fewer draws: other ones will do
+    ],
+)
+def test_ranges_and_numbers_of_rates(
+    tmp_path: Path, rates: tuple[float, ...], others: tuple[float, ...], lacking: dict[str, tuple[float, ...]]
+) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, rates)
+    tuned(made, B, others)
+    found = unequal_in(made)
+    assert {each.variant: each.learning_rates for each in found} == lacking
+    assert all("9.5e-3 for it, too" in each.fix for each in found if not each.learning_rates)
+
+
+def test_fewer_seeds_are_a_note_and_fewer_steps_a_problem(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-3,), seeds=1, budget=300)
+    tuned(made, B, (1e-3,), seeds=3, budget=500)
+    found = {each.check: each for each in unequal_in(made)}
+    assert {check: each.level for check, each in found.items()} == {"unequal": "problem", "unequal-seeds": "note"}
+    assert found["unequal"].message == f"unequal tuning: trained for 300 steps, {B} for 500"
+    assert found["unequal-seeds"].message == f"unequal tuning: 1 seed per learning rate, {B} has 3"
+    assert found["unequal-seeds"].fix == "add 2 seeds"
+
+
+def test_runs_that_end_early_are_named(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, A, (1e-3, 1e-2), budget=300)
+    tuned(made, A, (1e-1,), budget=100)
+    (found,) = unequal_in(made)
+    assert (found.check, found.level) == ("short", "note")
+    assert found.message == "2 of 6 runs end before step 300, with the values they had"
+
+
+def test_other_tasks_and_models_are_not_compared(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate in (1e-4, 1e-3, 1e-2):
+        made.add(rate, 0, [(300, 0.5, 0.5)])
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10")
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], model="tiny")
+    assert unequal_in(made) == []
+
+
+def wanted_by(name: str) -> pd.DataFrame:
+    """The grid of a shipped study, without its data and weights."""
+    study = load_study(name)
+    rates = (
+        [study.search.rate_at(index / study.search.rates) for index in range(study.search.rates)]
+        if study.search
+        else []
+    )
+    rows = [
+        {
+            **{"task": cell.task, "model": cell.model, "variant": cell.variant, "learning_rate": rate, "seed": seed},
+            "num_steps": study.tasks[cell.task].num_steps,
+        }
+        for cell in study.cell_list()
+        for rate, seed in product(cell.learning_rates or rates, study.seed_list())
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("name", sorted(shipped_studies()))
+def test_no_shipped_study_tunes_unequally(name: str) -> None:
+    wanted = wanted_by(name)
+    rates = wanted.groupby([*CELL, "learning_rate"]).size().rename("num_wanted").reset_index()
+    rates = rates.assign(num_values=rates["num_wanted"])
+    cells = wanted[CELL].drop_duplicates().assign(validation_mean=0.5)
+    assert list(unequal_tuning(StudySummary(runs=wanted, learning_rates=rates, cells=cells))) == []
+
+
+@pytest.mark.parametrize(("longer", "problems"), [("num-steps-600", []), ("longer", [A + "-num-steps-300"])])
+def test_variants_named_by_their_budgets_differ_on_purpose(tmp_path: Path, longer: str, problems: list[str]) -> None:
+    made = SyntheticRecord(tmp_path)
+    tuned(made, f"{A}-num-steps-300", (1e-3,))
+    tuned(made, f"{A}-{longer}", (1e-3,), budget=600)
+    assert [each.variant for each in unequal_in(made)] == problems

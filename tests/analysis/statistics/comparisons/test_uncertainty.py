@@ -83,7 +83,7 @@ def test_the_fast_selection_is_the_plain_selection(grid: tuple[Floats, Floats, F
         for index, seed in enumerate(drawn)
         for rate in range(validation.shape[1])
     ]
-    frame = pd.DataFrame(rows).assign(task="t", model="m", variant="v")
+    frame = pd.DataFrame(rows).assign(task="t", model="m", variant="v", status="complete")
     rate = best_learning_rates(frame.drop(columns="source"))["learning_rate"].iloc[0]
     found = tuned_test_accuracy(validation, test, counts[None])[0]
     if math.isnan(rate):

@@ -15,11 +15,11 @@ def curves(*points: tuple[str, int, float]) -> pd.DataFrame:
     return pd.DataFrame(points, columns=["run_id", "step", "validation_accuracy"])
 
 
-def per_run(values: dict[float, list[float]]) -> pd.DataFrame:
-    """One cell: learning rate to the validation accuracy of each seed."""
+def per_run(values: dict[float, list[float]], status: str = "diverged") -> pd.DataFrame:
+    """One cell: learning rate to the validation accuracy of each seed; `status` of every run."""
     rows = [(rate, seed, x) for rate, seeds in values.items() for seed, x in enumerate(seeds)]
     frame = pd.DataFrame(rows, columns=["learning_rate", "seed", "validation_accuracy"])
-    return frame.assign(task="mnist", model="gpt2", variant="frozen-random")
+    return frame.assign(task="mnist", model="gpt2", variant="frozen-random", status=status)
 
 
 def test_highest_validation_accuracy_wins_and_ties_go_to_the_earliest_step() -> None:
@@ -63,7 +63,7 @@ def test_seeds_of_a_cell(seeds: dict[float, list[int]], number: int) -> None:
         # None has them all: those with the most seeds.
         ({1e-5: [0.3, 0.3, math.nan], 1e-4: [0.9, math.nan, math.nan]}, 1e-5, 0.3, True, "low"),
         ({1e-5: [0.1, 0.1], 1e-4: [0.2, 0.2]}, 1e-4, 0.2, False, "high"),
-        # The edge is that of the wanted learning rates, so one that diverged still counts as tried.
+        # A rate that diverged was tried.
         ({1e-5: [0.1], 1e-4: [0.2], 1e-3: [math.nan]}, 1e-4, 0.2, False, ""),
         ({1e-4: [0.2]}, 1e-4, 0.2, False, ""),
     ],
@@ -74,6 +74,24 @@ def test_learning_rate(values: dict, rate: float, mean: float, incomplete: bool,
     assert best["validation_mean"] == pytest.approx(mean)
     assert best["incomplete"] is incomplete
     assert best["at_edge"] == edge
+
+
+@pytest.mark.parametrize(
+    ("status", "edge"),
+    [
+        ("diverged", ""),
+        ("stopped", ""),
+        ("failed", "high"),
+        ("missing", "high"),
+        ("short", "high"),
+        ("complete", "high"),
+    ],
+)
+def test_a_rate_whose_runs_say_nothing_of_it_was_not_tried(status: str, edge: str) -> None:
+    """The best of 1e-5, 1e-4 and 1e-3 is 1e-4; no run at 1e-3 has a value."""
+    lost = [math.nan, math.nan]
+    (best,) = best_learning_rates(per_run({1e-5: [0.1, 0.1], 1e-4: [0.2, 0.2], 1e-3: lost}, status)).to_dict("records")
+    assert (best["learning_rate"], best["at_edge"]) == (1e-4, edge)
 
 
 def test_runner_up_is_the_second_best_eligible() -> None:

@@ -1,0 +1,163 @@
+"""Checks of the evaluations of a study's runs: still improving, stuck, the same as another's, or blind to the rate."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtr
+from scipy.stats import sem
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.comparisons.correction import holm
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    Cell,
+    Floats,
+    arrays_by_cell,
+    each_cell,
+)
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
+
+MIN_EVALUATIONS = 6
+"""Fewest evaluations of a run from which a rise is tested."""
+QUARTER, MIN_WINDOW = 4, 3
+"""Divisor of a run's evaluations, and fewest evaluations, that the last part of its curve has."""
+STILL_RISING = 0.005
+"""Largest rise that counts as none, in the metric's unit."""
+LEVEL = 0.05
+"""Largest share of studies without any larger rise that have a cell which `improves`."""
+STUCK_EVALUATIONS = 4
+"""Fewest evaluations of a cell that are not all equal by chance."""
+STUCK_SHARE = 0.5
+"""Least share of a cell's evaluations that have its highest accuracy, below 100%, if the cell is stuck: as of a model
+that reads nothing and names one class, now and then a rarer one."""
+LEAST_EQUAL = 4
+"""Different values that runs at two rates share if the rate has no effect; runs that learn nothing share fewer."""
+ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
+"""Columns of an evaluation that `identical_cells` and `ignored_rates` compare."""
+
+
+class Rise(NamedTuple):
+    """Change for the better of a cell's validation over the last part of its runs."""
+
+    size: float
+    """Rise of the line through the runs' last evaluations."""
+    num_steps: int
+    """Steps from the first to the last of these evaluations."""
+    p: float
+    """P value of the hypothesis that the rise is at most `STILL_RISING`."""
+
+
+def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
+    """Return the rise at the end of each cell whose validation clearly still improves at the chosen rate.
+
+    Lines of one slope are fitted to the last quarter of the evaluations of the complete runs, each run at its own
+    height. The error of the slope is the larger of two: from the evaluations around the lines, and from the spread of
+    the runs' slopes, which includes slow changes. Holm's correction covers the cells of the study.
+    """
+    chosen = summary.chosen_runs
+    complete = chosen[chosen["status"] == "complete"]
+    points = points_within_budget(complete, curves, ["validation_accuracy"]).dropna()
+    means = summary.cells.set_index(CELL)["validation_mean"]
+    rises: dict[Cell, Rise] = {}
+    for cell, rows in each_cell(points):
+        unit = 1.0 if summary.metric.is_fraction else abs(means[cell])
+        runs = [run for _, run in rows.groupby("run_id", sort=False)]
+        if min(map(len, runs)) >= MIN_EVALUATIONS:
+            rises[cell] = _rise(runs, summary.metric, STILL_RISING * unit)
+    corrected = holm(np.array([rise.p for rise in rises.values()]))
+    is_clear = dict(zip(rises, corrected < LEVEL, strict=True))
+    return {cell: rise for cell, rise in rises.items() if is_clear[cell]}
+
+
+def _rise(runs: list[pd.DataFrame], metric: Metric, least: float) -> Rise:
+    window = max(MIN_WINDOW, min(map(len, runs)) // QUARTER)
+    last = np.stack([run[["step", "validation_accuracy"]].tail(window) for run in runs])
+    x, y = np.moveaxis(last - last.mean(axis=1, keepdims=True), -1, 0)
+    y *= metric.sign
+    length = float(np.ptp(last[..., 0], axis=1).mean())
+    slope = float(np.sum(x * y) / np.sum(x**2))
+    num_free = y.size - len(y) - 1
+    around = math.sqrt(np.sum((y - slope * x) ** 2) / num_free / np.sum(x**2))
+    slopes = np.sum(x * y, axis=1) / np.sum(x**2, axis=1)
+    error = max(around, float(sem(slopes)) if len(slopes) > 1 else 0.0)
+    excess = slope - least / length
+    p = float(stdtr(num_free, -excess / error)) if error > 0 else float(excess <= 0)
+    return Rise(slope * length, round(length), p)
+
+
+def stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
+    """Describe the evaluations of each cell whose validation accuracy stays at one number; most cells do not."""
+    found: dict[Cell, str] = {}
+    for cell, (values, ids) in arrays_by_cell(points, "validation_accuracy", "run_id").items():
+        number, num_runs = len(values), len(set(ids))
+        if number < STUCK_EVALUATIONS or np.isnan(values).all():
+            continue
+        top = metric.sign * float(np.nanmax(metric.sign * values))
+        at_top = values == top
+        is_constant = bool(at_top.all())
+        in_every_run = len(set(ids[at_top])) == num_runs
+        is_mostly = at_top.mean() >= STUCK_SHARE and in_every_run and top != metric.perfect
+        if is_constant or is_mostly:
+            where = f"all {number}" if is_constant else f"{at_top.sum()} of {number}"
+            never = "" if is_constant else f", and never {metric.better}"
+            runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{never}"
+            found[cell] = (
+                f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
+            )
+    return found
+
+
+def identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
+    """Return for each cell the first of its task with the same evaluations, of other runs; most cells have none."""
+    found: dict[Cell, Cell] = {}
+    first: dict[tuple[str, bytes], tuple[Cell, set[str]]] = {}
+    columns = ("learning_rate", "seed", "step", *ACCURACIES)
+    for cell, (run_ids, *rows) in arrays_by_cell(points, "run_id", *columns).items():
+        values, ids = np.array(rows, float), set(run_ids)
+        held_out = values[-2:]
+        is_trivial = np.isin(held_out[~np.isnan(held_out)], (0.0, 1.0)).all()
+        if len(run_ids) < 2 or is_trivial:
+            continue  # a single number, or runs that have all right, may agree by chance
+        earlier, theirs = first.setdefault((cell[0], values.tobytes()), (cell, ids))
+        if not ids & theirs:  # a study may have two names for one model
+            found[cell] = earlier
+    return found
+
+
+def ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[float]]:
+    """Return the learning rates of each cell at which runs of one seed have the same evaluations; most have none.
+
+    `points` are ordered by run.
+    """
+    found: dict[Cell, list[float]] = {}
+    columns = ("run_id", "seed", "learning_rate", "step", *ACCURACIES)
+    for cell, (ids, seeds, rates, *rows) in arrays_by_cell(points, *columns).items():
+        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(ids)]
+        alike = _alike(np.array(rows, float).T.copy(), seeds, starts, metric)
+        tried = {float(rates[start]) for start in alike}
+        if len(tried) > 1:
+            found[cell] = sorted(tried)
+    return found
+
+
+def _alike(numbers: Floats, seeds: Any, starts: list[int], metric: Metric) -> list[int]:
+    """Return the first rows of the runs of a cell that equal another run of their seed.
+
+    Values of a loss are distinct, so all runs together must share `LEAST_EQUAL` of them; of accuracies, each run.
+    """
+    groups = defaultdict[tuple[int, bytes], list[int]](list)
+    distinct: dict[int, set[float]] = {}
+    for start, end in pairwise(starts):
+        groups[int(seeds[start]), numbers[start:end].tobytes()].append(start)
+        distinct[start] = set(np.unique(numbers[start:end, 2]).tolist())
+    alike = [start for runs in groups.values() if len(runs) > 1 for start in runs]
+    if metric.is_fraction:
+        return [start for start in alike if len(distinct[start]) >= LEAST_EQUAL]
+    shared = set[float]().union(*(distinct[start] for start in alike))
+    return alike if len(shared) >= LEAST_EQUAL else []
