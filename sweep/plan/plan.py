@@ -63,9 +63,9 @@ class Plan:
         is_choosing = len(self.state.expected({}).wanted) > len(self.state.wanted)
         if not allowed or is_choosing or not self.results.exists():
             return allowed
-        from lr_sweep.sweep.search.rounds import open_cells  # imported late, as pandas is
+        from lr_sweep.sweep.search.rounds import most_fresh  # imported late, as pandas is
 
-        return {cell: allowed[cell] for cell in open_cells(self.state)}
+        return most_fresh(self.state)
 
 
 def plan_on(plan: Plan, machine: dict[str, float]) -> str:

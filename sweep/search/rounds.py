@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.study import StudyInfo, with_stops
-from lr_sweep.analysis.statistics.comparisons.fresh import next_seeds
+from lr_sweep.analysis.statistics.comparisons.fresh import most_left, next_seeds
 from lr_sweep.analysis.statistics.rates.refinement import (
     ROUND_SIZE,
     Observation,
@@ -147,12 +148,17 @@ def summary_of(state: StudyState) -> StudySummary:
     return summarised(state.results.root, info, rows, state.stopped).summary
 
 
-def open_cells(state: StudyState) -> set[Cell]:
-    """Return the cells that may get further fresh seeds: all of them until the rates are chosen."""
-    summary = summary_of(state)
+def most_fresh(state: StudyState) -> dict[Cell, int]:
+    """Return how many fresh seeds each cell may have in the end; until the rates are chosen, all that are allowed."""
+    summary, allowed = summary_of(state), fresh_allowed(state.study)
     if summary.runs["status"].eq("missing").any():
-        return set(fresh_allowed(state.study))
-    return {Cell(*names) for names in next_seeds(summary)}
+        return allowed
+    left = {run.run_id for run in state.reconciled.left}
+    ended = Counter(run.cell for run in state.wanted if run.fresh and run.run_id not in left)
+    return {
+        Cell(*names): min(allowed[Cell(*names)], ended[Cell(*names)] + number)
+        for names, number in most_left(summary).items()
+    }
 
 
 def _next_fresh(state: StudyState) -> list[Proposal]:

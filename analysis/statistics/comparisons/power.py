@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import nctdtrinc, stdtrit
+from scipy.special import betaincinv, nctdtrinc, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS
@@ -12,6 +12,8 @@ from lr_sweep.analysis.statistics.selection.best import Floats
 
 POWER = 0.8
 """Share of studies in which a difference is to be found."""
+NUM_QUANTILES = 200
+"""Quantiles of a distribution over which a function is averaged."""
 
 
 def findable_difference(sem: Floats, dof: Floats, level: Floats) -> Floats:
@@ -38,7 +40,22 @@ def findable(noise: ArrayLike, num_seeds: ArrayLike, num_pairs: ArrayLike) -> Fl
         num_pairs: pairs of variants that the study compares.
     """
     seeds = np.asarray(num_seeds)
-    dof = 2.0 * np.maximum(seeds, FEWEST_SEEDS) - 2
+    dof = np.maximum(seeds, FEWEST_SEEDS) - 1.0
     sem = np.asarray(noise) * np.sqrt(2 / seeds)
-    difference = findable_difference(sem, dof, LEVEL / np.asarray(num_pairs))
+    level = LEVEL / np.asarray(num_pairs)
+    critical = -stdtrit(_welch_dof(dof), level[..., None] / 2).mean(-1)
+    difference = sem * nctdtrinc(2 * dof, 1 - POWER, critical)
     return np.where(seeds < FEWEST_SEEDS, np.inf, difference)
+
+
+def _welch_dof(dof: Floats) -> Floats:
+    """Return quantiles of the degrees of freedom that Welch's test has for equal noise: ... x 200.
+
+    They depend on the two sample variances, which have `dof` each: the share of the first one in
+    their sum has a beta distribution.
+    """
+    half = dof[..., None] / 2
+    probabilities = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
+    share = betaincinv(half, half, probabilities)
+    quantiles: Floats = dof[..., None] / (share**2 + (1 - share) ** 2)
+    return quantiles

@@ -46,7 +46,8 @@ def test_it_writes_files_and_says_what_is_next(tmp_path: Path) -> None:
     assert sorted(path.name for path in study.parent.iterdir()) == ["mine.yaml", "train.py"]
     assert (code, printed.endswith(f" run {study}\n")) == (0, True)
     printed = succeeds("plan", study, "--results", tmp_path / "results")
-    assert "1 task x 1 model x 2 variants x 4 learning rates x 3 seeds = 24 runs" in printed
+    assert "1 task x 1 model x 2 variants x 4 learning rates x 2 seeds = 16 runs" in printed
+    assert "fresh      4 fresh seeds, at the chosen rate of 2 cells: 8 runs" in printed
 
 
 def test_the_script_of_a_command_trains(tmp_path: Path) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.sweep.plan.cost import disk_bytes
+from lr_sweep.sweep.plan.finds import Reach, noise_by_group
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
@@ -22,10 +28,14 @@ FROZEN = INPUT + OUTPUT + POSITIONS + LAYER_NORMS  # 730
 ALL = FROZEN + ATTENTION + FEEDFORWARD  # 3946
 
 
-def plan(study_file: Path, results: Path) -> list[str]:
+def planned(study_file: Path, results: Path, noise: float | None = None) -> Plan:
     study = load_study(study_file)
-    planned = Plan(study, Placement(resources=study.resources), Results(results), Path("/data"))
-    return plan_on(planned, {"CPU": 2.0}).splitlines()
+    placement = Placement(resources=study.resources)
+    return Plan(study, placement, Results(results), Path("/data"), noise=noise)
+
+
+def plan(study_file: Path, results: Path) -> list[str]:
+    return plan_on(planned(study_file, results), {"CPU": 2.0}).splitlines()
 
 
 def test_disk_is_checkpoints_and_the_record(tmp_path: Path) -> None:
@@ -47,9 +57,9 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
         "grid       1 task x 1 model x 2 variants x 2 learning rates x 2 seeds = 8 runs",
         "rates      1e-3  1e-2",
         "seeds      0  1",
-        "",
+        "finds      not known without runs of this task and model, or `plan --noise SD`",
     ]
-    assert [line.split() for line in lines[7:9]] == [
+    assert [line.split() for line in lines[8:10]] == [
         ["digits", "tiny", "frozen-pretrained", "4", "20", f"{FROZEN}", "0", "4"],
         ["digits", "tiny", "unfrozen-random", "4", "20", f"{ALL:,}", "0", "4"],
     ]
@@ -71,7 +81,7 @@ def test_plan_leaves_out_what_is_done(tmp_path: Path) -> None:
     record.end(diverged.row(), [], "diverged", 3, diverged_at=3)
     record.end(short.row(), [(10, 0.5, 0.5)], "complete", 10)
     lines = plan(study, record.results)
-    assert [line.split()[-2:] for line in lines[7:9]] == [["2", "0"], ["0", "2"]]
+    assert [line.split()[-2:] for line in lines[8:10]] == [["2", "0"], ["0", "2"]]
     assert "runs       4 wanted: 1 complete, 1 diverged, 1 started, 1 new" in lines
     assert "to train   2 runs in 2 trials, at most 40 gradient steps" in lines
 
@@ -83,3 +93,36 @@ def test_plan_says_when_ids_are_not_known_yet(tmp_path: Path) -> None:
     assert lines[first].startswith("weights    tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
     assert lines[first].endswith("(not here yet; `run` gets or trains them first)")
     assert lines[first + 1] == "           the ids of its pretrained runs depend on these weights: not known yet"
+
+
+def test_noise_is_pooled_over_the_cells_of_a_task_and_model() -> None:
+    """The variances are 2 of two seeds and 1 of three: the root of (2 + 2) / 3."""
+    cells = [("digits", "tiny", "a", 0.0), ("digits", "tiny", "a", 2.0)]
+    cells += [("digits", "tiny", "b", value) for value in (4.0, 5.0, 6.0)]
+    cells += [("other", "tiny", "a", 7.0), ("other", "tiny", "b", 1.0)]  # one seed each says nothing
+    runs = pd.DataFrame(cells, columns=[*CELL, "test_accuracy"])
+    assert noise_by_group(runs) == {("digits", "tiny"): pytest.approx(math.sqrt(4 / 3))}
+
+
+@pytest.mark.parametrize(("name", "noise_of"), [("tiny", "tiny"), ("earlier", "earlier"), ("damaged", None)])
+def test_the_plan_says_what_recorded_noise_lets_it_find(tmp_path: Path, name: str, noise_of: str | None) -> None:
+    """Two variants with tests of 0.50 and 0.52, so a standard deviation of 1.41 points."""
+    study = write_study(tmp_path, rates=(1e-3,), seeds=2, fresh="5")
+    record = SyntheticRecord(tmp_path / "results", study=name)
+    for run in runs_of(study, record.results):
+        record.end(run.row(), [(20, 0.5, 0.5 + 0.02 * run.run.seed)], "complete", 20)
+    record.write()
+    if name == "damaged":
+        Results(record.results).facts(name).write_text("{")
+    found = planned(study, record.results).finds
+    assert [each.noise_of for each in found] == ([noise_of] if noise_of else [])
+    lines = plan(study, record.results)
+    text = "in 80% of studies 2 own seeds find no difference, 3 find 4.3 points; 5 fresh seeds find a difference of 2.9"
+    assert any(line.startswith(f"finds      {text}") for line in lines) == bool(noise_of)
+
+
+def test_the_plan_computes_with_the_noise_of_an_option(tmp_path: Path) -> None:
+    found = planned(write_study(tmp_path, seeds=3), tmp_path / "results", noise=2.0).finds
+    assert [each.noise_of for each in found] == ["--noise"]
+    assert found[0].own == Reach(3, pytest.approx(0.02 * 3.071, rel=1e-3), pytest.approx(0.02 * 2.381, rel=1e-3))
+    assert found[0].fresh == Reach(5, pytest.approx(0.02 * 2.024, rel=1e-3), pytest.approx(0.02 * 1.796, abs=1e-3))

@@ -1,0 +1,25 @@
+"""The difference that a number of seeds finds, against studies that are simulated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+
+from lr_sweep.analysis.statistics.comparisons.power import findable
+
+
+@pytest.mark.parametrize(("num_seeds", "num_pairs"), [(3, 1), (5, 6), (10, 3)])
+def test_welch_finds_it_in_80_percent_of_studies(num_seeds: int, num_pairs: int) -> None:
+    rng, noise = np.random.default_rng(0), 0.02
+    shift = findable(noise, num_seeds, num_pairs)
+    values = rng.normal(0, noise, (2, 5_000, num_seeds))
+    p = ttest_ind(values[0] + shift, values[1], axis=1, equal_var=False).pvalue
+    assert np.mean(p < 0.05 / num_pairs) == pytest.approx(0.8, abs=0.05)
+
+
+def test_numbers_of_tables() -> None:
+    """Two groups of 17 find a difference of one standard deviation (Cohen 1988); two seeds find none."""
+    assert findable(1.0, 17, 1) == pytest.approx(0.99, abs=0.005)
+    np.testing.assert_allclose(findable([1.0, 2.0], 17, 1), [0.99, 1.98], atol=0.01)
+    assert findable(1.0, 2, 1) == np.inf
