@@ -33,7 +33,7 @@ from lr_sweep.sweep.study.model import (
 )
 from lr_sweep.sweep.study.own import FunctionStudy, OwnStudy, StudyMetric
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
-from lr_sweep.sweep.study.settings import Decide, Resources, StopEarly
+from lr_sweep.sweep.study.settings import AsManyAsItTakes, Resources, StopEarly
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
@@ -68,7 +68,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "`search`": (Search,),
     "`search.space.OPTION`": (Range,),
     "`stop_early`": (StopEarly,),
-    "`decide`": (Decide,),
+    "`fresh`, as many as it takes": (AsManyAsItTakes,),
     "`resources`": (Resources,),
 }
 LARGE = 10**9

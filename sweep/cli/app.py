@@ -31,7 +31,7 @@ INSTEAD = {
     "pretrain": "gone: use `data STUDY --pretrain`",
     "stop": "gone: stop the sweep (Ctrl-C), then `run` the other learning rates: with `--only`, or by the study",
     "laws": "a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)",
-    "decide": "a key of a study file, and an option of judge: `judge TABLE --decide FRESH` (docs/rates-and-seeds.md)",
+    "decide": "an option of judge: `judge TABLE --decide FRESH`; in a study, write `fresh` (docs/rates-and-seeds.md)",
     "resume": "not needed: `run STUDY` resumes",
     "help": "an option: `--help`",
 }

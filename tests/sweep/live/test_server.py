@@ -191,12 +191,15 @@ def test_the_command_that_resumes_names_the_file_and_options_of_the_last_start(
 ) -> None:
     results = Results(made.results)
     (file := tmp_path / "of mine" / "small.yml").parent.mkdir()
-    write_json(results.started("small"), {"folder": str(file.parent), "data_dir": "/data", "cpus": 2, "address": "x:1"})
-    assert f"run {results.options('small')} --data-dir=/data --cpus=2 --results" in client.get("/").text
+    write_json(
+        results.started("small"),
+        {"folder": str(file.parent), "data_dir": "/data", "cpus": 2, "fresh": 5, "address": "x:1"},
+    )
+    assert f"run {results.options('small')} --data-dir=/data --cpus=2 --fresh=5 --results" in client.get("/").text
     file.touch()
     text = html.unescape(new_page(client))
-    assert f"run '{file}' --data-dir=/data --cpus=2 --results {results.root}</code>" in text
-    assert f"run '{file}' --data-dir=/data --cpus=2 --results {results.root} --retry-failed</code>" in text
+    assert f"run '{file}' --data-dir=/data --cpus=2 --fresh=5 --results {results.root}</code>" in text
+    assert f"run '{file}' --data-dir=/data --cpus=2 --fresh=5 --results {results.root} --retry-failed</code>" in text
 
 
 def test_the_progress_of_an_earlier_sweep_is_not_that_of_one_that_starts(

@@ -96,6 +96,26 @@ def test_each_cell_gets_its_fresh_seeds_once_the_rates_are_chosen(ended: Bench) 
     assert fresh_seeds(ended) == {}
 
 
+def test_as_many_as_it_takes_ends_for_each_pair(make: Callable[..., Bench]) -> None:
+    """Four seeds each decide the clear lead, so that the two others alone get further ones, one by one, to the most."""
+    bench = make(fresh=UNTIL_DECIDED)
+    outcome = bench.run(Landscape(tests=TESTS), report=True)
+    assert (outcome.trained, outcome.failed) == (3 * 2 * 3 + 4 + 6 + 6, 0)
+    seeds = {CLEAR: [3, 4, 5, 6], NEAR: [3, 4, 5, 6, 7, 8], ALIKE: [3, 4, 5, 6, 7, 8]}
+    assert fresh_seeds(bench) == {(variant, 1e-3): seeds[variant] for variant in TESTS}
+    found = proposed(bench)
+    assert found[found["variant"] == NEAR]["round"].tolist() == [1, 1, 1, 1, 2, 3]
+    assert bench.run(Landscape(tests=TESTS)).trained == 0
+    assert "2 of 3 pairs decided on fresh seeds, no runs to go" in status_text(bench.results, "tiny")
+
+
+def test_equal_variants_get_no_more(make: Callable[..., Bench]) -> None:
+    """Within 30 points the two near ones are equal at the first look."""
+    bench = make(variants=(NEAR, ALIKE), fresh="{max: 20, equal_within: 30}")
+    bench.run(Landscape(tests=TESTS))
+    assert fresh_seeds(bench) == {(variant, 1e-3): [3, 4, 5, 6] for variant in (NEAR, ALIKE)}
+
+
 def test_a_single_variant_gets_fresh_seeds(make: Callable[..., Bench]) -> None:
     bench = make(variants=(NEAR,), seeds=1)
     bench.run(Landscape(tests=TESTS))
@@ -183,6 +203,7 @@ def test_the_plan_counts_the_most(make: Callable[..., Bench]) -> None:
     load(bench, fresh=UNTIL_DECIDED)
     plan = planned(bench)
     assert "up to 6 fresh seeds, until each pair is decided" in plan_on(plan, {"CPU": 2.0})
+    assert len(plan.wanted) == 18 + 4 + 6 + 6
     succeeds("verify", "--results", bench.results.root)
 
 

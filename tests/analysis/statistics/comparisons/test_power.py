@@ -9,7 +9,7 @@ from scipy.stats import ttest_ind
 from lr_sweep.analysis.statistics.comparisons.power import findable
 
 
-@pytest.mark.parametrize(("num_seeds", "num_pairs"), [(3, 1), (5, 6), (10, 3)])
+@pytest.mark.parametrize(("num_seeds", "num_pairs"), [(3, 1), (3, 3), (5, 6), (10, 3)])
 def test_welch_finds_it_in_80_percent_of_studies(num_seeds: int, num_pairs: int) -> None:
     rng, noise = np.random.default_rng(0), 0.02
     shift = findable(noise, num_seeds, num_pairs)
