@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lr_sweep.analysis.record.study import Fresh
+from lr_sweep.common.files import Fields
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_text, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
@@ -20,9 +21,6 @@ from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import Cell, by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
-
-if TYPE_CHECKING:
-    from lr_sweep.sweep.plan.finds import Finds
 
 
 class Plan:
@@ -50,7 +48,7 @@ class Plan:
         self.wanted = self.reconciled.wanted
         self.finds = self._finds(noise)
 
-    def _finds(self, noise: float | None) -> list[Finds]:
+    def _finds(self, noise: float | None) -> list[Fields]:
         if noise is None and not self.results.exists():
             return []
         from lr_sweep.sweep.plan.finds import finds  # imported late, as pandas is
@@ -99,7 +97,7 @@ def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
         "num_trials": cost.num_trials,
         "num_steps": sum(run.num_steps for run in to_train),
         "cells": _cells_json(plan),
-        "finds": [_finds_json(each) for each in plan.finds],
+        "finds": plan.finds,
         "device": cost.device,
         "device_s": cost.device_s or None,
         "wall_s": cost.wall_s or None,
@@ -178,8 +176,8 @@ def _grid_lines(plan: Plan) -> list[str]:
         what = f"{counted(study.winners, 'learning rate')} a cell with all seeds, the best by the first one"
         so_far = f"{chosen} of {study.winners * num_cells} chosen so far"
         lines.append(f"winners    {what}; {so_far}; {counted(len(plan.wanted), 'run')} in all")
-    if study.fresh_seeds is not None:
-        lines.append(_fresh_line(plan, study.fresh_seeds))
+    if study.fresh is not None:
+        lines.append(_fresh_line(plan, study.fresh))
     if study.stop_early is not None:
         most = "what follows counts every run in full, which is the most that it can be"
         lines.append(f"stops      {study.stop_early.rule}; {most}")
@@ -206,11 +204,6 @@ def _finds_lines(plan: Plan) -> list[str]:
     from lr_sweep.sweep.plan.finds import finds_lines
 
     return finds_lines(plan.study, plan.finds)
-
-
-def _finds_json(finds: Finds) -> dict[str, Any]:
-    reaches = {"own": finds.own._asdict(), "fresh": finds.fresh._asdict()}
-    return {**vars(finds), **reaches}
 
 
 def _cells_json(plan: Plan) -> list[dict[str, Any]]:

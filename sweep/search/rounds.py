@@ -141,8 +141,7 @@ def summary_of(state: StudyState) -> StudySummary:
         study=study.study,
         title=study.title,
         metric=metric,
-        fresh=study.fresh_seeds,
-        equal_within=study.within,
+        fresh=study.fresh,
     )
     rows = pd.DataFrame([run.row() for run in state.wanted])
     return summarised(state.results.root, info, rows, state.stopped).summary

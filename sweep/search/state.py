@@ -105,8 +105,8 @@ def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[
         return {}
     rate, first = given[-1].learning_rate, first_fresh_seed(study)
     seeds = {each.seed for each in given if each.learning_rate == rate and each.seed is not None}
-    assert study.fresh_seeds, "only then seeds are given"
-    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.fresh_seeds.max])}
+    assert study.fresh, "only then seeds are given"
+    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.fresh.max])}
 
 
 def _proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:

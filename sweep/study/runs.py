@@ -210,7 +210,7 @@ def _num_choosing(study: Study, cell: Cell) -> int:
 
 def fresh_allowed(study: Study) -> dict[Cell, int]:
     """Return how many fresh seeds each cell gets at most; none without `fresh`."""
-    return dict.fromkeys(grids_of(study), study.fresh_seeds.max) if study.fresh_seeds else {}
+    return dict.fromkeys(grids_of(study), study.fresh.max) if study.fresh else {}
 
 
 def first_fresh_seed(study: Study) -> int:

@@ -8,10 +8,18 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
-from pydantic import Tag, ValidationInfo, field_validator
+from pydantic import (
+    PlainSerializer,
+    PlainValidator,
+    Tag,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+)
 
+from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.common.limits import Count, Positive
-from lr_sweep.sweep.study.validation import Strict, either
+from lr_sweep.sweep.study.validation import STRICT, Strict, either
 
 FIRST_RUNG = 9
 """By default, a budget has this many times the steps before the first rung."""
@@ -43,11 +51,29 @@ class AsManyAsItTakes(Strict):
     """Largest difference that counts as equal, in points or the metric's unit; null: no variants are called equal."""
 
 
-FreshSeeds = Annotated[
-    Annotated[int, Interval(ge=2, le=200), Tag("(one)")]
-    | Annotated[AsManyAsItTakes, Tag("(other)")],
-    either((int,), (dict,), "a number of seeds, or as many as it takes, {max: 20}"),
-]
+_FRESH: TypeAdapter[int | AsManyAsItTakes] = TypeAdapter(
+    Annotated[
+        Annotated[int, Interval(ge=2, le=200), Tag("(one)")]
+        | Annotated[AsManyAsItTakes, Tag("(other)")],
+        either((int,), (dict,), "a number of seeds, or as many as it takes, {max: 20}"),
+    ],
+    config=STRICT,
+)
+
+
+def _fresh(value: Any) -> Fresh:
+    given = _FRESH.validate_python(value)
+    if isinstance(given, int):
+        return Fresh(max=given, until_decided=False)
+    return Fresh(max=given.max, until_decided=True, equal_within=given.equal_within)
+
+
+def _as_written(fresh: Fresh) -> Any:
+    limits = {"max": fresh.max, "equal_within": fresh.equal_within}
+    return limits if fresh.until_decided else fresh.max
+
+
+FreshSeeds = Annotated[Fresh, PlainValidator(_fresh), PlainSerializer(_as_written)]
 
 
 class Resources(Strict):

@@ -45,7 +45,7 @@ from lr_sweep.sweep.study.cells import (
 )
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import RatesOrSearch, Search
-from lr_sweep.sweep.study.settings import AsManyAsItTakes, FreshSeeds, Resources, StopEarly
+from lr_sweep.sweep.study.settings import FreshSeeds, Resources, StopEarly
 from lr_sweep.sweep.study.validation import (
     Mistakes,
     OneLine,
@@ -62,7 +62,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "target")
+FACTS = ("refine", "winners", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -135,7 +135,10 @@ class Study(Strict):
     stop_early: StopEarly | None = None
     """Stops learning rates that are behind in their cell; null: none."""
     fresh: FreshSeeds | None = None
-    """Seeds that are added at each cell's chosen rate, on which variants are compared; null: none are added."""
+    """Number of seeds, 2 to 200, that are added at each chosen rate and compare variants, or as many as it takes.
+
+    null: the study's own seeds compare the variants.
+    """
     seeds: Seeds
     """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -259,8 +262,8 @@ class Study(Strict):
             check_cells(self.cells, self.axes_by_name(), self.protocol)
         return self
 
-    @model_validator(mode="after")
-    def _check_number(self) -> Study:
+    def check_number(self) -> None:
+        """Raise ValidationError for too many runs."""
         grids = [cell.learning_rates for cell in self.cell_list()]
         searched, more, seeds = (
             self.search.rates if self.search else 0,
@@ -268,7 +271,7 @@ class Study(Strict):
             len(self.seed_list()),
         )
         num_runs = seeds * sum(more + (searched or len(grid)) for grid in grids)
-        num_runs += len(grids) * (self.fresh_seeds.max if self.fresh_seeds else 0)
+        num_runs += len(grids) * (self.fresh.max if self.fresh else 0)
         if num_runs > MAX_RUNS:
             num_rates = more + (searched or len(ascending(self.learning_rates or ())))
             axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, seeds]
@@ -276,10 +279,10 @@ class Study(Strict):
                 f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
                 f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
             )
-        return self
 
     @model_validator(mode="after")
     def _check_rounds(self) -> Study:
+        self.check_number()
         least, seeds = (
             min(len(cell.learning_rates) for cell in self.cell_list()),
             len(self.seed_list()),
@@ -307,7 +310,7 @@ class Study(Strict):
                 f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell",
                 "winners",
             )
-        if self.equal_within and self._limits and self._limits.equal_within:
+        if self.equal_within and self.fresh and self.fresh.equal_within:
             raise mistake("the study has `equal_within`, too; leave it out in one place", "fresh")
         return self
 
@@ -340,28 +343,12 @@ class Study(Strict):
         """Return the seeds in the study's order."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
-    @property
-    def _limits(self) -> AsManyAsItTakes | None:
-        return self.fresh if isinstance(self.fresh, AsManyAsItTakes) else None
-
-    @property
-    def within(self) -> float | None:
-        """Return the difference up to which variants count as equal, wherever the study has it; None: none do."""
-        return self.equal_within or (self._limits and self._limits.equal_within)
-
-    @property
-    def fresh_seeds(self) -> Fresh | None:
-        """Return how many fresh seeds a cell gets; None: none."""
-        if isinstance(self.fresh, int):
-            return Fresh(max=self.fresh, until_decided=False, equal_within=self.within)
-        return self.fresh and Fresh(
-            max=self.fresh.max, until_decided=True, equal_within=self.within
-        )
-
     def with_fresh(self, number: int) -> Study:
         """Return the study with so many fresh seeds; raises ValidationError if it then has too many runs."""
-        changed = self.model_copy(update={"fresh": number, "equal_within": self.within})
-        changed._check_number()
+        within = self.equal_within or (self.fresh and self.fresh.equal_within)
+        fresh = Fresh(max=number, until_decided=False)
+        changed = self.model_copy(update={"fresh": fresh, "equal_within": within})
+        changed.check_number()
         return changed
 
     def facts(self) -> Fields:
@@ -369,8 +356,7 @@ class Study(Strict):
         facts: Fields = {"selection": self.selection} if self.selection != "best" else {}
         facts |= {"search": self.search.facts()} if self.search else {}
         facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
-        facts |= {"fresh": asdict(self.fresh_seeds)} if self.fresh_seeds else {}
-        facts |= {"equal_within": self.within} if self.within else {}
+        facts |= {"fresh": asdict(self.fresh)} if self.fresh else {}
         return facts | {name: getattr(self, name) for name in FACTS if getattr(self, name)}
 
     def plain(self) -> Fields:

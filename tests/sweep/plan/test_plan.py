@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.sweep.plan.cost import disk_bytes
-from lr_sweep.sweep.plan.finds import Reach, noise_by_group
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
@@ -95,15 +91,6 @@ def test_plan_says_when_ids_are_not_known_yet(tmp_path: Path) -> None:
     assert lines[first + 1] == "           the ids of its pretrained runs depend on these weights: not known yet"
 
 
-def test_noise_is_pooled_over_the_cells_of_a_task_and_model() -> None:
-    """The variances are 2 of two seeds and 1 of three: the root of (2 + 2) / 3."""
-    cells = [("digits", "tiny", "a", 0.0), ("digits", "tiny", "a", 2.0)]
-    cells += [("digits", "tiny", "b", value) for value in (4.0, 5.0, 6.0)]
-    cells += [("other", "tiny", "a", 7.0), ("other", "tiny", "b", 1.0)]  # one seed each says nothing
-    runs = pd.DataFrame(cells, columns=[*CELL, "test_accuracy"])
-    assert noise_by_group(runs) == {("digits", "tiny"): pytest.approx(math.sqrt(4 / 3))}
-
-
 @pytest.mark.parametrize(("name", "noise_of"), [("tiny", "tiny"), ("earlier", "earlier"), ("damaged", None)])
 def test_the_plan_says_what_recorded_noise_lets_it_find(tmp_path: Path, name: str, noise_of: str | None) -> None:
     """Two variants with tests of 0.50 and 0.52, so a standard deviation of 1.41 points."""
@@ -115,7 +102,7 @@ def test_the_plan_says_what_recorded_noise_lets_it_find(tmp_path: Path, name: st
     if name == "damaged":
         Results(record.results).facts(name).write_text("{")
     found = planned(study, record.results).finds
-    assert [each.noise_of for each in found] == ([noise_of] if noise_of else [])
+    assert [each["noise_of"] for each in found] == ([noise_of] if noise_of else [])
     lines = plan(study, record.results)
     text = "in 80% of studies 2 own seeds find no difference, 3 find 4.9 points; 5 fresh seeds find a difference of 2.9"
     assert any(line.startswith(f"finds      {text}") for line in lines) == bool(noise_of)
@@ -123,6 +110,8 @@ def test_the_plan_says_what_recorded_noise_lets_it_find(tmp_path: Path, name: st
 
 def test_the_plan_computes_with_the_noise_of_an_option(tmp_path: Path) -> None:
     found = planned(write_study(tmp_path, seeds=3), tmp_path / "results", noise=2.0).finds
-    assert [each.noise_of for each in found] == ["--noise"]
-    assert found[0].own == Reach(3, pytest.approx(0.02 * 3.49, rel=0.01), pytest.approx(0.02 * 2.51, rel=0.01))
-    assert found[0].fresh == Reach(5, pytest.approx(0.02 * 2.08, rel=0.01), pytest.approx(0.02 * 1.83, rel=0.01))
+    assert [each["noise_of"] for each in found] == ["--noise"]
+    wanted = {"own": (3, 3.49, 2.51), "fresh": (5, 2.08, 1.83)}
+    for kind, (seeds, *sizes) in wanted.items():
+        assert found[0][kind]["seeds"] == seeds
+        assert [found[0][kind][name] / 0.02 for name in ("difference", "one_more")] == pytest.approx(sizes, rel=0.01)
