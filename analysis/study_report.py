@@ -130,7 +130,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         *unequal_tuning(read.summary),
         *code_findings(read.wanted, read.runs, code_now),
     ]
-    return replace(read, curves=curves, findings=problems_first(found))
+    return replace(read, findings=problems_first(found))
 
 
 def _status_line(runs: pd.DataFrame, what: str = "wanted") -> str:

@@ -142,6 +142,7 @@ def summary_of(state: StudyState) -> StudySummary:
         title=study.title,
         metric=metric,
         fresh=study.fresh,
+        equal_within=study.equal_within,
     )
     rows = pd.DataFrame([run.row() for run in state.wanted])
     return summarised(state.results.root, info, rows, state.stopped).summary

@@ -97,6 +97,7 @@ def test_the_plan_says_what_recorded_noise_lets_it_find(tmp_path: Path, name: st
     study = write_study(tmp_path, rates=(1e-3,), seeds=2, fresh="5")
     record = SyntheticRecord(tmp_path / "results", study=name)
     for run in runs_of(study, record.results):
+        record.wanted.append(run.row())
         record.end(run.row(), [(20, 0.5, 0.5 + 0.02 * run.run.seed)], "complete", 20)
     record.write()
     if name == "damaged":

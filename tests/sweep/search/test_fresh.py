@@ -216,11 +216,10 @@ def test_rates_that_are_added_later_are_counted_beside_fresh_seeds(ended: Bench)
 
 
 def test_an_option_of_the_command_gives_fresh_seeds_to_any_study(tmp_path: Path) -> None:
-    study = load_study(write_study(tmp_path, equal_within="2.0"))
-    assert study.with_fresh(3).fresh == Fresh(max=3, until_decided=False, equal_within=2.0)
+    study = load_study(write_study(tmp_path, equal_within="2.0")).with_fresh(3)
+    assert (study.fresh, study.equal_within) == (Fresh(max=3, until_decided=False), 2.0)
     study = load_study(write_study(tmp_path, fresh=UNTIL_DECIDED))
     assert study.fresh == Fresh(max=6, until_decided=True, equal_within=0.1)
     changed = study.with_fresh(200)
-    assert changed.fresh == Fresh(max=200, until_decided=False, equal_within=0.1)
+    assert changed.facts() == {"fresh": asdict(Fresh(max=200, until_decided=False)), "equal_within": 0.1}
     assert changed.plain()["fresh"] == 200
-    assert changed.facts() == {"fresh": asdict(changed.fresh), "equal_within": 0.1}
