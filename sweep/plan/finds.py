@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from math import comb, isinf
+from math import isinf
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.recorded_noise import recorded_noise
@@ -18,7 +17,7 @@ USUAL_FRESH = 5
 """Fresh seeds that are proposed to a study without them."""
 
 
-def finds(study: Study, results: Results, noise: float | None) -> list[Fields]:
+def finds(study: Study, results: Results, num_pairs: int, noise: float | None) -> list[Fields]:
     """Return a row for each task and model whose noise is known.
 
     `task`, `model`; `noise` (a run's standard deviation, as of the metric's values) and `noise_of` (the study that
@@ -28,14 +27,14 @@ def finds(study: Study, results: Results, noise: float | None) -> list[Fields]:
     Args:
         study: the study that is planned.
         results: where noise may be recorded.
+        num_pairs: pairs of variants that the study compares.
         noise: a run's standard deviation, in points or the metric's unit; None: it is read from the record.
     """
-    variants = Counter(cell[:2] for cell in grids_of(study))
+    groups = dict.fromkeys(cell[:2] for cell in grids_of(study))
     if noise is None:
-        known = recorded_noise(results.root, study.study, study.measured, variants)
+        known = recorded_noise(results.root, study.study, study.measured, groups)
     else:
-        known = dict.fromkeys(variants, (noise / study.measured.scale, "--noise"))
-    num_pairs = sum(comb(number, 2) for number in variants.values())
+        known = dict.fromkeys(groups, (noise / study.measured.scale, "--noise"))
     fresh = study.fresh.max if study.fresh else USUAL_FRESH
     seeds = {"own": len(study.seed_list()), "fresh": fresh}
     rows = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,16 @@ class Plan:
         self.state = StudyState(study, self.backbones, results, data_dir, only=only)
         self.reconciled = self.state.expected(self._most_fresh())
         self.wanted = self.reconciled.wanted
+        variants = Counter(cell[:2] for cell in grids_of(study))
+        self.num_pairs = sum(comb(number, 2) for number in variants.values())
         self.finds = self._finds(noise)
 
     def _finds(self, noise: float | None) -> list[Fields]:
-        if noise is None and not self.results.exists():
+        if not self.num_pairs or (noise is None and not self.results.exists()):
             return []
         from lr_sweep.sweep.plan.finds import finds  # imported late, as pandas is
 
-        return finds(self.study, self.results, noise)
+        return finds(self.study, self.results, self.num_pairs, noise)
 
     def _most_fresh(self) -> Mapping[Cell, int]:
         """Return how many fresh seeds each cell may get; a cell whose pairs are decided gets no more than it has."""
@@ -197,7 +200,7 @@ def _fresh_line(plan: Plan, fresh: Fresh) -> str:
 
 
 def _finds_lines(plan: Plan) -> list[str]:
-    if len(plan.study.variants) < 2:
+    if not plan.num_pairs:
         return []
     if not plan.finds:
         return ["not known without runs of this task and model, or `plan --noise SD`"]

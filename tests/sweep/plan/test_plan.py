@@ -109,6 +109,12 @@ def test_the_plan_says_what_recorded_noise_lets_it_find(tmp_path: Path, name: st
     assert any(line.startswith(f"finds      {text}") for line in lines) == bool(noise_of)
 
 
+def test_a_plan_without_pairs_of_variants_says_nothing_of_them(tmp_path: Path) -> None:
+    study = write_study(tmp_path, variants=("unfrozen-random",))
+    assert planned(study, tmp_path / "results", noise=2.0).finds == []
+    assert not any(line.startswith("finds") for line in plan(study, tmp_path / "results"))
+
+
 def test_the_plan_computes_with_the_noise_of_an_option(tmp_path: Path) -> None:
     found = planned(write_study(tmp_path, seeds=3), tmp_path / "results", noise=2.0).finds
     assert [each["noise_of"] for each in found] == ["--noise"]
