@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,6 @@ from lr_sweep.analysis.statistics.comparisons.correction import holm
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     Cell,
-    Floats,
     arrays_by_cell,
     each_cell,
 )
@@ -36,8 +35,9 @@ STUCK_EVALUATIONS = 4
 STUCK_SHARE = 0.5
 """Least share of a cell's evaluations that have its highest accuracy, below 100%, if the cell is stuck: as of a model
 that reads nothing and names one class, now and then a rarer one."""
-LEAST_EQUAL = 4
-"""Different values that runs at two rates share if the rate has no effect; runs that learn nothing share fewer."""
+LEAST_EQUAL = 5
+"""Fewest different validation values that runs at two rates share if the rate has no effect: fewer may be equal by
+chance, and runs at the smallest rates, which learn nothing, have one."""
 ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
 """Columns of an evaluation that `identical_cells` and `ignored_rates` compare."""
 
@@ -130,34 +130,22 @@ def identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
     return found
 
 
-def ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[float]]:
+def ignored_rates(points: pd.DataFrame) -> dict[Cell, list[float]]:
     """Return the learning rates of each cell at which runs of one seed have the same evaluations; most have none.
 
     `points` are ordered by run.
     """
     found: dict[Cell, list[float]] = {}
     columns = ("run_id", "seed", "learning_rate", "step", *ACCURACIES)
-    for cell, (ids, seeds, rates, *rows) in arrays_by_cell(points, *columns).items():
+    for cell, (ids, seeds, tried, *rows) in arrays_by_cell(points, *columns).items():
+        numbers = np.array(rows, float).T.copy()
         starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(ids)]
-        alike = _alike(np.array(rows, float).T.copy(), seeds, starts, metric)
-        tried = {float(rates[start]) for start in alike}
-        if len(tried) > 1:
-            found[cell] = sorted(tried)
+        runs = defaultdict[tuple[int, bytes], list[int]](list)
+        for start, end in pairwise(starts):
+            runs[int(seeds[start]), numbers[start:end].tobytes()].append(start)
+        repeated = {numbers: starts for numbers, starts in runs.items() if len(starts) > 1}
+        rates = {float(tried[start]) for starts in repeated.values() for start in starts}
+        shared = [np.frombuffer(values).reshape(-1, 4)[:, 2] for _, values in repeated]
+        if len(rates) > 1 and len(np.unique(np.concatenate(shared))) >= LEAST_EQUAL:
+            found[cell] = sorted(rates)
     return found
-
-
-def _alike(numbers: Floats, seeds: Any, starts: list[int], metric: Metric) -> list[int]:
-    """Return the first rows of the runs of a cell that equal another run of their seed.
-
-    Values of a loss are distinct, so all runs together must share `LEAST_EQUAL` of them; of accuracies, each run.
-    """
-    groups = defaultdict[tuple[int, bytes], list[int]](list)
-    distinct: dict[int, set[float]] = {}
-    for start, end in pairwise(starts):
-        groups[int(seeds[start]), numbers[start:end].tobytes()].append(start)
-        distinct[start] = set(np.unique(numbers[start:end, 2]).tolist())
-    alike = [start for runs in groups.values() if len(runs) > 1 for start in runs]
-    if metric.is_fraction:
-        return [start for start in alike if len(distinct[start]) >= LEAST_EQUAL]
-    shared = set[float]().union(*(distinct[start] for start in alike))
-    return alike if len(shared) >= LEAST_EQUAL else []

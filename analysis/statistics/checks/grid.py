@@ -145,24 +145,23 @@ def _clear_rise(top: Row, beside: Row, metric: Metric) -> float:
 
 
 def _cliff(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
-    """Report a side of the best rate on which every run diverged: an edge that was not drawn as one."""
+    """Report that every run above the best rate diverged: an edge that was not drawn as one."""
     rates = cell.tried
     at = _rates_of(rates).index(best)
-    above = rates[at + 1 :], rates[at - 1], "above"
-    below = rates[:at][::-1], rates[at + 1], "below"
-    for beside, behind, side in (above, below):
-        if any(row["num_values"] or row["stopped"] for row in beside):
-            continue
-        lost = beside[0]["learning_rate"]
-        message = f"every run {side} the best rate, {rate_text(best)}, diverged; the next is {rate_text(lost)}"
-        rises = _clear_rise(rates[at], behind, cell.metric) > 2 * LEAST_GAIN * cell.unit
-        if rises:
-            message += f"; {cell.metric.chosen_on} {cell.metric.improves} up to the best rate"
-        if rises or abs(math.log(lost / best)) > math.log(WIDE_STEP):
-            further = [geometric_mean(best, lost)]
-            yield cell.asking_for("cliff", "problem", message, further)
-        else:
-            yield cell.finding("cliff", "note", message)
+    above = rates[at + 1 :]
+    if not above or any(row["num_values"] or row["stopped"] for row in above):
+        return
+    lost = above[0]["learning_rate"]
+    message = (
+        f"every run above the best rate, {rate_text(best)}, diverged; the next is {rate_text(lost)}"
+    )
+    rises = _clear_rise(rates[at], rates[at - 1], cell.metric) > 2 * LEAST_GAIN * cell.unit
+    if rises:
+        message += f"; {cell.metric.chosen_on} {cell.metric.improves} up to the best rate"
+    if rises or lost > WIDE_STEP * best:
+        yield cell.asking_for("cliff", "problem", message, [geometric_mean(best, lost)])
+    else:
+        yield cell.finding("cliff", "note", message)
 
 
 def _narrow(cell: SweptCell, best: float) -> Iterator[CheckFinding]:
@@ -214,75 +213,58 @@ def not_eligible(rates: Sequence[Row], winners: int | None) -> list[Row]:
 
 
 def fewer_seeds(cell: SweptCell) -> Iterator[CheckFinding]:
-    """Report rates that could not be chosen because seeds have no value, and seeds that the cell's number lacks.
-
-    The checks `missing` and `diverged` report the runs. Here a rate is named if it is better than the chosen one, or
-    if the study never had its seeds.
-    """
-    at_chosen = [row for row in cell.rates if row["learning_rate"] == cell.row["learning_rate"]]
-    if not at_chosen:
-        return
-    chosen = at_chosen[0]
-    yield from _at_chosen(cell, chosen)
+    """Report the best rate that could not be chosen because seeds have no value, and seeds that the number lacks."""
+    yield from _lacking(cell)
     lost = not_eligible(cell.rates, cell.study.winners)
-    leads = [_lead(cell, row) for row in lost]
-    top = int(np.argmax(leads)) if lost and max(leads) > 0 else None
-    better = None if top is None else lost[top]
-    if better is not None and better["diverged"]:
-        yield _unstable(cell, better, chosen)
-        better = None
-    named = [row for row in lost if row["num_lacking"] or row is better]
-    if not named:
+    better = max(lost, key=lambda row: _lead(cell, row), default=None)
+    if better is None or not _lead(cell, better) > 0:
         return
-    level: Level = "problem" if better else "note"
-    yield cell.finding("fewer-seeds", level, _fewer_text(cell, named, better), TRAIN_SEEDS)
-
-
-def _lead(cell: SweptCell, row: Row) -> float:
-    """Return by how much a rate is better than the chosen one."""
-    means = row["validation_mean"], cell.row["validation_mean"]
-    return cell.metric.sign * (comparable(means[0]) - comparable(means[1]))
-
-
-def _fewer_text(cell: SweptCell, named: Sequence[Row], better: Row | None) -> str:
-    counts = [f"{row['num_values']} of {row['num_seeds']} at {_rate(row)}" for row in named]
-    they = "it" if len(named) == 1 else "they"
-    message = f"seeds with a value: {', '.join(counts)}, so {they} cannot be chosen"
-    if better is None:
-        return message
+    if better["diverged"]:
+        yield _unstable(cell, better)
+        return
+    number = f"{better['num_values']} of {better['num_seeds']} at {_rate(better)}"
     lead = cell.metric.amount_text(_lead(cell, better))
-    than = f"better than at the chosen {_rate(cell.row)} by {lead}"
-    return f"{message}; at {_rate(better)} {cell.metric.chosen_on} is {than}"
+    message = (
+        f"seeds with a value: {number}, so it cannot be chosen; {cell.metric.chosen_on} is better there than at the "
+        f"chosen {_rate(cell.row)} by {lead}"
+    )
+    yield cell.finding("fewer-seeds", "problem", message, TRAIN_SEEDS)
+
+
+def _lacking(cell: SweptCell) -> Iterator[CheckFinding]:
+    row, metric = cell.row, cell.metric
+    at = f"at the chosen {_rate(row)} has a value for"
+    if row["num_tests"] < row["num_values"]:
+        message = f"{metric.test} {at} {row['num_tests']} of {row['num_seeds']} seeds"
+        yield cell.finding("fewer-seeds", "problem", message, "measure it for every seed")
+    if any(rate["num_lacking"] for rate in cell.rates if _is_chosen(cell, rate)):
+        message = f"{metric.validation} {at} {row['num_values']} of {row['num_seeds']} seeds"
+        yield cell.finding("fewer-seeds", "problem", message, TRAIN_SEEDS)
+
+
+def _is_chosen(cell: SweptCell, rate: Row) -> bool:
+    return bool(rate["learning_rate"] == cell.row["learning_rate"])
 
 
 def _rate(row: Row) -> str:
     return rate_text(row["learning_rate"])
 
 
-def _unstable(cell: SweptCell, better: Row, chosen: Row) -> CheckFinding:
+def _lead(cell: SweptCell, row: Row) -> float:
+    """Return by how much a rate is better than the chosen one."""
+    best = cell.row["validation_mean"]
+    return cell.metric.sign * (comparable(row["validation_mean"]) - comparable(best))
+
+
+def _unstable(cell: SweptCell, better: Row) -> CheckFinding:
     """Report the best rate that was not chosen because a seed diverged at it."""
-    lead = _lead(cell, better)
-    without = (
-        f"{better['num_seeds'] - better['num_values']} of {better['num_seeds']} seeds have no value"
-    )
+    lead, num_lost = _lead(cell, better), better["num_seeds"] - better["num_values"]
     message = (
-        f"{without} at {_rate(better)}, where the others are better than at the chosen {_rate(chosen)} "
-        f"by {cell.metric.amount_text(lead)}: the choice avoids it"
+        f"{num_lost} of {better['num_seeds']} seeds have no value at {_rate(better)}, where the others are better "
+        f"than at the chosen {_rate(cell.row)} by {cell.metric.amount_text(lead)}: the choice avoids it"
     )
-    is_clear = _clear_rise(better, chosen, cell.metric) > 0
-    if is_clear and lead > UNSTABLE_LEAD * cell.unit:
-        middle = geometric_mean(better["learning_rate"], chosen["learning_rate"])
-        return cell.asking_for("unstable", "problem", message, [middle])
-    return cell.finding("unstable", "note", message)
-
-
-def _at_chosen(cell: SweptCell, chosen: Row) -> Iterator[CheckFinding]:
-    """Report seeds that the cell's own number lacks."""
-    row, metric = cell.row, cell.metric
-    at = f"at the chosen {_rate(chosen)} has a value for"
-    if row["num_tests"] < row["num_values"]:
-        message = f"{metric.test} {at} {row['num_tests']} of {row['num_seeds']} seeds"
-        yield cell.finding("fewer-seeds", "problem", message, "measure it for every seed")
-    if chosen["num_lacking"]:
-        message = f"{metric.validation} {at} {row['num_values']} of {row['num_seeds']} seeds"
-        yield cell.finding("fewer-seeds", "problem", message, TRAIN_SEEDS)
+    is_clear = _clear_rise(better, cell.row, cell.metric) > 0
+    if not is_clear or lead <= UNSTABLE_LEAD * cell.unit:
+        return cell.finding("unstable", "note", message)
+    middle = geometric_mean(better["learning_rate"], cell.row["learning_rate"])
+    return cell.asking_for("unstable", "problem", message, [middle])

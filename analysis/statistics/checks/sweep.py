@@ -51,7 +51,7 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     ended = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(ended, curves, ACCURACIES)
     rises, stuck = late_rises(summary, curves), stuck_cells(points, metric)
-    identical, ignored = identical_cells(points), ignored_rates(points, metric)
+    identical, ignored = identical_cells(points), ignored_rates(points)
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
     learning = {cell.row["task"] for cell in cells if cell.key not in stuck.keys() | flat}
     gaps = _task_gaps(summary, points)

@@ -1,7 +1,7 @@
 """Checks of a comparison: were its variants tuned alike?
 
-Compared are the steps and seeds that the variants of a task and model were given, and the learning rates that were
-tried: a rate whose runs failed or are missing was not.
+Compared are the steps that the variants of a task and model were given, and the learning rates that were tried: a rate
+whose runs failed or are missing was not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, SweptCell, swept_cells
 from lr_sweep.analysis.statistics.selection.best import arrays_by_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.common.text import counted, rate_text
+from lr_sweep.common.text import rate_text
 
 SAME_END = 1.5
 """Ends of two ranges of learning rates within this factor are equal, as those of random draws from one range are."""
@@ -25,8 +25,6 @@ class Tuning(NamedTuple):
     rates: frozenset[float]
     """Learning rates that were tried."""
     num_runs: int
-    num_seeds: int
-    """Most runs of a learning rate."""
     num_steps: int
     """The largest of its runs' step budgets."""
     num_short: int
@@ -46,16 +44,14 @@ def unequal_tuning(summary: StudySummary) -> Iterator[CheckFinding]:
         for mine in tunings:
             yield from _fewer_rates(mine, tunings)
             yield from _fewer_steps(mine, tunings)
-            yield from _fewer_seeds(mine, tunings)
             yield from _ends_early(mine)
 
 
 def _tuning(cell: SweptCell, num_steps: Sequence[int]) -> Tuning:
     rates = frozenset(row["learning_rate"] for row in cell.tried)
-    num_seeds = max(row["num_wanted"] for row in cell.rates)
     most = max(num_steps)
     num_short = sum(steps < most for steps in num_steps)
-    return Tuning(cell, rates, len(num_steps), num_seeds, most, num_short)
+    return Tuning(cell, rates, len(num_steps), most, num_short)
 
 
 def _fewer_rates(mine: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFinding]:
@@ -100,15 +96,6 @@ def _fewer_steps(mine: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFindi
         message = f"unequal tuning: trained for {mine.num_steps} steps, {theirs}"
         fix = "train both for the same number of steps"
         yield mine.cell.finding("unequal", "problem", message, fix)
-
-
-def _fewer_seeds(mine: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFinding]:
-    most = max(tunings, key=lambda each: each.num_seeds)
-    if mine.num_seeds < most.num_seeds:
-        seeds = counted(mine.num_seeds, "seed")
-        message = f"unequal tuning: {seeds} per learning rate, {most.variant} has {most.num_seeds}"
-        fix = f"add {counted(most.num_seeds - mine.num_seeds, 'seed')}"
-        yield mine.cell.finding("unequal-seeds", "note", message, fix)
 
 
 def _ends_early(mine: Tuning) -> Iterator[CheckFinding]:

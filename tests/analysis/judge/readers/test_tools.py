@@ -124,10 +124,11 @@ def test_pruned_and_failed_trials_of_optuna(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     study = optuna.create_study(storage=f"sqlite:///{tmp_path}/s.db", study_name="s")
     study.add_trial(trial(0.5, reports={1: 0.5}, lr=0.1))
-    study.add_trial(trial(None, "PRUNED", {1: 0.1}, lr=0.2))
+    study.add_trial(trial(0.1, "PRUNED", {1: 0.1}, lr=0.2))  # Optuna writes the last report as its value
     study.add_trial(trial(None, "FAIL", lr=0.3))
+    study.add_trial(trial(None, "PRUNED", lr=0.4))  # evicted before its first report, by no pruner
     found = judge([tmp_path / "s.db"], Reading())
-    assert found.summary.runs["status"].tolist() == ["complete", "stopped", "failed"]
+    assert found.summary.runs["status"].tolist() == ["complete", "stopped", "failed", "missing"]
     assert chosen(found) == {"all": (0.1, 0.5)}
 
 
