@@ -67,7 +67,7 @@ FURTHER_COLUMNS = (
 )
 """What the report reads of runs beside what the summary does."""
 INTERVAL_SEED = 0
-"""The seed of the generator that draws resamples for the intervals of cells with many seeds."""
+"""The seed of the generator that draws resamples for the intervals over several tasks."""
 DIVERGED = {
     "best": "A run that diverged counts with its best model before that; without an evaluation it has no value.",
     "final": "A run that diverged has no value.",
@@ -142,13 +142,13 @@ def _status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
 
 def _status(study: Study) -> str:
     """Count the runs of a record; or of a table, and the seeds that it lacks beside other learning rates."""
-    runs, every, rates = study.summary.runs, study.candidates, study.summary.learning_rates
+    runs, rates = study.summary.runs, study.summary.learning_rates
     if not study.info.from_table:
         return _status_line(runs)
     what = (
         "in the table"
-        if every is None
-        else f"of {len(every)} in the table, at the best of the tuned settings"
+        if study.num_table_runs is None
+        else f"of {study.num_table_runs} in the table, at the best of the tuned settings"
     )
     absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
     text = f" Not in the table: {absent} runs with seeds that their cells have at other learning rates."
@@ -176,8 +176,8 @@ def _limits(study: Study) -> Sequence[str]:
         f"lacks one.{f' {metric.title} selects nothing.' if is_tested else ''}",
         *([measured] if is_tested else []),
         f"The SEM is over seeds{'' if table else ': initialisation, data order and dropout'}. Mean ± SEM is no 95% "
-        'interval; those are under "How sure", with the choice of the learning rate in them. None holds the '
-        "uncertainty from a finite test set.",
+        'interval; those are under "How sure". None accounts for the choice of the learning rate or for the finite '
+        "test set.",
         f"{DIVERGED[metric.model]} Failed and missing runs are never counted as zero.",
         f"Numbers hold {grounds}, and for the learning rates tried.",
     )
@@ -327,7 +327,7 @@ def _uncertainty(folder: Path, study: Study) -> list[Block]:
     summary = study.summary
     compared = with_conditions(summary, conditions_of(study.findings))
     leaders = {(of["task"], of["model"]): next(iter(best), "") for of, best, *_ in ranked(summary)}
-    cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
+    cells = intervals(summary)
     shown = tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = tables.comparison_table(compared, summary, leaders)
     differences.write(folder, "comparisons", compared)

@@ -33,8 +33,8 @@ class Study:
     """What the checks found, problems first."""
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
-    candidates: pd.DataFrame | None = None
-    """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
+    num_table_runs: int | None = None
+    """Runs of a table whose settings were tuned as the learning rate was; None: the summary has all runs."""
 
     per_step: pd.Series[float] | None = None
     """By run id, what a step takes of the unit that is its name, which is counted to a target; None: steps are."""

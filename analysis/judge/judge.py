@@ -90,10 +90,11 @@ def judged(sources: Sequence[Source], reading: Reading) -> Judged:
     runs, reading = runs_read(read_sources(sources), reading)
     if "nuisance" not in reading.columns:
         return Judged(_study(runs), reading)
-    runs, candidates, best = best_settings(runs)
+    num_runs = len(runs.wanted)
+    runs, num_settings, best = best_settings(runs)
     study = _study(runs)
-    about = (*study.about_table, tuned_remark(study.summary.cells, candidates, best))
-    return Judged(replace(study, candidates=candidates, about_table=about), reading)
+    about = (*study.about_table, tuned_remark(study.summary.cells, num_settings, best))
+    return Judged(replace(study, num_table_runs=num_runs, about_table=about), reading)
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:

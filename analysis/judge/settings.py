@@ -364,12 +364,11 @@ def _is_varied(column: Column, runs: pd.DataFrame) -> bool:
     return bool(len(several) if column.is_setting else several.value_counts().max() >= least_common)
 
 
-def best_settings(runs: Runs) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
+def best_settings(runs: Runs) -> tuple[Runs, int, pd.DataFrame]:
     """Keep at each learning rate of a variant the settings with the best mean over seeds by validation.
 
     Of settings without a value for each seed those with the most values are compared, as of learning rates. Returns the
-    runs of the best settings; all runs, as of `StudySummary.runs`, with a column `settings`, because intervals choose
-    among rates and settings; and the best `settings` by `RATE`.
+    runs of the best settings, the number of settings tried, and the best `settings` by `RATE`.
     """
     summary = runs.summary()
     rates = _apart(summary.learning_rates)
@@ -377,18 +376,18 @@ def best_settings(runs: Runs) -> tuple[Runs, pd.DataFrame, pd.DataFrame]:
     ordered = rates.sort_values(["num_values", "mean"], ascending=False, kind="stable")
     best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
     kept = _apart(runs.wanted).merge(best, on=[*RATE, "settings"])
-    return replace(runs, wanted=kept.drop(columns="settings")), _apart(summary.runs), best
+    return replace(runs, wanted=kept.drop(columns="settings")), rates["settings"].nunique(), best
 
 
-def tuned_remark(cells: pd.DataFrame, candidates: pd.DataFrame, best: pd.DataFrame) -> str:
-    """Say which settings were chosen, and that intervals count it; `candidates`, `best`: from `best_settings`."""
+def tuned_remark(cells: pd.DataFrame, num_settings: int, best: pd.DataFrame) -> str:
+    """Name the chosen settings; `num_settings`, `best`: from `best_settings`."""
     chosen = tuples_in(cells[RATE].merge(best, on=RATE))
     said = [
         f"{variant} {rate_text(rate)} with {settings}" for *_, variant, rate, settings in chosen
     ]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-    start = f"settings tuned as the learning rate, {candidates['settings'].nunique()} of them: at each rate the best by"
-    return f"{start} validation is shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
+    start = f"settings tuned as the learning rate, {num_settings} of them: at each rate the best by validation is shown"
+    return f"{start}. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
 
 
 def _apart(frame: pd.DataFrame) -> pd.DataFrame:

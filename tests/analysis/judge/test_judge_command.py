@@ -164,8 +164,8 @@ def test_a_question_is_answered_by_one_of_the_printed_commands(table: Path, caps
     assert "variant = algo+gamma" in capsys.readouterr().out
 
 
-def test_settings_that_are_tuned_widen_the_interval(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where seeds prefer different settings, intervals hold their choice; where one is given they do not."""
+def test_settings_are_tuned_as_the_learning_rate(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both settings have the mean 0.71, so the first is kept; its runs alone give the same numbers."""
     values = {0: (0.70, 0.60), 1: (0.72, 0.74), 2: (0.71, 0.79)}
     rows = [f"{g},{rate},{s},{v - rate}" for s, pair in values.items() for g, v in enumerate(pair) for rate in RATES]
     table.write_text("\n".join(["gamma,lr,seed,val_acc", *rows, ""]))
@@ -174,10 +174,8 @@ def test_settings_that_are_tuned_widen_the_interval(table: Path, capsys: pytest.
     table.write_text("\n".join(["gamma,lr,seed,val_acc", *(row for row in rows if row.startswith("0")), ""]))
     assert main(["judge", "mine.csv", "--out", "alone"]) == 0
     tuned, alone = (pd.read_csv(Path(name) / "intervals.csv").iloc[0] for name in ("tuned", "alone"))
-    assert tuned["learning_rate"] == alone["learning_rate"] == RATES[0]
-    assert tuned["test_mean"] == alone["test_mean"]
-    assert tuned["high"] - tuned["low"] > tuned["t_high"] - tuned["t_low"] > 0
-    assert alone["high"] - alone["low"] == pytest.approx(alone["t_high"] - alone["t_low"])
+    assert tuned["learning_rate"] == RATES[0]
+    assert tuned.equals(alone)
 
 
 def test_standard_input_is_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,8 +136,7 @@ def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
     page = (report.folder / "report.md").read_text()
     assert "76.0 ± 14.0 (2 of 3 seeds)" in page
     assert "Learning rates chosen on validation: a 3e-2 (2 of 3 seeds)." in page
-    assert "| 2 of 3 | 76.0 ± 14.0 | – |" in page  # no interval through the selection
-    assert "seeds without a test value: no interval through selection" in page
+    assert "| 2 of 3 | 76.0 ± 14.0 | [-101.9, 253.9] |" in page  # ± 12.706 x 14.0
 
 
 def test_figures_draw_fewer_seeds_differently(tmp_path: Path) -> None:
