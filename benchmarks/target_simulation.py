@@ -7,25 +7,31 @@ by the report's own functions. Prints the table of docs/statistics.md.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.comparisons.decide import Pairs
-from lr_sweep.analysis.statistics.comparisons.noise import cell_noise, welch
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL
-from lr_sweep.analysis.statistics.comparisons.target import CHOSEN_LAST, crossings, speedups
+from lr_sweep.analysis.statistics.comparisons.noise import Noise
+from lr_sweep.analysis.statistics.comparisons.target import (
+    CHOSEN_LAST,
+    LEVEL,
+    LogSteps,
+    crossings,
+    speedups,
+)
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats
-from lr_sweep.benchmarks.drawn_variants import windows_of
-from lr_sweep.benchmarks.verdict_simulation import compared
 
-NUMBER, BUDGET, POWER, SLOPE = 4000, 2000, 0.3, 0.3
-"""Tables of an entry, steps of a run, the power by which losses fall, and what they fall in a unit of log steps."""
+BUDGET = 2000
+"""Steps of a run."""
+POWER = 0.3
+"""Power by which losses fall."""
+SLOPE = 0.3
+"""What losses fall in a unit of log steps."""
 RATE_COSTS = 0.1 * ((np.arange(5) - 1.7) ** 2 - 0.09)
 """Logarithms of how many times as many steps each learning rate takes as the best one, which is the third."""
-SPEEDS, ONE_RATE, PAIR = (1.0, 1.05, 1.3), slice(2, 3), Pairs.all_of([0, 0])
+SPEEDS = (1.0, 1.05, 1.3)
+ONE_RATE = slice(2, 3)
 
 
 class Setting(NamedTuple):
@@ -53,77 +59,66 @@ SETTINGS = {
 }
 
 
-def drawn(setting: Setting, speed: float, rng: np.random.Generator) -> tuple[Floats, Bools]:
+def drawn(
+    setting: Setting, speed: float, number: int, rng: np.random.Generator
+) -> tuple[Floats, Bools]:
     """Return the logarithms of steps, tables x variants x rates x seeds, and which rates do not reach the target."""
-    values, short = (
-        np.empty((NUMBER, 2, len(RATE_COSTS), setting.seeds)),
-        np.empty((NUMBER, 2, len(RATE_COSTS)), bool),
-    )
+    num_rates = len(RATE_COSTS)
+    values = np.empty((number, 2, num_rates, setting.seeds))
+    short = np.empty((number, 2, num_rates), bool)
+    complete = np.ones(setting.seeds, bool)
     for variant, (slower, budget) in enumerate(((1.0, setting.budget), (speed, 1.0))):
         steps = np.arange(1, setting.evaluations + 1) * BUDGET / setting.evaluations
         steps = steps[steps <= budget * BUDGET]
         for rate, cost in enumerate(RATE_COSTS):
-            mean = (
-                SLOPE
-                / POWER
-                * (1 - (steps / (setting.reached * BUDGET * slower * np.exp(cost))) ** -POWER)
-            )
-            runs = rng.normal(0, setting.noise[variant], (NUMBER, 1, setting.seeds))
-            gaps = (
-                mean[:, None]
-                + runs
-                + rng.normal(0, setting.eval_noise, (NUMBER, len(steps), setting.seeds))
-            )
-            for table, each in enumerate(gaps):
-                found = crossings(
-                    np.log(steps), each, np.ones(setting.seeds, bool), np.log(steps[-1])
-                )
-                values[table, variant, rate], short[table, variant, rate] = found
+            there = setting.reached * BUDGET * slower * np.exp(cost)
+            mean = SLOPE / POWER * (1 - (steps / there) ** -POWER)
+            runs = rng.normal(0, setting.noise[variant], (number, 1, setting.seeds))
+            evaluations = rng.normal(0, setting.eval_noise, (number, len(steps), setting.seeds))
+            for table, gaps in enumerate(mean[:, None] + runs + evaluations):
+                crossed, is_short = crossings(np.log(steps), gaps, complete, np.log(steps[-1]))
+                values[table, variant, rate] = crossed
+                short[table, variant, rate] = is_short
     return values, short
 
 
 def judged(values: Floats, short: Bools, true: dict[str, float], budgets: Floats) -> list[float]:
     """Return the shares of tables whose intervals hold what is true, and with each variant called faster."""
-    score, counts = values.mean(-1) + CHOSEN_LAST * short, np.full(2, float(values.shape[-1]))
-    chosen, pair = score.argmin(-1), (PAIR.first, PAIR.second)
-    found = windows_of(-values, chosen)  # of logarithms less is better
-    t, dof = compared(found, cell_noise(found), PAIR, score - score.min(-1, keepdims=True))
-    certain, ends = (
-        (2 * stdtr(dof, -np.abs(t)) < LEVEL)[:, 0],
-        np.take_along_axis(short, chosen[..., None], -1)[..., 0],
-    )
-    found[:, :, 1:] = np.nan  # intervals have the noise of the chosen rate alone
-    noise, limits = cell_noise(found), np.where(ends, np.log(budgets), np.inf)
-    sem, dof = welch(noise, counts, *pair)
-    sizes = speedups(-found[:, :, 0].mean(-1), limits, noise.variance / counts, sem, dof, pair)
+    chosen = (values.mean(-1) + CHOSEN_LAST * short).argmin(-1)[..., None]
+    runs = np.take_along_axis(values, chosen[..., None], 2)[:, :, 0]  # tables x variants x seeds
+    is_short = np.take_along_axis(short, chosen, 2)[..., 0]
+    counts = np.full(runs.shape[:2], float(runs.shape[-1]))
+    noise = Noise(runs.var(-1, ddof=1), counts - 1)
+    limits = np.where(is_short, np.log(budgets), np.inf)
+    steps = LogSteps(runs.mean(-1), limits, noise, counts)
+    sizes = speedups(steps, np.array([0]), np.array([1]))
     held = [
-        ((sizes[f"{name}_low"] <= size) & (size <= sizes[f"{name}_high"])).mean()
+        np.mean((sizes[f"{name}_low"] <= size) & (size <= sizes[f"{name}_high"]))
         for name, size in true.items()
     ]
-    return [
-        *held,
-        *((certain & (sign * t[:, 0] > 0) & ~ends[:, at]).mean() for at, sign in ((0, 1), (1, -1))),
-    ]
+    is_first = steps.means[:, 0] < steps.means[:, 1]
+    certain = sizes["p"][:, 0] < LEVEL
+    first = certain & is_first & ~is_short[:, 0]
+    second = certain & ~is_first & ~is_short[:, 1]
+    return [float(share) for share in (*held, first.mean(), second.mean())]
 
 
 def main() -> None:
-    """Print a row a setting, speed and way of choosing the rate; an argument is part of the settings' names."""
-    for name, setting in SETTINGS.items():
-        for speed in SPEEDS if all(text in name for text in sys.argv[1:]) else ():
-            values, short = drawn(setting, speed, np.random.default_rng(0))
+    """Print a row a setting, speed and way of choosing the rate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("text", nargs="?", default="", help="only settings whose names have this")
+    parser.add_argument("--number", type=int, default=4000, help="tables of an entry")
+    options = parser.parse_args()
+    chosen = [(name, setting) for name, setting in SETTINGS.items() if options.text in name]
+    for name, setting in chosen:
+        for speed in SPEEDS:
+            values, short = drawn(setting, speed, options.number, np.random.default_rng(0))
             true = {"ratio": speed, "saved": setting.reached * BUDGET * (speed - 1)}
+            budgets = BUDGET * np.array([setting.budget, 1.0])
             for rates, part in (("own", slice(None)), ("one", ONE_RATE)):
-                shares = judged(
-                    values[:, :, part],
-                    short[:, :, part],
-                    true,
-                    BUDGET * np.array([setting.budget, 1.0]),
-                )
-                print(
-                    f"| {name} | {rates} | {speed} |",
-                    " | ".join(f"{100 * share:.1f}" for share in shares),
-                    flush=True,
-                )
+                shares = judged(values[:, :, part], short[:, :, part], true, budgets)
+                texts = [name, rates, f"{speed}", *(f"{100 * share:.1f}" for share in shares)]
+                print("|", " | ".join(texts), flush=True)
 
 
 if __name__ == "__main__":

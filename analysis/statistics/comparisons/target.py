@@ -1,31 +1,30 @@
-"""Steps to a target, compared: a study whose values are the logarithms of the steps at which runs reach a value.
+"""Steps to a target, compared by the logarithms of the steps at which runs reach a value.
 
-So the rate that reaches the target first is chosen, and variants are compared as for accuracies: by Welch's t test,
-less the luck of the choice, corrected over all pairs. How often this is right: `benchmarks/target_simulation.py`.
+Each variant is taken at the learning rate that reaches the target first. Variants are compared by Welch's t test,
+corrected over all pairs. How often this is right: `benchmarks/target_simulation.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.polynomial import polynomial
 from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
+from lr_sweep.analysis.statistics.comparisons.correction import holm, pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import (
     NO_SPREAD,
-    at_chosen,
-    undefined_is_nan,
+    Noise,
     welch,
 )
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, comparisons
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
+    CONFIDENCE,
     Bools,
     Floats,
     Ints,
@@ -35,32 +34,31 @@ from lr_sweep.analysis.statistics.selection.best import (
 from lr_sweep.analysis.statistics.selection.summary import (
     GROUP,
     StudySummary,
-    per_cell,
-    per_learning_rate,
     points_within_budget,
 )
 
-RATE, PAIR = [*CELL, "learning_rate"], [*CELL, "other"]
+RATE = [*CELL, "learning_rate"]
+PAIR = [*CELL, "other"]
 LOG_STEPS = Metric(name="log steps", higher_is_better=False, is_fraction=False)
-LOCAL, LEAST_FITTED = 0.2, 6
-"""Logarithm of steps to each side of a crossing that a curve is fitted to, and evaluations of a fit at least."""
+LOCAL = 0.2
+"""Logarithm of steps to each side of a crossing that a curve is fitted to."""
+LEAST_FITTED = 6
+"""Smallest number of evaluations of a fit."""
 AFTER_BEST = 2
 """Evaluations behind the best one that still count: a curve may worsen later."""
 FLAT = 1e-6
 """Slope of a curve that does not rise, as a share of its values in a unit of log steps."""
-SLOPE_NOISE = 2.0
-"""Squared relative errors of the slope, 1 at most, added to the variance of crossings; chosen by simulation."""
-SIZES = ["ratio", "ratio_low", "ratio_high", "saved", "saved_low", "saved_high"]
 CHOSEN_LAST = 100.0
 """Added to the values that choose a rate if the rate does not reach the target."""
-NOT_KNOWN: dict[str, Any] = {"p": math.nan, "corrected_p": math.nan, "distinguishable": False}
-NOT_KNOWN |= {
-    "further_seeds": math.nan,
-    "note": "the faster one does not reach the target with all its runs",
-}
-"""Columns of a pair whose faster variant is short."""
-UPPER, ONE_SIDED = 1 - LEVEL / 2, 1 - LEVEL
-"""Quantiles of the ends of an interval, and of an interval with one end."""
+LEAST_RUNS = 3
+"""Smallest number of runs of each variant that a p value needs."""
+FEW_RUNS = f"fewer than {LEAST_RUNS} runs of a variant: no p"
+FASTER_IS_SHORT = "the faster one does not reach the target with all its runs"
+LEVEL = 1 - CONFIDENCE
+UPPER = 1 - LEVEL / 2
+"""Quantile of the upper end of an interval."""
+ONE_SIDED = 1 - LEVEL
+"""The same of an interval with one end."""
 
 
 class StepsCompared(NamedTuple):
@@ -70,7 +68,8 @@ class StepsCompared(NamedTuple):
     """A row a variant, the fastest first: `learning_rate` (that reaches the target first), `num_runs`, `num_reached`,
     `short` (does not reach it), `steps` (then its budget) with a 95% interval, `certain_step` (first in `means`)."""
     pairs: pd.DataFrame
-    """A row a pair: what `speedups` returns, and columns of `comparisons`, where the faster one is not short."""
+    """A row a pair: what `speedups` returns, `corrected_p` over all pairs (NaN: the faster one is short, or there are
+    too few runs), `distinguishable` (whether that is below `LEVEL`) and `note`."""
     means: pd.DataFrame
     """See `_means_at_steps`."""
 
@@ -83,23 +82,25 @@ def compare_steps(
     `curves`: `run_id`, `step` and `validation_accuracy`; `per_step`: by run id, what a step takes of the unit that is
     counted, as seconds; None: steps are counted.
     """
-    ended = summary.runs["status"].isin(["complete", "diverged"]) & summary.runs["task"].isin(
-        summary.targets
-    )
-    if not summary.metric.chosen_on or not ended.any() or not curves["run_id"].duplicated().any():
+    runs = summary.runs[summary.runs["task"].isin(summary.targets)]
+    runs = runs[runs["status"].isin(["complete", "diverged"])]
+    has_curves = curves["run_id"].duplicated().any()
+    if not summary.metric.chosen_on or runs.empty or not has_curves:
         return None
-    steps = _summary(_with_crossings(summary, summary.runs[ended], curves, per_step))
-    means = _means_at_steps(steps, curves, summary.targets, summary.metric.sign)
-    cells, pairs = _compared(steps)
+    runs = _with_crossings(summary, runs, curves, per_step)
+    fastest = _fastest_rates(runs)
+    cells, pairs = _compared(runs, fastest)
     cells.insert(4, "target", cells["task"].map(summary.targets))
-    cells = cells.join(
-        means[means["certain"]].groupby(CELL)["step"].min().rename("certain_step"), on=CELL
+    means = _means_at_steps(
+        runs.merge(fastest, on=RATE), curves, summary.targets, summary.metric.sign
     )
-    shared = _at_shared_rate(steps)
-    if len(shared) and steps.runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
-        there, pairs_there = _compared(_summary(shared, steps.cells))
-        cells = cells.join(there.set_index(CELL).add_prefix("shared_"), on=CELL)
-        pairs = pairs.join(pairs_there.set_index(PAIR).add_prefix("shared_"), on=PAIR)
+    certain = means[means["certain"]].groupby(CELL)["step"].min()
+    cells = cells.join(certain.rename("certain_step"), on=CELL)
+    shared = _shared_rates(runs, fastest)
+    if len(shared) and runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
+        shared_cells, shared_pairs = _compared(runs, shared)
+        cells = cells.join(shared_cells.set_index(CELL).add_prefix("shared_"), on=CELL)
+        pairs = pairs.join(shared_pairs.set_index(PAIR).add_prefix("shared_"), on=PAIR)
     return StepsCompared(cells, pairs, means)
 
 
@@ -109,223 +110,214 @@ def _with_crossings(
     curves: pd.DataFrame,
     per_step: pd.Series[float] | None,
 ) -> pd.DataFrame:
-    """Return runs with `budget`, `reached`, `short`, and as values the logarithms of their steps to the target."""
-    points = points_within_budget(runs, curves, ["validation_accuracy"]).merge(
-        runs[["run_id", "status"]]
-    )
+    """Add `log_steps` (to the target), `log_budget`, `reached`, `short` and `validation_accuracy`, which chooses."""
+    points = points_within_budget(runs, curves, ["validation_accuracy"])
+    points = points.merge(runs[["run_id", "status"]])
     target = points["task"].map(summary.targets)
-    points["gap"] = (
-        summary.metric.sign * (points["validation_accuracy"] - target) + NO_SPREAD * target.abs()
-    )
-    rates = [_of_rate(rows) for _, rows in points[points["step"] > 0].groupby(RATE, sort=False)]
+    rounding = NO_SPREAD * target.abs()
+    points["gap"] = summary.metric.sign * (points["validation_accuracy"] - target) + rounding
+    by_rate = points[points["step"] > 0].groupby(RATE, sort=False)
+    crossed = [_crossings_of_rate(rows) for _, rows in by_rate]
     none = pd.DataFrame(columns=["run_id", "log_steps", "short"])
-    runs = runs.merge(pd.concat(rates or [none]), on="run_id", how="left")
-    unit = 0.0 if per_step is None else np.log(per_step.reindex(runs["run_id"]).to_numpy(float))
-    budget, when = runs["num_steps"].map(math.log), runs["log_steps"].astype(float)
-    short, value = runs["short"].eq(True) | when.isna(), when.fillna(budget) + unit
-    runs = runs.assign(budget=budget + unit, reached=when <= budget, short=short)
-    return runs.assign(validation_accuracy=value + CHOSEN_LAST * short, test_accuracy=value)
-
-
-def _summary(runs: pd.DataFrame, order: pd.DataFrame | None = None) -> StudySummary:
-    """Summarise runs; the cells are ordered as in a frame, by default in each task and model the fastest first."""
-    rates = per_learning_rate(runs)
-    cells = per_cell(
-        runs, rates, best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS)
+    runs = runs.merge(pd.concat(crossed or [none]), on="run_id", how="left")
+    crossing = runs["log_steps"].astype(float)
+    budget = np.log(runs["num_steps"].astype(float))
+    unit = 0.0 if per_step is None else np.log(runs["run_id"].map(per_step))
+    short = runs["short"].eq(True) | crossing.isna()
+    log_steps = crossing.fillna(budget) + unit
+    return runs.assign(
+        log_steps=log_steps,
+        log_budget=budget + unit,
+        reached=crossing <= budget,
+        short=short,
+        validation_accuracy=log_steps + CHOSEN_LAST * short,
     )
-    fastest = cells.assign(group=cells.groupby(GROUP, sort=False).ngroup()).sort_values(
-        ["group", "validation_mean"]
-    )
-    cells = (fastest if order is None else order)[CELL].merge(cells, on=CELL)
-    return StudySummary(runs=runs, learning_rates=rates, cells=cells, metric=LOG_STEPS)
 
 
-def _at_shared_rate(steps: StudySummary) -> pd.DataFrame:
-    """Return the runs at one rate for each task and model: of those tried by all variants the fastest on average."""
-    rates = steps.learning_rates.dropna(subset=["validation_mean"])
-    found = (
-        rates.groupby([*GROUP, "learning_rate"])["validation_mean"]
-        .agg(["mean", "size"])
-        .reset_index()
-    )
-    found = found.join(steps.cells.groupby(GROUP).size().rename("all"), on=GROUP)
-    found = (
-        found[found["size"] == found["all"]]
-        .sort_values(["mean", "learning_rate"])
-        .drop_duplicates(GROUP)
-    )
-    return steps.runs.merge(found[[*GROUP, "learning_rate"]], on=[*GROUP, "learning_rate"])
-
-
-def _of_rate(points: pd.DataFrame) -> pd.DataFrame:
+def _crossings_of_rate(points: pd.DataFrame) -> pd.DataFrame:
     """Return the crossings of the runs of a rate, from their gaps; between evaluations these are interpolated."""
-    gaps = points.pivot(index="step", columns="run_id", values="gap").interpolate(
-        "index", limit_area="inside"
-    )
-    complete = gaps.columns.isin(points.loc[points["status"] == "complete", "run_id"])
-    gaps, budget = (
-        gaps[gaps.loc[:, complete].notna().all(axis=1)],
-        math.log(points["num_steps"].max()),
-    )
-    found, short = np.full(len(complete), math.nan), True
+    gaps = points.pivot(index="step", columns="run_id", values="gap")  # steps x runs
+    gaps = gaps.interpolate("index", limit_area="inside")
+    ended = points.loc[points["status"] == "complete", "run_id"]
+    complete = gaps.columns.isin(ended)
+    gaps = gaps[gaps.loc[:, complete].notna().all(axis=1)]
+    log_steps, short = np.full(len(complete), math.nan), True
     if complete.any() and len(gaps):
-        found, short = crossings(
-            np.log(gaps.index.to_numpy(float)), gaps.to_numpy(float), complete, budget
+        log_steps, short = crossings(
+            np.log(gaps.index.to_numpy(float)),
+            gaps.to_numpy(float),
+            complete,
+            math.log(points["num_steps"].max()),
         )
-    return pd.DataFrame({"run_id": gaps.columns, "log_steps": found, "short": short})
+    return pd.DataFrame({"run_id": gaps.columns, "log_steps": log_steps, "short": short})
 
 
 def crossings(
-    log_steps: Floats, gaps: Floats, complete: Bools, budget: float
+    log_steps: Floats, gaps: Floats, complete: Bools, log_budget: float
 ) -> tuple[Floats, bool]:
-    """Return when the runs of a rate reach the target, by fits around the place where their mean curve does.
+    """Return when the runs of a rate reach the target, from a fit around the place where their mean curve does.
 
-    A run is there earlier than the mean by what its fit is above the target there, divided by the mean's slope. So
-    noise moves it to both sides alike, and runs that end just short have a crossing. Noise of the slope widens both.
+    A run is there earlier than the mean by what it is above the mean around this place, divided by the mean's slope. So
+    noise moves it to both sides alike, and runs that end just short have a crossing.
 
     Args:
-        log_steps, budget: logarithms of the steps of evaluations, rising, and of the runs.
+        log_steps: logarithms of the steps of evaluations, rising.
         gaps: evaluations x runs: by how much a run is better than the target; NaN: no evaluation.
-        complete: the runs that the mean curve is of.
+        complete: the runs whose mean curve is fitted.
+        log_budget: logarithm of the runs' steps.
 
     Returns the logarithm of each run's steps, extrapolated behind the budget (NaN: it has no evaluation there), and
     whether the rate does not reach the target, as the mean curve ends before, or such a run is there.
     """
     mean = gaps[:, complete].mean(1)
-    window, centre, degree = _window(log_steps, mean)
-    fits = np.zeros((3, len(complete)))
-    fits[: degree + 1] = np.polyfit(
-        log_steps[window] - centre, np.nan_to_num(gaps[window]), degree
-    )[::-1]
+    until_best = slice(mean.argmax() + 1 + AFTER_BEST)
+    num_short = int((mean[until_best] < 0).sum())
+    # As many evaluations are before the centre as are short of the target: noise puts as many too early as too late.
+    centre = log_steps[until_best][max(num_short - 1, 0) : num_short + 1].mean()
+    away = np.abs(log_steps[until_best] - centre)
+    window = away.argsort(kind="stable")[: max(LEAST_FITTED, (away < LOCAL).sum())]
+    is_parabola = len(window) > 2 and num_short < len(away)  # beyond the end it would bend freely
+    degree = 2 if is_parabola else min(len(window) - 1, 1)
+    x = log_steps[window] - centre
+    fits = polynomial.polyfit(x, np.nan_to_num(gaps[window]), degree)  # coefficients x runs
     there, slope = _crossing(fits[:, complete].mean(1))
-    slope = max(slope, FLAT * np.abs(mean[window]).max())
-    slopes = np.array([0.0, 1.0, 2 * there]) @ fits[:, complete] / slope
-    apart = math.sqrt(1 + SLOPE_NOISE * min(slopes.var() / max(len(slopes) - 1, 1), 1.0))
-    ahead = np.array([1.0, there, there**2]) @ fits / slope
-    ahead += (apart - 1) * (ahead - ahead[complete].mean())
-    never = np.isnan(gaps[window]).any(0)
-    found = np.where(never, math.nan, np.maximum(centre + there - ahead, log_steps[0]))
-    return found, bool(never.any() or found.mean() > budget)
-
-
-def _window(log_steps: Floats, mean: Floats) -> tuple[Ints, float, int]:
-    """Return which evaluations to fit, the middle of the crossing, and the degree of the fit.
-
-    As many evaluations are before the middle as are short of the target: noise puts as many too early as too late.
-    """
-    until = log_steps[: mean.argmax() + 1 + AFTER_BEST]
-    number = int((mean[: len(until)] < 0).sum())
-    centre = float(until[max(number - 1, 0) : number + 1].mean())
-    away = np.abs(until - centre)
-    window = np.argsort(away, kind="stable")[: max(LEAST_FITTED, int((away < LOCAL).sum()))]
-    return window, centre, min(len(window) - 1, 2 if number < len(until) else 1)
+    crossed = centre + there - polynomial.polyval(there, fits) / slope
+    lacking = np.isnan(gaps[window]).any(0)
+    is_short = bool(lacking.any() or crossed.mean() > log_budget)
+    return np.where(lacking, math.nan, np.maximum(crossed, log_steps[0])), is_short
 
 
 def _crossing(fit: Floats) -> tuple[float, float]:
-    """Return where a parabola, its constant first, rises through 0, and its slope there; nowhere: at 0."""
-    constant, slope, bend = fit.tolist()
-    if bend == 0 or slope <= 0 or (square := slope**2 - 4 * bend * constant) <= 0:
-        return 0.0, slope
-    return -2 * constant / (slope + math.sqrt(square)), math.sqrt(square)
+    """Return where a parabola, its constant first, rises through 0, and its slope there; nowhere, or a line: at 0."""
+    constant, slope, bend = np.pad(fit, (0, 3 - len(fit))).tolist()
+    square = slope**2 - 4 * bend * constant
+    if bend and slope > 0 and square > 0:
+        return -2 * constant / (slope + math.sqrt(square)), math.sqrt(square)
+    return 0.0, max(slope, FLAT * (abs(constant) or 1.0))
 
 
-def _compared(steps: StudySummary) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of cells, and of pairs. Tests have the noise of three rates, intervals that of the chosen one."""
-    runs, counts = (
-        steps.chosen_runs,
-        {"num_runs": ("reached", "size"), "num_reached": ("reached", "sum")},
-    )
-    ended = runs.groupby(CELL, sort=False).agg(
-        **counts, short=("short", "any"), budget=("budget", "max")
-    )
-    cells, at = (
-        steps.cells[RATE].join(ended, on=CELL).reset_index(drop=True),
-        at_chosen(replace(steps, runs=runs)),
-    )
-    limits, squares = (
-        cells.pop("budget").where(cells["short"], math.inf).to_numpy(),
-        at.noise.variance / at.counts,
-    )
-    half = stdtrit(at.noise.dof, UPPER) * np.sqrt(squares)
-    low, high = (
-        np.minimum(at.means - half, limits),
-        np.where(cells["short"], math.inf, at.means + half),
-    )
-    cells = cells.assign(
-        steps=np.exp(np.minimum(at.means, limits)), low=np.exp(low), high=np.exp(high)
-    )
-    pairs = first, second = pairs_within(list(tuples_in(cells[GROUP])))
-    sem, dof = welch(at.noise, at.counts, first, second)
-    tested, sizes = comparisons(steps), speedups(at.means, limits, squares, sem, dof, pairs)
-    unknown = np.isfinite(limits)[np.where(at.means[first] < at.means[second], first, second)]
-    known = {name: tested[name].mask(unknown, value) for name, value in NOT_KNOWN.items()}
-    return cells, tested[[*PAIR, "num_seeds", "num_other_seeds"]].assign(**sizes, **known)
+def _fastest_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return `RATE` of the rate of each cell that reaches the target first, the fastest first."""
+    rates = best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS)
+    groups = rates.groupby(GROUP, sort=False).ngroup()
+    ordered = rates.assign(group=groups).sort_values(["group", "validation_mean"])
+    return ordered[RATE].reset_index(drop=True)
 
 
-def speedups(
-    means: Floats,
-    limits: Floats,
-    squares: Floats,
-    sem: Floats,
-    dof: Floats,
-    pairs: tuple[Ints, Ints],
-) -> dict[str, Floats]:
-    """Return `ratio` and `saved`: how many times as fast the first of two cells is, and the steps that it saves.
+def _shared_rates(runs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return `RATE` of cells at one rate for each task and model: of those tried by all the fastest on average."""
+    means = runs.groupby(RATE)["validation_accuracy"].mean()
+    rates = means.groupby([*GROUP, "learning_rate"]).agg(["mean", "size"]).reset_index()
+    num_variants = cells.groupby(GROUP).size().rename("num_variants")
+    rates = rates.join(num_variants, on=GROUP)
+    rates = rates[rates["size"] == rates["num_variants"]]
+    fastest = rates.sort_values(["mean", "learning_rate"]).drop_duplicates(GROUP)
+    return cells[CELL].merge(fastest[[*GROUP, "learning_rate"]], on=GROUP)
 
-    Each has `_low` and `_high`, its 95% interval for this pair alone. It is open to the side of a cell that does not
-    reach the target: this cell counts with its budget, and with its noise as far as that reaches below the budget.
+
+class LogSteps(NamedTuple):
+    """Logarithms of the steps to the target; one entry a cell in each."""
+
+    means: Floats
+    limits: Floats
+    """Logarithm of the budget of a cell that does not reach the target; infinity: it does."""
+    noise: Noise
+    counts: Floats
+    """Runs of each mean."""
+
+
+def _compared(runs: pd.DataFrame, rates: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of cells, at one rate each, and of their pairs."""
+    by_rate = runs.groupby(RATE)
+    cells = rates.join(by_rate["reached"].agg(num_runs="size", num_reached="sum"), on=RATE)
+    cells = cells.join(by_rate["short"].any(), on=RATE)
+    logs = rates.join(by_rate["log_steps"].agg(["mean", "var", "size"]), on=RATE)
+    logs = logs.join(by_rate["log_budget"].max(), on=RATE)
+    limits = logs["log_budget"].where(cells["short"], math.inf)
+    half = stdtrit(logs["size"] - 1, UPPER) * np.sqrt(logs["var"] / logs["size"])
+    low, high = logs["mean"] - half, logs["mean"] + half
+    cells["steps"] = np.exp(np.minimum(logs["mean"], limits))
+    cells["low"] = np.exp(np.minimum(low, limits))
+    cells["high"] = np.exp(high.mask(cells["short"], math.inf))
+    means, variances, counts = logs[["mean", "var", "size"]].to_numpy(float).T
+    steps = LogSteps(means, limits.to_numpy(), Noise(variances, counts - 1), counts)
+    return cells, _pairs(cells, steps)
+
+
+def _pairs(cells: pd.DataFrame, steps: LogSteps) -> pd.DataFrame:
+    first, second = pairs_within(list(tuples_in(cells[GROUP])))
+    pairs = cells.iloc[first][CELL].reset_index(drop=True)
+    pairs["other"] = cells["variant"].to_numpy()[second]
+    pairs = pairs.assign(**speedups(steps, first, second))
+    faster = np.where(steps.means[first] < steps.means[second], first, second)
+    is_short = np.isfinite(steps.limits[faster])
+    is_few = np.minimum(steps.counts[first], steps.counts[second]) < LEAST_RUNS
+    p = pairs["p"].mask(is_short | is_few)
+    corrected = holm(p.to_numpy())
+    note = np.select([is_short, is_few], [FASTER_IS_SHORT, FEW_RUNS], "")
+    return pairs.assign(p=p, corrected_p=corrected, distinguishable=corrected < LEVEL, note=note)
+
+
+def speedups(steps: LogSteps, first: Ints, second: Ints) -> dict[str, Floats]:
+    """Return how many times as fast the first of two cells is (`ratio`), the steps that it saves (`saved`), and `p`.
+
+    The sizes have `_low` and `_high`, a 95% interval for this pair alone. It is open to the side of a cell that does
+    not reach the target. This cell counts with its budget, and with its noise as far as that reaches below the budget.
+    Welch's two-sided p compares the extrapolated means.
 
     Args:
-        means, squares: logarithms of steps, and their squared standard errors, ... x cells.
-        limits: logarithms of the budgets of cells that do not reach the target, else infinite.
-        sem, dof: standard errors of the differences of means, and their degrees of freedom, ... x pairs.
-        pairs: indices of the first and of the second cell of each pair.
+        steps: of cells, ... x cells.
+        first: index of each pair's first cell.
+        second: of its second cell.
     """
-    limited, (open_low, open_high) = (
-        np.minimum(means, limits),
-        (np.isfinite(limits)[..., of] for of in pairs),
+    sem, dof = welch(steps.noise, steps.counts, first, second)
+    t = (steps.means[..., first] - steps.means[..., second]) / sem
+    is_short = np.isfinite(steps.limits)
+    has_low, has_high = ~is_short[..., first], ~is_short[..., second]
+    factor = stdtrit(dof, np.where(has_low & has_high, UPPER, ONE_SIDED))
+    log_steps = np.minimum(steps.means, steps.limits)
+    beyond = steps.means - log_steps
+    sems = np.sqrt(steps.noise.variance / steps.counts)
+    half_first, half_second = (
+        np.maximum(factor * sems[..., cell] - beyond[..., cell], 0.0) for cell in (first, second)
     )
-    quantile = stdtrit(dof, np.where(open_low ^ open_high, ONE_SIDED, UPPER))
-    one, other = (np.exp(limited[..., of]) for of in pairs)
-    with undefined_is_nan():
-        scale = quantile * sem / np.sqrt(squares[..., pairs[0]] + squares[..., pairs[1]])
-        noise = [
-            np.maximum(np.sqrt(squares[..., of]) - (means - limited)[..., of] / quantile, 0.0)
-            for of in pairs
-        ]
-
-    def interval(size: Floats, half: Floats) -> list[Floats]:
-        return [
-            size,
-            np.where(open_low, -math.inf, size - half),
-            np.where(open_high, math.inf, size + half),
-        ]
-
-    saved = interval(other - one, scale * np.hypot(one * noise[0], other * noise[1]))
+    num_first, num_second = np.exp(log_steps[..., first]), np.exp(log_steps[..., second])
+    ratio, saved = num_second / num_first, num_second - num_first
     with np.errstate(over="ignore"):
-        ratio = np.exp(interval(np.log(other / one), scale * np.hypot(*noise)))
-    return dict(zip(SIZES, [*ratio, *saved], strict=True))
+        scale = np.exp(np.hypot(half_first, half_second))
+    half_saved = np.hypot(num_first * half_first, num_second * half_second)
+    return {
+        "ratio": ratio,
+        "ratio_low": np.where(has_low, ratio / scale, 0.0),
+        "ratio_high": np.where(has_high, ratio * scale, math.inf),
+        "saved": saved,
+        "saved_low": np.where(has_low, saved - half_saved, -math.inf),
+        "saved_high": np.where(has_high, saved + half_saved, math.inf),
+        "p": 2 * stdtr(dof, -np.abs(t)),
+    }
 
 
 def _means_at_steps(
-    steps: StudySummary, curves: pd.DataFrame, targets: Mapping[str, float], sign: int
+    runs: pd.DataFrame, curves: pd.DataFrame, targets: Mapping[str, float], sign: int
 ) -> pd.DataFrame:
     """Return the mean of each cell at every step that all its runs have, and whether it is `certain` to be there.
 
     One-sided t tests (`p`) go from the last step down, each at the level `LEVEL`, until one fails. In this fixed order
     the choice of the step needs no correction (Maurer, Hothorn and Lehmacher 1995). The mean has a 95% interval.
     """
-    points = points_within_budget(steps.chosen_runs, curves, ["validation_accuracy"]).dropna()
-    found = (
-        points.groupby([*CELL, "step"])["validation_accuracy"]
-        .agg(["mean", "sem", "count"])
-        .reset_index()
+    points = points_within_budget(runs, curves, ["validation_accuracy"]).dropna()
+    by_step = points.groupby([*CELL, "step"])["validation_accuracy"]
+    means = by_step.agg(mean="mean", sem="sem", num_runs="count").reset_index()
+    all_runs = means.groupby(CELL)["num_runs"].transform("max")
+    means = means[means["num_runs"] == all_runs]
+    dof, sem = means["num_runs"] - 1, means["sem"]
+    half = stdtrit(dof, UPPER) * sem
+    behind = sign * (means["task"].map(targets) - means["mean"])
+    means = means.assign(
+        low=means["mean"] - half,
+        high=means["mean"] + half,
+        p=stdtr(dof, behind / sem),
     )
-    found = found[found["count"] == found.groupby(CELL)["count"].transform("max")].rename(
-        columns={"count": "num_runs"}
-    )
-    dof, half = found["num_runs"] - 1, stdtrit(found["num_runs"] - 1, UPPER) * found["sem"]
-    found = found.assign(low=found["mean"] - half, high=found["mean"] + half)
-    found["p"] = stdtr(dof, sign * (found["task"].map(targets) - found["mean"]) / found["sem"])
-    found["certain"] = (found["p"] < LEVEL)[::-1].groupby([found[name] for name in CELL]).cummin()
-    return found.drop(columns="sem")
+    from_last = (means["p"] < LEVEL)[::-1]
+    means["certain"] = from_last.groupby([means[name] for name in CELL]).cummin()
+    return means.drop(columns="sem")

@@ -8,9 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.report.texts import laid_out
-from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps, crossings, speedups
+from lr_sweep.analysis.statistics.comparisons.noise import Noise
+from lr_sweep.analysis.statistics.comparisons.target import (
+    LogSteps,
+    StepsCompared,
+    compare_steps,
+    crossings,
+    speedups,
+)
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -81,18 +89,42 @@ def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord
 
 
 def test_noise_of_a_short_one_counts_as_far_as_it_reaches_below_its_budget() -> None:
-    """It would be there at 2, with a standard error of 0.25, and ends at 1.8; t is 2.132."""
-    means, limits, squares = np.array([1.0, 2.0]), np.array([math.inf, 1.8]), np.array([0.01, 0.0625])
-    found = speedups(means, limits, squares, np.array([math.sqrt(0.0725)]), np.array([4.0]), PAIR)
-    half = math.hypot(2.132 * 0.1, 2.132 * 0.25 - 0.2)
-    assert found["ratio_low"] == pytest.approx([math.exp(0.8 - half)], rel=1e-3)
+    """Means of 3 runs with standard errors of 0.1 and 0.25; the second is at 2 and ends at 1.8. By Welch f is 2.626."""
+    noise = Noise(np.array([0.03, 0.1875]), np.full(2, 2.0))
+    steps = LogSteps(np.array([1.0, 2.0]), np.array([math.inf, 1.8]), noise, np.full(2, 3.0))
+    factor = stdtrit(0.0725**2 / (0.01**2 / 2 + 0.0625**2 / 2), 0.95)
+    half = math.hypot(factor * 0.1, factor * 0.25 - 0.2)
+    assert speedups(steps, *PAIR)["ratio_low"] == pytest.approx([math.exp(0.8 - half)], rel=1e-3)
 
 
 def test_steps_saved_have_the_noise_of_each_in_its_own_steps() -> None:
-    """One reaches it at 100 steps and has all the noise: 10% of these; t is 2.776."""
-    means, squares, sem = np.log([100.0, 200.0]), np.array([0.01, 0.0]), np.array([0.1])
-    found = speedups(means, np.full(2, math.inf), squares, sem, np.array([4.0]), PAIR)
-    assert found["saved_low"] == pytest.approx([100 - 27.76], rel=1e-3)
+    """One reaches it at 100 steps and has all the noise: 10% of these; t of f = 2 is 4.303."""
+    noise = Noise(np.array([0.03, 0.0]), np.full(2, 2.0))
+    steps = LogSteps(np.log([100.0, 200.0]), np.full(2, math.inf), noise, np.full(2, 3.0))
+    assert speedups(steps, *PAIR)["saved_low"] == pytest.approx([100 - 43.03], rel=1e-3)
+
+
+def test_two_runs_have_an_interval_and_no_p(made: SyntheticRecord) -> None:
+    for variant, at in (("slow", 200), ("fast", 50)):
+        for seed, off in enumerate((-0.001, 0.001)):
+            values = [(step, 0.5 + 0.1 * math.log(step / at) + off, 0.1) for step in range(20, 301, 20)]
+            made.add(1e-3, seed, values, variant=variant)
+    (pair,) = compared(made).pairs.to_dict("records")
+    assert pair["ratio_low"] > 1
+    assert math.isnan(pair["p"])
+    assert not pair["distinguishable"]
+    assert pair["note"] == "fewer than 3 runs of a variant: no p"
+
+
+def test_p_is_corrected_over_the_pairs_and_of_the_chosen_rates_alone(made: SyntheticRecord) -> None:
+    """Standard errors 0.1 / sqrt(3) each, so t = log 2 / 0.08165 with f = 4; two of the three p are equal."""
+    for variant, at in (("a", 50), ("b", 100), ("c", 200)):
+        add(made, variant, at)
+        add(made, variant, 250, rate=1e-2)
+    pairs = compared(made).pairs.set_index(["variant", "other"])
+    p = 2 * stdtr(4, -math.log(2) / (0.1 * math.sqrt(2 / 3)))
+    assert pairs.loc[("a", "b"), "p"] == pytest.approx(p, rel=1e-2)
+    assert pairs.loc[("a", "b"), "corrected_p"] == pytest.approx(2 * p, rel=1e-2)
 
 
 def test_noise_at_other_rates_does_not_count(made: SyntheticRecord) -> None:
@@ -182,13 +214,6 @@ def test_noise_moves_a_crossing_to_neither_side() -> None:
     """The first evaluation there is that at 2, by luck; that at 5 is as unlucky."""
     gaps = LINE - 3.5 + np.array([0, 0, 1.6, 0, 0, -1.6, 0, 0])
     assert crossings(LINE, gaps[:, None], ONE, 7.0)[0] == pytest.approx([3.5])
-
-
-def test_noise_of_the_slope_moves_runs_apart() -> None:
-    """Slopes of 1.2 and 0.8 have a variance of the mean of 0.04, of which twice is added to the variance."""
-    gaps = np.stack([1.2 * (LINE - 3.5) + 0.1, 0.8 * (LINE - 3.5) - 0.1], axis=1)
-    off = 0.1 * math.sqrt(1 + 2 * 0.04)
-    assert crossings(LINE, gaps, np.array([True, True]), 7.0)[0] == pytest.approx([3.5 - off, 3.5 + off])
 
 
 def test_a_parabola_is_followed() -> None:
