@@ -30,12 +30,10 @@ CONFIDENCE = 0.95
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
-USUAL = (-4, 2)
-"""Powers of ten of the means for which so many decimals are right; others are rounded to significant digits."""
-SMALL_DIGITS, LARGE_DIGITS = 9, 15
+ORDINARY = (1e-4, 1e3)
+"""Sizes of means for which so many decimals are right; others are rounded to as many significant digits."""
 BOUNDING = ("diverged", "stopped")
 """Outcomes without a value that say that a learning rate is worse: it diverged, or fell behind the others."""
-MOST_PLACES = 308
 
 
 def labels_of(cell: Iterable[Any]) -> dict[str, str]:
@@ -50,27 +48,17 @@ def tuples_in(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
 
 def comparable(mean: float) -> float:
     """Round a mean before it is compared, by numpy's rule as in a table: Python's `round` takes other halves up."""
-    return float(rounded(np.array(mean)))
+    return float(rounded(np.array([mean]))[0])
 
 
 def rounded(means: Floats) -> Floats:
     """Round means before they are compared, of any size."""
-    places = places_of(np.abs(means))
-    found = np.round(means, MEAN_DIGITS)
-    for number in np.unique(places[places != MEAN_DIGITS]).tolist():
-        found = np.where(places == number, np.round(means, number), found)
-    return found
-
-
-def places_of(sizes: Floats) -> Ints:
-    """Return the decimals to which means of these sizes are rounded."""
-    with np.errstate(divide="ignore"):
-        powers = np.floor(np.log10(sizes))
-    usual = ~np.isfinite(powers) | ((powers >= USUAL[0]) & (powers <= USUAL[1]))
-    digits = np.where(sizes < 1, SMALL_DIGITS, LARGE_DIGITS)
-    return np.where(usual, MEAN_DIGITS, np.minimum(digits - 1 - powers, MOST_PLACES)).astype(
-        np.int64
-    )
+    decimals = np.round(means, MEAN_DIGITS)
+    sizes = np.abs(means)
+    is_ordinary = (sizes >= ORDINARY[0]) & (sizes < ORDINARY[1])
+    digits = [float(f"{mean:.{MEAN_DIGITS}g}") for mean in means[~is_ordinary].tolist()]
+    decimals[~is_ordinary] = digits
+    return decimals
 
 
 def rule_text(metric: Metric, has_steps: bool = True) -> str:

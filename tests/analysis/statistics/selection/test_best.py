@@ -146,5 +146,5 @@ def test_means_of_any_size_are_compared_by_their_digits(mean: float) -> None:
 
 
 def test_means_that_are_no_digits_are_compared_as_they_are() -> None:
-    assert [comparable(mean) for mean in (0.0, math.inf, -math.inf, 1e-320)] == [0.0, math.inf, -math.inf, 0.0]
+    assert [comparable(mean) for mean in (0.0, math.inf, -math.inf)] == [0.0, math.inf, -math.inf]
     assert math.isnan(comparable(math.nan))
