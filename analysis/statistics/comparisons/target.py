@@ -182,9 +182,10 @@ def crossings(
     fits = polynomial.polyfit(x, np.nan_to_num(gaps[window]), degree)  # coefficients x runs
     there, slope = _crossing(fits[:, complete].mean(1))
     crossed = centre + there - polynomial.polyval(there, fits) / slope
+    crossed = np.maximum(crossed, log_steps[0])
     lacking = np.isnan(gaps[window]).any(0)
     is_short = bool(lacking.any() or crossed.mean() > log_budget)
-    return np.where(lacking, math.nan, np.maximum(crossed, log_steps[0])), is_short
+    return np.where(lacking, math.nan, crossed), is_short
 
 
 def _crossing(fit: Floats) -> tuple[float, float]:
