@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.noise import CellValues, sampled
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    CellValues,
+    num_known,
+    undefined_is_nan,
+)
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     CONFIDENCE,
@@ -50,25 +54,21 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
     with_value = summary.runs.dropna(subset=["validation_accuracy"])
     runs = arrays_by_cell(with_value, "learning_rate", "seed", "validation_accuracy")
     of_rates = summary.learning_rates.dropna(subset=["validation_mean"])
-    for cell, (swept, *measured) in arrays_by_cell(
-        of_rates, "learning_rate", "validation_mean", "test_mean"
-    ).items():
-        means, tests = (sign * each for each in measured)
-        rates, seeds, values = runs[cell]
-        half = half_widths(CellValues.of(rates, seeds, values))
-        order = np.lexsort(
-            (-swept, rounded(means))
-        )  # of equal means the smaller rate is chosen, so it comes last
-        least, most = np.sort(means - half), np.sort(means + half)
+    measured = arrays_by_cell(of_rates, "learning_rate", "validation_mean", "test_mean")
+    for cell, (swept, validation, test) in measured.items():
+        means, tests = sign * validation, sign * test  # more is better
+        half = half_widths(CellValues.of(*runs[cell]))
+        # Rising; of equal means the smaller rate is chosen, so it comes last.
+        order = np.lexsort((-swept, rounded(means)))
+        curves = np.array(
+            [means[order], np.sort(means - half), np.sort(means + half), tests[order]]
+        )
         if summary.metric.is_fraction:
-            least, most = (np.clip(each, min(0, sign), max(0, sign)) for each in (least, most))
+            curves[1:3] = np.clip(curves[1:3], min(0, sign), max(0, sign))
         for num_tried in range(1, len(means) + 1):
-            weights = best_weights(len(means), num_tried)
-            found = (
-                sign * float(each @ weights) for each in (means[order], least, most, tests[order])
-            )
-            expected, low, high, test = found
-            rows.append((*cell, num_tried, len(means), expected, *sorted((low, high)), test))
+            expected, least, most, at_chosen = sign * curves @ best_weights(len(means), num_tried)
+            low, high = sorted((least, most))
+            rows.append((*cell, num_tried, len(means), expected, low, high, at_chosen))
     columns = [*CELL, "num_tried", "num_rates", "expected", "low", "high", "test"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -76,10 +76,20 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
 def half_widths(values: CellValues) -> Floats:
     """Return half the widths of 95% intervals of the means of a cell's rates, which hold at once (Bonferroni).
 
-    The noise at each rate is learned from it and the rates beside it.
+    The noise at each rate is pooled over it and the rates beside it, and is at least its own. NaN: a rate has one seed.
     """
-    number = len(values.rates)
-    at_each = sampled([values] * number, values.rates)
-    dof = np.where(at_each.noise.dof > 0, at_each.noise.dof, np.nan)
-    factor = stdtrit(dof, 1 - (1 - CONFIDENCE) / 2 / number)
-    return np.asarray(factor * np.sqrt(at_each.noise.variance / at_each.counts))
+    counts = num_known(values.values)
+    dof = np.maximum(counts - 1.0, 0.0)
+    with undefined_is_nan():
+        means = np.nansum(values.values, -1) / counts
+        squares = np.nansum((values.values - means[:, None]) ** 2, -1)
+        pooled_dof = _with_neighbours(dof)
+        variance = np.fmax(squares / dof, _with_neighbours(squares) / pooled_dof)
+    level = (1 - CONFIDENCE) / 2 / len(values.rates)
+    factor = stdtrit(np.where(dof > 0, pooled_dof, np.nan), 1 - level)
+    return np.asarray(factor * np.sqrt(variance / counts))
+
+
+def _with_neighbours(sums: Floats) -> Floats:
+    """Add to each rate what the rates beside it have."""
+    return np.convolve(sums, np.ones(3))[1:-1]
