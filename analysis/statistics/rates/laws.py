@@ -209,20 +209,20 @@ def _law(
             "note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"
         }
     next_size = _next(np.asarray(sizes, np.float64))
-    line = fitted(
-        np.log10(sizes.to_numpy(float))[:, None], *log_optima(found), np.log10([next_size])
-    )
-    (at_slope,), (half_slope,) = line.slopes, line.half_widths
-    slope = {"slope": at_slope, "low": at_slope - half_slope, "high": at_slope + half_slope}
-    rate, half = 10**line.at_next, 10**line.half_at_next
-    ahead = {
+    log_sizes = np.log10(sizes.to_numpy(float))[:, None]
+    line = fitted(log_sizes, *log_optima(found), np.log10([next_size]))
+    slope, half = float(line.slopes[0]), float(line.half_widths[0])
+    rate, factor = 10**line.at_next, 10**line.half_at_next
+    return known | {
+        "slope": slope,
+        "low": slope - half,
+        "high": slope + half,
         "next_size": next_size,
         "next_rate": rate,
-        "next_low": rate / half,
-        "next_high": rate * half,
+        "next_low": rate / factor,
+        "next_high": rate * factor,
+        "note": "" if abs(slope) > half else "the optimum may not move",
     }
-    moves = slope["low"] > 0 or slope["high"] < 0
-    return known | slope | ahead | {"note": "" if moves else "the optimum may not move"}
 
 
 def of_labels(cells: pd.DataFrame) -> pd.DataFrame:

@@ -72,10 +72,11 @@ def _observation(rate: float, rows: pd.DataFrame) -> Observation:
     without = rows[rows["validation_accuracy"].isna()]
     if without.empty:
         return Observation(rate, "measured", float(rows["validation_accuracy"].mean()))
-    outcomes: tuple[Literal["diverged", "stopped"], ...] = ("diverged", "stopped")
-    return Observation(
-        rate, next((each for each in outcomes if without["status"].eq(each).any()), "lost"), None
-    )
+    if without["status"].eq("diverged").any():
+        return Observation(rate, "diverged", None)
+    if without["status"].eq("stopped").any():
+        return Observation(rate, "stopped", None)
+    return Observation(rate, "lost", None)
 
 
 def refined_rates(observed: Sequence[Observation], number: int, *, maximise: bool) -> list[float]:
