@@ -43,6 +43,7 @@ from lr_sweep.analysis.report.latex import latex_text
 from lr_sweep.analysis.report.laws import optima_section
 from lr_sweep.analysis.report.made import made_sections
 from lr_sweep.analysis.report.page import chart_data, page_html
+from lr_sweep.analysis.report.ranking import write_rankings
 from lr_sweep.analysis.report.targets import target_section
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
@@ -122,11 +123,8 @@ def write_report(
 
 def _read(results: Path, study: str, code_now: Now | None) -> Study:
     read = read_summary(results, study, FURTHER_COLUMNS)
-    curves = read.curves[
-        read.curves["run_id"].isin(read.summary.runs["run_id"])
-    ]  # without those of fresh runs
     found = [
-        *check_sweep(read.summary, curves),
+        *check_sweep(read.summary, read.curves),
         *unequal_tuning(read.summary),
         *code_findings(read.wanted, read.runs, code_now),
     ]
@@ -206,17 +204,19 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     opening = _opening(study, found_best)
-    rests_on = tables.facts(info, summary.runs)
-    optimal, moved = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
+    rests_on = tables.facts(info, summary)
+    optimal, laws = optima_section(folder, summary, study.axes()) if metric.chosen_on else ([], [])
+    rankings, when = write_rankings(folder, summary) if metric.chosen_on else [], []
     if (steps := compare_steps(summary, study.curves, study.per_step)) is not None:
         unit = "steps" if study.per_step is None else str(study.per_step.name)
         reached, when = target_section(
             folder, summary, steps, unit, study.runs if of_study else None
         )
-        optimal, moved = [reached, *optimal], [*when, *moved]
+        optimal = [reached, *optimal]
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
-    chart = SweepChart(say("measured", metric=metric), opening)
-    top: list[Block] = [opening, chart, *sweeps, *map(Paragraph, [*moved, about])]
+    chart = SweepChart(say("measured", metric=metric, fresh=summary.fresh is not None), opening)
+    top: list[Block] = [*map(Paragraph, laws), opening, chart, *rankings, *sweeps]
+    top += map(Paragraph, [*when, about])
     several = len(by_rate) > 1
     sections = [
         Section("", [*top, *([] if several else by_rate)], folded=False),
@@ -237,13 +237,14 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
-    first = [*filter(None, [opening.text()]), *moved]
+    first = [*laws, *filter(None, [opening.text()]), *when]
     if info.from_table:  # the answer; the page has the rest
-        return "\n".join([*first, status, "", *(table.text() for table in by_rate), checked])
+        shown = [*rankings, *by_rate]
+        return "\n".join([*first, status, "", *(table.text() for table in shown), checked])
     unpublished = (
         tables.main_table(info, summary, model) for model in summary.runs["model"].unique()
     )
-    shown = main if table_of(info.study) else [*by_rate, *unpublished]
+    shown = main if table_of(info.study) else [*(rankings or unpublished), *by_rate]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), rests_on, ""]
     return "\n".join([heading, *first, status, "", *listed, checked])
@@ -280,8 +281,10 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
         for split in ("validation", "test")
     }
     write_csv(summary.learning_rates, folder / "learning_rates.csv")
-    runs = summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs))
-    write_csv(runs.assign(**summary.metric.columns), folder / "runs.csv")
+    fresh = {} if summary.fresh_runs is None else {"fresh": summary.fresh_runs}
+    for name, rows in ({"runs": summary.runs} | fresh).items():
+        runs = rows.rename(columns=named).drop(columns=_unknown(summary.runs))
+        write_csv(runs.assign(**summary.metric.columns), folder / f"{name}.csv")
     pairs = list(tuples_in(summary.runs[GROUP].drop_duplicates()))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
@@ -300,7 +303,7 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Se
     """Write what needs a chosen learning rate; the table of orders is shown if there are variants to compare."""
     info, summary, ordered = study.info, study.summary, orders(study.summary)
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
-    order = tables.order_table(ordered, summary.metric)
+    order = tables.order_table(ordered, summary.metric, fresh=summary.fresh is not None)
     order.write(folder, "orders", tables.order_texts(ordered))
     write_csv(comparisons_at_rates(summary), folder / "comparisons-at-rates.csv")
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"

@@ -37,8 +37,8 @@ from lr_sweep.analysis.paper.published import (
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import Block, Image, Table, stem_of_each
-from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
-from lr_sweep.analysis.report.tables import facts, main_table, marks_text
+from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest, chosen_points
+from lr_sweep.analysis.report.tables import compared_seeds, facts, main_table, marks_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
@@ -179,10 +179,10 @@ def sweep_figure(
     best = best_published(info, shown.cells)
     title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
     caption = _caption(info, shown, "Dotted" if best else "")
-    best_rates = found[[*CELL, *BEST_RATE]]
-    cells = (
-        shown.cells.merge(best_rates, on=CELL, how="left") if info.metric.chosen_on else shown.cells
-    )
+    cells = shown.cells
+    if info.metric.chosen_on:
+        cells = cells.merge(found[[*CELL, *BEST_RATE]], on=CELL, how="left")
+        cells = cells.merge(chosen_points(shown), on=CELL, how="left")
     return figures.learning_rate_figure(
         shown.learning_rates, cells, title, caption, best, info.metric
     )
@@ -204,7 +204,8 @@ def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, 
 
 
 def _caption(info: StudyInfo, shown: StudySummary, lines: str) -> str:
-    return say("figure", metric=info.metric, facts=facts(info, shown.runs), lines=lines)
+    fresh = shown.fresh is not None
+    return say("figure", metric=info.metric, fresh=fresh, facts=facts(info, shown), lines=lines)
 
 
 def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> Layout:
@@ -262,7 +263,7 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
             for v in summary.cells["variant"].unique()
             for model in models
         }
-        what = say("tuned", metric=info.metric)
+        what = say("tuned", metric=info.metric, seeds=compared_seeds(summary))
         found["table4"] = table(
             4, "Test accuracy of the models", what, ("variant", "model"), rows, summary
         )
@@ -299,7 +300,7 @@ def _table(
     return Table(
         title=f"Table {number}. {title}",
         caption=f"{what}{marks_text(layout.rows)}{_about_published(layout, shown.runs, unit)}",
-        shared=facts(info, shown.runs),
+        shared=facts(info, shown),
         header=layout.header,
         rows=layout.rows,
     )
@@ -369,7 +370,7 @@ def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.Dat
     return Table(
         title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
         caption=about + marks_text(layout.rows),
-        shared=facts(info, summary.runs),
+        shared=facts(info, summary),
         header=layout.header,
         rows=layout.rows,
     )

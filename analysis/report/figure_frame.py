@@ -129,8 +129,8 @@ def framed(
     rows = math.ceil(len(names) / columns)
     of_panels = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
     width = max(of_panels if width is None else width, MIN_WIDTH)
-    text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
-    heading = plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
+    text = plain(wrapped(caption, CHARACTERS_PER_INCH * (width - RIGHT)))
+    heading = plain(wrapped(title, TITLE_CHARACTERS_PER_INCH * width))
     title_height = TITLE_ROW * (heading.count("\n") + 1)
     per_row = max(
         1,
@@ -164,6 +164,11 @@ def framed(
     for panel, name in zip(panels, names, strict=True):
         panel.set_title(plain(name), fontsize=10.5)
     return figure, panels
+
+
+def wrapped(text: str, width: float) -> str:
+    """Break a text into lines of so many characters, and no name at its hyphen."""
+    return textwrap.fill(text, int(width), break_on_hyphens=False)
 
 
 def shown_panels(

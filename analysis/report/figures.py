@@ -14,6 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.figure_frame import (
@@ -29,15 +30,21 @@ from lr_sweep.analysis.report.figure_frame import (
     plain,
     variant_styles,
 )
+from lr_sweep.analysis.report.ranking import with_interval
 from lr_sweep.analysis.statistics.comparisons.orders import LU2021_LEARNING_RATE
 from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.files import Fields
 
 BEST_RATE = ["optimum", "low", "high"]
 """Columns of `optimum.optima`."""
+AT_CHOSEN = ["seed_values", "fresh_mean", "fresh_low", "fresh_high"]
+"""Columns of `chosen_points`."""
 PublishedBest = Mapping[tuple[str, str, str], float] | None
 """Published best test accuracy in percent, by task, model and variant; None: no study of the papers."""
 MAX_COLUMNS = 3
+BESIDE = 12
+"""Points, from the middle of the mark of a chosen rate to the values of its seeds."""
 HALF_DECADE = math.sqrt(10)
 BAR_WIDTH = 0.3
 """Points."""
@@ -64,8 +71,8 @@ def learning_rate_figure(
 ) -> Figure:
     """Draw test accuracy against learning rate, a panel a task, a line a variant (Rothermel et al. 2021, Figure 3).
 
-    `rates` and `cells` are one model's rows of `StudySummary`, the latter with `BEST_RATE` where it is to be marked;
-    dotted lines are what was published of these cells.
+    `rates` and `cells` are one model's rows of `StudySummary`, the latter with `BEST_RATE` and `chosen_points` where
+    these are to be marked; dotted lines are what was published of these cells.
     """
     every, styles = list(rates["task"].unique()), _drawn(cells, rates["variant"].unique(), metric)
     rates = rates[rates["variant"].isin(styles)]
@@ -94,6 +101,23 @@ def learning_rate_figure(
                     value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5
                 )
     return figure
+
+
+def chosen_points(summary: StudySummary) -> pd.DataFrame:
+    """Return what a figure marks at each chosen rate: single seeds, and the mean of fresh ones with its interval.
+
+    Returns:
+        A row a cell: `CELL`, `seed_values` (tuple), and `fresh_mean`, `fresh_low` and `fresh_high` (NaN: unknown).
+    """
+    by_cell = summary.chosen_runs.dropna(subset=["test_accuracy"]).groupby(CELL)["test_accuracy"]
+    cells = with_interval(summary.cells).merge(
+        by_cell.agg(tuple).rename("seed_values").reset_index(), on=CELL, how="left"
+    )
+    marks = cells[["test_mean", "low", "high"]]
+    if summary.fresh is None:
+        marks = marks * math.nan
+    fresh = dict(zip(AT_CHOSEN[1:], marks.to_numpy().T, strict=True))
+    return cells[[*CELL, "seed_values"]].assign(**fresh)
 
 
 def best_rates_figure(
@@ -218,6 +242,8 @@ def _draw_panel(
         _draw_optima(
             panel, rings.merge(cells[[*CELL, *BEST_RATE]], on=CELL).dropna(subset=BEST_RATE)
         )
+    if "seed_values" in cells:
+        _draw_seeds(panel, rings.merge(cells[[*CELL, *AT_CHOSEN]], on=CELL), metric)
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     mark_rates(panel.xaxis, *panel.get_xlim())
     if rates["test_mean"].isna().all():
@@ -279,6 +305,22 @@ def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:
     panel.scatter(
         rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4
     )
+
+
+def _draw_seeds(panel: Axes, rows: pd.DataFrame, metric: Metric) -> None:
+    """Draw the values of single seeds beside a chosen rate, and the mean of fresh ones with its interval."""
+    assert isinstance(panel.figure, Figure)
+    move = ScaledTranslation(BESIDE / 72, 0, panel.figure.dpi_scale_trans)
+    look: Fields = {"transform": panel.transData + move, "zorder": 3.5}
+    for row in rows.dropna(subset=["seed_values"]).to_dict("records"):
+        values = metric.scale * np.array(row["seed_values"])
+        rates, marks = [row["learning_rate"]] * len(values), {"s": 4, "alpha": 0.6, "linewidths": 0}
+        panel.scatter(rates, values, color=row["colour"], **marks, **look)
+        mean, *ends = (metric.scale * row[name] for name in AT_CHOSEN[1:])
+        if not math.isnan(mean):
+            fresh = {"marker": "_", "markersize": 8, "color": row["colour"], **look}
+            panel.plot(rates[:1], [mean], **fresh)
+            panel.plot(rates[:1] * 2, ends, color=row["colour"], linewidth=1, **look)
 
 
 def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:

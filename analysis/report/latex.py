@@ -10,9 +10,8 @@ import pandas as pd
 
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table, file_stem
-from lr_sweep.analysis.report.tables import main_table
+from lr_sweep.analysis.report.tables import is_tested, main_table
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
 
@@ -91,7 +90,7 @@ def _of_model(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, model
     marks = say(
         "latex_marks",
         metric=metric,
-        tested=comparisons(summary)["p"].count(),
+        tested=is_tested(summary),
         rows=rows.to_dict("records"),
     )
     header = ("variant", "learning rate", metric.axis) if is_one else table.header

@@ -49,7 +49,14 @@ CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the 
 
 def _law_texts(found: pd.DataFrame) -> Sequence[str]:
     rows: list[dict[Any, Any]] = found.head(MOST_SAID).to_dict("records")
-    return [say("law", **row) for row in rows]
+    texts = [say("law", **row) for row in rows]
+    return [
+        text if row["where"] else _sentence(text) for text, row in zip(texts, rows, strict=True)
+    ]
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def optima_section(
@@ -75,10 +82,12 @@ def optima_section(
 def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
     """Say each law of two axes as a sentence."""
     return [
-        say(
-            "surface",
-            **{"axes": axes, "sizes": sizes, "slopes": fit.slopes, "halves": fit.half_widths},
-            **{"rate": 10**fit.at_next, "half": 10**fit.half_at_next},
+        _sentence(
+            say(
+                "surface",
+                **{"axes": axes, "sizes": sizes, "slopes": fit.slopes, "halves": fit.half_widths},
+                **{"rate": 10**fit.at_next, "half": 10**fit.half_at_next},
+            )
         )
         for axes, sizes, fit in found[:MOST_SAID]
     ]

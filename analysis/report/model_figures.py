@@ -6,7 +6,6 @@ Shape legend: `H` heads, `T` tokens.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
@@ -23,6 +22,7 @@ from lr_sweep.analysis.report.figure_frame import (
     TITLE_CHARACTERS_PER_INCH,
     draw_grid,
     shown_panels,
+    wrapped,
 )
 
 MAX_COLUMNS = 4
@@ -94,8 +94,8 @@ def _framed(
     width, height = size or (PANEL * columns + 0.8, PANEL * rows + 0.9)
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
+    heading = wrapped(title, TITLE_CHARACTERS_PER_INCH * width)
     figure.suptitle(heading, fontsize=12, fontweight="bold")
-    text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - 0.2)))
+    text = wrapped(caption, CHARACTERS_PER_INCH * (width - 0.2))
     figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color="0.25", linespacing=1.25)
     return figure, shown_panels(figure, rows, columns, number)

@@ -21,7 +21,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Section
 from lr_sweep.analysis.report.figure_frame import Style, variant_styles
-from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
+from lr_sweep.analysis.report.figures import PublishedBest, chosen_points, near_lu2021
 from lr_sweep.analysis.report.tables import incomplete_texts, lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
@@ -30,11 +30,13 @@ from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
 from lr_sweep.common.files import Fields
-from lr_sweep.common.text import percent_text, rate_text
+from lr_sweep.common.text import counted, percent_text, rate_text
 
 WEB = Path(__file__).with_name("web")
 SCRIPTS = ("drawing.js", "chart.js", "values.js", "handle.js", "page.js")
 """Scripts of the page in the order in which they run."""
+HYPHENATED = re.compile(r"\w[\w.+]*(?:-[\w.+]+)+")
+"""Names and learning rates that a browser would break at their hyphens."""
 LONG_ENTRY = 20
 """Entries with more characters are broken into lines by a browser, others never."""
 MOST_LEADS = 2
@@ -98,19 +100,17 @@ def web_text(name: str) -> str:
 
 def _prose(text: str) -> Markup:
     """Escape text; what stands between backticks is code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(_unbroken(text))))
 
 
 def _unbroken(text: str) -> Markup:
-    """Escape text, and keep learning rates on one line: a browser breaks `1e-3` at its hyphen."""
-    return Markup(
-        re.sub(r"\b\d+(?:\.\d+)?e-\d+\b", r'<data value="\g<0>">\g<0></data>', str(escape(text)))
-    )
+    """Escape text, and keep names and learning rates whole: a browser breaks `1e-3` at its hyphen."""
+    return Markup(HYPHENATED.sub(r'<data value="\g<0>">\g<0></data>', str(escape(text))))
 
 
-def _unparted(text: str) -> str:
-    """Keep marks beside their numbers where a narrow screen breaks an entry into lines."""
-    return text.replace("± ", "±\N{NO-BREAK SPACE}").replace(" *", "\N{NO-BREAK SPACE}*")
+def _unparted(text: str) -> Markup:
+    """As `_unbroken`, and keep marks beside their numbers where a narrow screen breaks an entry into lines."""
+    return _unbroken(text.replace("± ", "±\N{NO-BREAK SPACE}").replace(" *", "\N{NO-BREAK SPACE}*"))
 
 
 def _digest(text: str) -> Markup:
@@ -140,6 +140,9 @@ def chart_data(
         "rate": LU2021_LEARNING_RATE,
         "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})",
     }
+    at_chosen = {
+        tuple(row[key] for key in CELL): row for row in chosen_points(summary).to_dict("records")
+    }
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     panels = []
     for model, of_model in summary.cells.groupby("model", sort=False):
@@ -151,6 +154,7 @@ def chart_data(
                     cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric
                 )
                 | {"optimum": _optimum(*best_of.get(key, ())), "condition": conditions.get(key, "")}
+                | _seeds(cell, at_chosen[key], metric)
                 for key, cell in cells.items()
             ]
             swept = [row["learning_rate"] for key in cells for row in rates_of[key]]
@@ -185,6 +189,24 @@ def _line(
         "points": [
             _point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates
         ],
+    }
+
+
+def _seeds(cell: Row, marks: Row, metric: Metric) -> Fields:
+    """Lay out the values of single seeds at the chosen rate; `fresh`: the mean of fresh ones, if any."""
+    values = marks["seed_values"] if isinstance(marks["seed_values"], tuple) else ()
+    ends = [marks["fresh_low"], marks["fresh_high"]]
+    has_ends = all(map(math.isfinite, ends))
+    fresh = {
+        "mean": _drawn(marks["fresh_mean"], metric),
+        "ends": [_drawn(end, metric) for end in ends] if has_ends else [],
+        "text": mean_sem_text(cell, metric),
+        "seeds": counted(len(values), "fresh seed"),
+        "interval": " to ".join(metric.ends_text(*ends)) if has_ends else "",
+    }
+    return {
+        "seeds": [_drawn(value, metric) for value in values],
+        "fresh": None if math.isnan(marks["fresh_mean"]) else fresh,
     }
 
 

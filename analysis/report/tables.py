@@ -6,6 +6,7 @@ Accuracies stand for the values of any metric.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -18,6 +19,7 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
 from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
 from lr_sweep.analysis.statistics.selection.best import (
@@ -28,7 +30,7 @@ from lr_sweep.analysis.statistics.selection.best import (
     tuples_in,
 )
 from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
-from lr_sweep.common.text import NO_VALUE, rate_text
+from lr_sweep.common.text import NO_VALUE, counted, rate_text
 
 PROVISIONAL = "†"
 AT_EDGE = "‡"
@@ -48,17 +50,30 @@ MOST_BUDGETS = 3
 """Step budgets of one task that are listed; more are given as a range."""
 
 
-def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
-    """Say what the numbers of `runs` rest on: in the caption of what stands alone, else once."""
+def facts(info: StudyInfo, summary: StudySummary) -> str:
+    """Say what the numbers of a summary rest on: in the caption of what stands alone, else once."""
+    runs = summary.runs
     return say(
         "facts",
         info=info,
         seeds=seeds_of(runs).max(),
+        fresh=_fresh_seeds(summary),
         rule=rule_text(info.metric, has_steps(runs)),
         budgets=_budgets(runs),
         pretrained=_pretrained_text(runs),
         data=_grouped(runs, "data_origin", "task"),
     )
+
+
+def _fresh_seeds(summary: StudySummary) -> str:
+    """Count the fresh seeds of a cell; empty: the seeds that choose a learning rate compare, too."""
+    return counted(summary.cells["most_seeds"].max(), "fresh seed") if summary.fresh else ""
+
+
+def compared_seeds(summary: StudySummary) -> str:
+    """Name the seeds whose mean a cell has at its chosen learning rate."""
+    fresh = _fresh_seeds(summary)
+    return f"{fresh}, which chose no learning rate" if fresh else "seeds"
 
 
 def has_steps(runs: pd.DataFrame) -> bool:
@@ -93,21 +108,32 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
         for cell in shown.cells.to_dict("records")
     }
     rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
+    num_bold = None if is_tested(summary) else 1
     bold = frozenset(
         (variants.index(variant), tasks.index(labels["task"]) + 1)
         for labels, best, *_ in ranked(summary)
-        for variant in best
+        for variant in best[:num_bold]
         if labels["model"] == model
     )
     return Table(
         title=f"{metric.title}, {model}",
-        caption=say("tuned", metric=metric) + marks_text(rows),
-        shared=facts(info, shown.runs),
+        caption=say("tuned", metric=metric, seeds=compared_seeds(summary)) + marks_text(rows),
+        shared=facts(info, shown),
         header=("variant", *tasks),
         rows=rows,
         bold=bold,
-        bold_text=say("main_bold", metric=metric),
+        bold_text=bold_text(summary),
     )
+
+
+def is_tested(summary: StudySummary) -> bool:
+    """Return whether any two variants of the study have enough seeds to be compared."""
+    return bool(comparisons(summary)["p"].notna().any())
+
+
+def bold_text(summary: StudySummary) -> str:
+    """Say what bold entries are."""
+    return say("main_bold", metric=summary.metric, tested=is_tested(summary))
 
 
 def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
@@ -126,7 +152,11 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
     return Table(
         title=f"{metric.title} by learning rate, {task}, {model}",
         caption=say(
-            "learning_rates", metric=metric, seeds=rates["most_seeds"].max(), pretrained=pretrained
+            "learning_rates",
+            metric=metric,
+            seeds=rates["most_seeds"].max(),
+            fresh=summary.fresh is not None,
+            pretrained=pretrained,
         ),
         header=("variant", *map(rate_text, swept)),
         rows=tuple(
@@ -144,8 +174,9 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
         * (cells["validation_mean"].map(comparable) - cells["runner_up_mean"].map(comparable)),
         not_complete=list(map(incomplete_text, cells.to_dict("records"))),
     )
-    table = laid_out("cells", shown, metric=summary.metric, steps=has_steps(summary.runs))
-    return replace(table, shared=facts(info, summary.runs))
+    context = {"steps": has_steps(summary.runs), "seeds": compared_seeds(summary)}
+    table = laid_out("cells", shown, metric=summary.metric, **context)
+    return replace(table, shared=facts(info, summary))
 
 
 def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
@@ -156,7 +187,9 @@ def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
 
 
 def lost_text(cell: Row) -> str:
-    """Write why a cell has no value."""
+    """Write why a cell, or one of its rates, has no value."""
+    if not math.isnan(cell["validation_mean"]):
+        return f"{NO_VALUE} (no fresh seed)"
     lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(OUTCOMES) if cell[x]]
     return f"{NO_VALUE} ({', '.join(lost)})"
 
@@ -275,6 +308,7 @@ def comparison_table(
     }
     facts |= {
         "condition": "",
+        "seeds": compared_seeds(summary),
         "within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within),
     }
     shown = _leading(found, ("variant", "other"), leaders)
@@ -288,9 +322,9 @@ def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | Non
     return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
 
 
-def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
-    """Show the result of `verdicts.orders`."""
-    return laid_out("orders", order_texts(found), metric=metric)
+def order_table(found: pd.DataFrame, metric: Metric = ACCURACY, *, fresh: bool = False) -> Table:
+    """Show the result of `verdicts.orders`; `fresh`: the tuned means are of fresh seeds."""
+    return laid_out("orders", order_texts(found), metric=metric, fresh=fresh)
 
 
 def order_texts(found: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from ruamel.yaml import YAML
 
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
+from lr_sweep.common.text import NO_VALUE, rate_text
 
 LEAST_P = 0.001
 """Smallest p value that a sentence writes as a number."""
@@ -51,14 +51,10 @@ def _templates() -> Environment:
         "steps": _steps,
         "interval": _interval,
         "p_value": _known("{:.2g}".format),
-        "effect": _known("{:+.1f}".format),
         "p_text": _p_text,
         "about": _known(lambda rate: rate_text(float(f"{rate:.2g}"))),
         "slope": _known("{:.2f}".format),
         "ends": _ends,
-        "share": lambda share: percent_text(
-            share if math.isnan(share) else max(share, 0.0), digits=0
-        ),
         "seconds": _known(
             lambda seconds: f"{seconds:,.0f}" if abs(seconds) >= 100 else f"{seconds:.3g}"
         ),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
 from lr_sweep.analysis.statistics.comparisons.failures import fisher_p
+from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS, FIRST_LOOK
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate
 from lr_sweep.analysis.statistics.selection.best import Cell
@@ -58,62 +60,73 @@ def _sentences(row: Row, summary: StudySummary) -> Iterator[str]:
     if not row["best"]:
         yield say("nothing", fresh=summary.fresh is not None)
         return
-    metric, leader, certain = summary.metric, row["best"][0], row["certain"]
-    leads = [_lead(lead, metric) for lead in row["leads"]]
+    first, *rest = _on_leads(row, summary)
+    rates = summary.learning_rates
+    yield say(
+        "opening",
+        said=first,
+        fresh=summary.fresh is not None,
+        untuned=summary.metric.untuned,
+        num_rates=rates["learning_rate"].nunique(),
+        is_tuned=bool(rates["variant"].duplicated().any()),
+    )
+    yield from rest
+    yield from (_one_rate(misleading, summary.metric) for misleading in row["one_rate"])
+
+
+def _on_leads(row: Row, summary: StudySummary) -> Iterator[str]:
+    """Yield what is certain of the leader's leads, then what is not."""
+    certain, metric = row["certain"], summary.metric
+    names = {
+        cell["variant"]: cell["variant"] + seeds_text(cell)
+        for cell in summary.cells.to_dict("records")
+    }
+    leader = names[row["best"][0]]
+    leads = [_lead(lead, names, metric) for lead in row["leads"]]
+    rest = [lead for lead in leads if certain is None or lead["variant"] not in certain.losers]
+    settled = [lead for lead in rest if lead["distinguishable"] or lead["equal"]]
+    others = [lead for lead in rest if lead not in settled]
     within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
-    rest = [lead for lead in leads if certain is None or lead["over"] not in certain.losers]
-    num_rates = summary.learning_rates["learning_rate"].nunique()
-    is_tuned = bool(summary.learning_rates["variant"].duplicated().any())
-    context = {"num_rates": num_rates, "is_tuned": is_tuned, "untuned": metric.untuned}
-    first = _certain(certain, leads, metric) if certain else _nothing_certain(leader, leads)
-    yield say("opening", said=first, fresh=summary.fresh is not None, **context)
-    yield from _open(leader, rest, within)
-    yield from _failures(leader, row["leads"], metric)
-    yield from (_one_rate(misleading, metric) for misleading in row["one_rate"])
+    if certain:
+        yield _certain(certain, leads, names, metric)
+    yield from (say("lead", leader=leader, within=within, **lead) for lead in settled)
+    if not certain and not settled:
+        yield say("not_established", alone=not leads, leader=leader)
+    yield from _open(leader, others, summary)
+    yield from _failures(row["best"][0], row["leads"], metric)
 
 
-def _nothing_certain(leader: str, leads: Sequence[Row]) -> str:
-    """Begin a verdict without a certain statement."""
-    if not leads:
-        return say("alone", leader=leader)
-    return say("not_established", equal=all(lead["equal"] for lead in leads))
-
-
-def _lead(lead: Lead, metric: Metric) -> dict[str, Any]:
+def _lead(lead: Lead, names: Mapping[str, str], metric: Metric) -> dict[str, Any]:
     """Return what sentences say of a lead, turned so that more is better."""
+    low, high = sorted((metric.sign * lead.low, metric.sign * lead.high))
+    ends = metric.ends_text(low, high)
     return lead._asdict() | {
-        **_sized(lead.difference, lead.low, lead.high, metric),
+        "variant": lead.over,
+        "over": names[lead.over],
+        "amount": metric.amount_text(metric.sign * lead.difference, (high - low) / 2),
+        "interval": " to ".join(re.sub("^-", MINUS, end) for end in ends),
         "certain": lead.certain,
-        "is_known": not math.isnan(lead.low),
-        "is_open": bool(lead.difference) and not (lead.certain or lead.equal or lead.condition),
-        "findable_text": metric.amount_text(lead.findable, lead.findable),
+        "has_interval": not math.isnan(low),
+        "is_tested": not math.isnan(lead.corrected_p),
     }
 
 
-def _sized(difference: float, low: float, high: float, metric: Metric) -> dict[str, str]:
-    low, high = sorted((metric.sign * low, metric.sign * high))
-    amount = metric.amount_text(metric.sign * difference, (high - low) / 2)
-    interval = "no interval" if math.isnan(low) else _span(low, high, metric)
-    return {"amount": amount, "interval": interval}
-
-
-def _span(low: float, high: float, metric: Metric) -> str:
-    ends = metric.ends_text(low, high)
-    return " to ".join(MINUS + end[1:] if end.startswith("-") else end for end in ends)
-
-
-def _certain(certain: Certain, leads: Sequence[Row], metric: Metric) -> str:
+def _certain(
+    certain: Certain, leads: Sequence[Row], names: Mapping[str, str], metric: Metric
+) -> str:
     # The leader is one of the winners.
-    closest = next(lead for lead in leads if lead["over"] in certain.losers)
+    closest = next(lead for lead in leads if lead["variant"] in certain.losers)
     half_width = (closest["high"] - closest["low"]) / 2
-    is_pair = len(certain.winners) == len(certain.losers) == 1
-    winners, losers = _listed(certain.winners), _listed(certain.losers)
+    winners, losers = (_listed([names[x] for x in side]) for side in certain[:2])
     if len(certain.winners) + len(certain.losers) > max(len(leads), MOST_NAMED + 2):
         losers = f"all {len(certain.losers)} others"
-    amount = amounts_text(certain.differences, half_width, metric)
-    numbers = {**closest, "amount": amount, "is_pair": is_pair}
-    several = len(certain.winners) > 1
-    return say("certain", winners=winners, losers=losers, several=several, **numbers)
+    numbers = {
+        **closest,
+        "amount": amounts_text(certain.differences, half_width, metric),
+        "several": len(certain.winners) > 1,
+        "is_pair": len(certain.winners) == len(certain.losers) == 1,
+    }
+    return say("certain", winners=winners, losers=losers, **numbers)
 
 
 def amounts_text(differences: tuple[float, float], half_width: float, metric: Metric) -> str:
@@ -121,27 +134,35 @@ def amounts_text(differences: tuple[float, float], half_width: float, metric: Me
 
     The words say that these are differences of several pairs, and not the ends of an interval.
     """
-    least, most = (metric.amount_text(abs(size), half_width) for size in differences)
-    return least if least == most else f"at least {least} and at most {most}"
+    smallest, largest = sorted(map(abs, differences))
+    least, most = metric.text(smallest, half_width), metric.amount_text(largest, half_width)
+    return most if smallest == largest else f"at least {least} and at most {most}"
 
 
-def _open(leader: str, leads: Sequence[Row], within: str) -> Iterator[str]:
-    """Yield a sentence on each lead that is not in the certain statement; open leads share one."""
-    open_leads = [lead for lead in leads if lead["is_open"]]
-    for lead in leads:
-        if not lead["is_open"]:
-            yield say("lead", leader=leader, within=within, **lead)
-    if not open_leads:
-        return
-    named = [
-        say("open_lead", first=not index, **lead)
-        for index, lead in enumerate(open_leads[:MOST_NAMED])
-    ]
-    if further := len(open_leads) - len(named):
-        named.append(f"{counted(further, 'other')} by up to {open_leads[-1]['amount']}")
-    tested = [lead for lead in open_leads if lead["is_known"]]
-    largest = max(tested, key=lambda lead: abs(lead["findable"]), default=None)
-    yield say("open", leader=leader, named=_joined(named), largest=largest, several=len(named) > 1)
+def _open(leader: str, leads: Sequence[Row], summary: StudySummary) -> Iterator[str]:
+    """Yield sentences on leads that are not significant; those without a condition share one."""
+    named = [lead for lead in leads if lead["difference"] and not lead["condition"]]
+    yield from (say("lead", leader=leader, **lead) for lead in leads if lead not in named)
+    if named:
+        yield _shared(leader, named)
+    is_fresh = summary.fresh is not None
+    if any(lead["difference"] and not lead["is_tested"] for lead in leads):
+        is_sequential = summary.fresh is not None and summary.fresh.until_decided
+        yield say("untested", fewest=FIRST_LOOK if is_sequential else FEWEST_SEEDS, fresh=is_fresh)
+    if findable := [lead for lead in leads if not math.isnan(lead["findable"])]:
+        largest = max(findable, key=lambda lead: abs(lead["findable"]))
+        number = largest["num_seeds"]
+        is_even = bool(summary.cells["num_tests"].eq(number).all())
+        amount = summary.metric.amount_text(largest["findable"], largest["findable"])
+        yield say("findable", number=number, is_even=is_even, fresh=is_fresh, amount=amount)
+
+
+def _shared(leader: str, leads: Sequence[Row]) -> str:
+    named = [say("open_lead", **lead) for lead in leads[:MOST_NAMED]]
+    if further := len(leads) - len(named):
+        named.append(f"{counted(further, 'other')} by up to {leads[-1]['amount']}")
+    is_tested = any(lead["is_tested"] for lead in leads)
+    return say("open", leader=leader, named=_joined(named), number=len(leads), is_tested=is_tested)
 
 
 def _failures(leader: str, leads: Sequence[Lead], metric: Metric) -> Iterator[str]:
@@ -150,25 +171,27 @@ def _failures(leader: str, leads: Sequence[Lead], metric: Metric) -> Iterator[st
         failed, other_failed = lead.failed
         if lead.distinguishable and other_failed > failed:
             size = metric.sign * lead.working_difference
-            without = metric.amount_text(size, lead.working_difference, sign="+")
+            without = metric.amount_text(abs(size), size)
+            ahead = leader if size > 0 else lead.over
             p = fisher_p(failed, other_failed, *lead.num_runs)
-            yield say("failures", leader=leader, without=without, p=p, **lead._asdict())
+            named = {"leader": leader, "ahead": ahead, "without": without, "p": p}
+            yield say("failures", **named, **lead._asdict())
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], word: str = "and") -> str:
     """Name all, or the first of many: `a, b, c and 4 others`."""
     if len(names) <= MOST_NAMED + 1:
-        return _joined(names)
-    return _joined([*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"])
+        return _joined(names, word)
+    return _joined([*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"], word)
 
 
-def _joined(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+def _joined(names: Sequence[str], word: str = "and") -> str:
+    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _one_rate(misleading: OneRate, metric: Metric) -> str:
     amount = amounts_text(misleading.differences, max(map(abs, misleading.differences)), metric)
-    rates = _listed(list(map(rate_text, misleading.rates)))
+    rates = _listed(list(map(rate_text, misleading.rates)), "or")
     return say("one_rate", **{**misleading._asdict(), "rates": rates, "amount": amount})
 
 

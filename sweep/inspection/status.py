@@ -206,7 +206,10 @@ def _study_lines(found: _Listed) -> list[str]:
     if not found.studies:
         return ["no study was run here yet"]
     counts: dict[tuple[str, ...], Counter[State]] = {
-        (name, textwrap.shorten(info.title, TITLE_WIDTH, placeholder=" ...")): found.counts[name]
+        (
+            name,
+            textwrap.shorten(info.title, TITLE_WIDTH, placeholder=" ...", break_on_hyphens=False),
+        ): found.counts[name]
         for name, info in found.studies.items()
     }
     return _counts_lines(("study", "title"), counts)

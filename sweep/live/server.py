@@ -161,7 +161,7 @@ class _Page:
         stamp, (_, verdict) = self.figures.kept.get(study.name if study else "", (None, ({}, None)))
         # A template's block, which needs what the page's script does not change.
         chart = {
-            "caption": say("measured", metric=study.metric) if study else "",
+            "caption": say("measured", metric=study.metric, fresh=study.fresh) if study else "",
             "verdict": Verdict(()),
         }
         return self._html(

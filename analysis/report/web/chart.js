@@ -7,6 +7,7 @@ function scales(width, height) {
   const rates = every.map((point) => point.rate).concat(shown.fixed ? [shown.fixed.rate] : []);
   const [low, high] = [Math.log(Math.min(...rates) / SIDE), Math.log(Math.max(...rates) * SIDE)];
   const values = every.filter((point) => point.mean !== null).flatMap((point) => [point.mean - point.sem, point.mean + point.sem]);
+  for (const line of shown.lines) values.push(...line.seeds, ...(line.fresh?.ends ?? []));
   const empty = !values.length;
   if (!empty) values.push(...shown.lines.map((line) => line.published).filter((value) => value !== null));
   const ends = !empty ? [Math.min(...values), Math.max(...values)] : [metric.least ?? 0, metric.most ?? 1];
@@ -86,6 +87,7 @@ function drawLine(svg, scale, line, row, width) {
   add(group, "polyline", { points: path.join(" "), stroke: line.colour, "stroke-width": 2, "stroke-dasharray": line.dash, fill: "none" });
   for (const point of known.filter((each) => each.sem)) drawSem(group, scale, line, point);
   if (line.optimum) drawOptimum(group, scale, line);
+  for (const point of line.points.filter((each) => each.chosen)) drawSeeds(group, scale, line, point);
   for (const point of line.points) drawPoint(group, scale, line, point, scale.floor - LOST_ROW * (row + 0.6));
 }
 
@@ -96,6 +98,18 @@ function drawOptimum(group, scale, line) {
   add(mark, "title", {}, line.optimum.text);
   add(mark, "line", { x1: low, x2: high, y1: y, y2: y, stroke: line.colour, "stroke-width": 7, "stroke-opacity": 0.35 });
   add(mark, "line", { x1: at, x2: at, y1: y - 7, y2: y + 7, stroke: line.colour, "stroke-width": 2 });
+}
+
+// Beside the ring of a chosen rate: single seeds, and the mean of fresh ones with its interval.
+function drawSeeds(group, scale, line, point) {
+  const x = scale.x(point.rate) + BESIDE;
+  const mark = add(group, "g", { class: "seeds" });
+  for (const value of line.seeds) add(mark, "circle", { cx: x, cy: scale.y(value), r: 1.7, fill: line.colour, "fill-opacity": 0.6 });
+  if (!line.fresh) return;
+  const [low, high] = line.fresh.ends.map(scale.y);
+  const bar = line.fresh.ends.length ? `M${x} ${low}V${high}` : "";
+  const fresh = add(mark, "path", { d: `${bar}M${x - 5} ${scale.y(line.fresh.mean)}h10`, stroke: line.colour, "stroke-width": 1.5, fill: "none", class: "fresh" });
+  add(fresh, "title", {}, ofFresh(line.fresh));
 }
 
 function drawSem(group, scale, line, point) {
@@ -143,6 +157,8 @@ function drawKey() {
   entry(every.some((point) => point.chosen), `chosen on ${metric.chosen_on}`, (svg) => add(svg, "circle", { ...ring, r: 9 }));
   entry(shown.lines.some((line) => line.edge), "best rate at the edge of those tried", (svg) => edgeArrow(svg, -1, 10, "high", "currentColor"));
   entry(shown.lines.some((line) => line.optimum), "best rate between those tried, 95% interval", (svg) => add(svg, "line", { ...rule, "stroke-width": 7, "stroke-opacity": 0.35 }));
+  entry(shown.lines.some((line) => line.seeds.length), "single seeds at the chosen rate", (svg) => [5, 9, 15].map((cy) => add(svg, "circle", { cx: 13, cy, r: 1.7, fill: "currentColor" })));
+  entry(shown.lines.some((line) => line.fresh), "mean of fresh seeds, 95% interval", (svg) => add(svg, "path", { d: "M13 2V18M8 10h10", "stroke-width": 1.5, class: "sample" }));
   entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
   entry(has("none"), "no value: failed or missing", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));

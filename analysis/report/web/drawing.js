@@ -7,6 +7,7 @@ const LABEL_WIDTH = 56; // pixels that a label of the x axis needs
 const LOST_ROW = 16; // pixels between the crosses of two variants
 const REACH = 40; // pixels from which the pointer finds a point
 const TIE = 4; // points this close together share a tooltip
+const BESIDE = 13; // pixels from the middle of a chosen rate's ring to the values of its seeds
 const AWAY = 14; // pixels from a point to its tooltip
 // Markers by matplotlib's letters: corners on the unit circle's square, y downwards.
 const MARKERS = {
@@ -34,8 +35,14 @@ function add(parent, name, attributes = {}, text = null) {
   const space = parent instanceof SVGElement || name === "svg" ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml";
   const node = document.createElementNS(space, name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== null) node.textContent = text;
+  if (text !== null) node.append(...(node instanceof SVGElement || name === "option" ? [text] : unbroken(text)));
   return parent.appendChild(node);
+}
+
+// Names and learning rates stay whole, as in the page's own text: see page.py.
+function unbroken(text) {
+  const whole = (name) => Object.assign(document.createElement("data"), { value: name, textContent: name });
+  return text.split(/([\w.+]+(?:-[\w.+]+)+)/).map((part, i) => (i % 2 ? whole(part) : part));
 }
 
 function marker(parent, line, x, y, filled = true, size = 4.5) {

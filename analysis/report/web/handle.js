@@ -124,7 +124,13 @@ function readOut(rate) {
   add(reading, "p", { class: `kind ${rate.sure ? rate.kind : ""}` }, `At ${rate.text}: ${meant(rate)}.`);
   const columns = add(reading, "div", { class: "orders" });
   listOrder(columns, `At ${rate.text}`, rate.order, (line) => line.points.find((point) => point.rate === rate.rate));
-  listOrder(columns, "After tuning", shown.handle.tuned, (line) => line.points.find((point) => point.chosen), true);
+  listOrder(columns, "After tuning", shown.handle.tuned, tunedPoint, true);
+}
+
+// Of fresh seeds, where these compare the variants.
+function tunedPoint(line) {
+  const point = line.points.find((each) => each.chosen);
+  return point && line.fresh ? { ...point, text: line.fresh.text, few: "" } : point;
 }
 
 function listOrder(columns, title, order, pointOf, withRate = false) {

@@ -207,7 +207,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, undrawn_module: None) -> 
     return results, write_report(results, made.study)
 
 
-NUMBERS = ("intervals", "comparisons", "orders", "flips", "expected_best")
+NUMBERS = ("intervals", "comparisons", "orders", "comparisons-at-rates", "expected_best")
 
 
 def assert_same_numbers(judged: Path, report: Path) -> None:

@@ -17,7 +17,7 @@ VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
 FURTHER_TABLES = (
     *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders"),
-    *("rates-mnist-gpt2", "rates-cifar10-gpt2"),
+    *("rates-mnist-gpt2", "rates-cifar10-gpt2", "ranking-mnist-gpt2", "ranking-cifar10-gpt2"),
 )
 
 
@@ -84,7 +84,7 @@ def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
         *("report.md", "index.html", "checks.json", "learning_rates.csv", "runs.csv"),
-        *("expected_best.csv", "flips.csv"),
+        *("expected_best.csv", "comparisons-at-rates.csv"),
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in (*PAPER_TABLES, *FURTHER_TABLES) for form in ("md", "csv")),
         *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg")),

@@ -1,180 +1,212 @@
-"""The verdict in words, from frames made by hand."""
+"""The verdict in words, from leads made by hand."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.report.verdict import Few, _figure, _sentences, decided_texts, verdict_block
-from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Flip, Lead, verdicts
+from lr_sweep.analysis.record.study import Fresh
+from lr_sweep.analysis.report.verdict import _sentences, verdict_block
+from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of
 from lr_sweep.tests.support.synthetic import flip_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
-FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True}
-NOTHING = {"strongest": None, "certain": None}
-COUNTS = {"num_rates": 3, "num_others": 1, "num_sure": 0}
-NO_FLIP = {"flips": False, "fixed_best": ""}
+REACH = "as far as the grid reaches: b still improves at 1e-2"
 
 
-def lead(over: str, difference: float, low: float, high: float, more: float = math.nan, **changed: Any) -> Lead:
-    """A lead with three seeds; certain if nothing is said of further seeds."""
-    return Lead(over, difference, low, high, math.isnan(more), False, 3, more)._replace(**changed)
+def lead(over: str, difference: float, low: float, high: float, p: float, **changed: Any) -> Lead:
+    """A lead with three seeds, whose comparison would find a difference of 7 points."""
+    return Lead(over, difference, low, high, p, p < 0.05, False, 3, 0.07)._replace(**changed)
 
 
-WINS, LEADS = lead("b", 0.048, 0.02, 0.076), lead("b", 0.048, -0.01, 0.106, 4)
+def untested(over: str, difference: float, **changed: Any) -> Lead:
+    return lead(over, difference, math.nan, math.nan, math.nan, findable=math.nan, **changed)
+
+
+WINS = lead("b", 0.048, 0.02, 0.076, 0.003)
+OPEN = lead("b", 0.0003, -0.0048, 0.0055, 0.9, findable=0.007)
+EQUAL = lead("b", 0.003, -0.006, 0.012, 0.5, equal=True, findable=math.nan)
+SURE = Certain(("a",), ("b",), (0.048, 0.048))
+WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6, p 0.003)."
+NONE = "After tuning, no difference is established."
+FINDS = "With 3 seeds of each variant, a difference of 7.0 points would be found in 80% of studies."
 
 
 def said(
-    *leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, within: float | None = None, **row: Any
+    *leads: Lead,
+    metric: Metric = ACCURACY,
+    few: Mapping[str, int] | None = None,
+    certain: Certain | None = None,
+    one_rate: Sequence[OneRate] = (),
+    seeds: int = 3,
+    **options: Any,
 ) -> str:
+    """The sentences of a study with `seeds` a variant, but for those in `few`; a is the leader."""
+    names = ["a", *(each.over for each in leads)]
+    counts = {"num_seeds": seeds, "most_seeds": seeds}
+    cells = [{"variant": name, "num_tests": (few or {}).get(name, seeds)} | counts for name in names]
+    rates = [{"variant": name, "learning_rate": rate} for name in names for rate in (1e-3, 1e-2)]
+    frames = {"cells": pd.DataFrame(cells), "learning_rates": pd.DataFrame(rates)}
+    summary = StudySummary(runs=pd.DataFrame(), metric=metric, **frames, **options)
     best = ("a", *(each.over for each in leads if not each.distinguishable))
-    row = {"best": best, "leads": leads} | FIXED | NOTHING | COUNTS | row
-    summary = replace(SUMMARY, metric=metric, equal_within=within)
-    return " ".join(_sentences(row, summary, few or {}, COSTS, is_tuned=True))
-
-
-COSTS = {"a": 1200.0, "b": 600.0}
-"""Device seconds of a run; of other variants they are not known."""
-SUMMARY = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame())
-OTHERS = "At 1 of the 3 learning rates another variant has the highest mean, and its lead is not significant there."
-WON = "After tuning, a beats b by 4.8 points (95% interval 2.0 to 7.6)."
+    row = {"best": best, "leads": leads, "certain": certain, "one_rate": one_rate}
+    return " ".join(_sentences(row, summary))
 
 
 @pytest.mark.parametrize(
-    ("leads", "changed", "text"),
+    ("leads", "given", "text"),
     [
-        ([WINS], {}, f"{WON} At 1e-3 alone you would have concluded that b wins, by 10.0 points over a."),
-        ([WINS], {"flips": False}, f"{WON} At 1e-3 alone, b leads a by 10.0 points, which is not significant there."),
+        ([WINS], {"certain": SURE}, WON),
         (
-            [LEADS],
-            {"flips": False},
-            "After tuning, a leads b by 4.8 points (95% interval −1.0 to 10.6). This is not decided by 3 seeds of "
-            "each; about 4 more of each would decide it (2 device hours). At 1e-3 alone, b leads a by 10.0 points.",
+            [OPEN],
+            {},
+            f"{NONE} a leads b by 0.03 points (95% interval −0.48 to 0.55, p 0.9), which is not significant. With 3 "
+            "seeds of each variant, a difference of 0.70 points would be found in 80% of studies.",
         ),
         (
-            [LEADS._replace(low=-0.0001, high=0.0961, further_seeds=math.inf)],
-            {"flips": False, "fixed_best": "a"},
-            "After tuning, a leads b by 4.8 points (95% interval −0.01 to 9.6). This is not decided by 3 seeds of "
-            "each; more seeds will hardly decide it. At 1e-3 alone, a has the best mean.",
+            [lead(name, 0.01, -0.01, 0.03, 0.4) for name in "bc"],
+            {},
+            f"{NONE} a leads b by 1.0 points (95% interval −1.0 to 3.0, p 0.4) and c by 1.0 points (95% interval −1.0 "
+            f"to 3.0, p 0.4); none of these leads is significant. {FINDS}",
         ),
         (
-            [WINS, lead("c", 0.137, 0.052, 0.221, 4)],
-            NO_FLIP,
-            f"{WON} a leads c by 13.7 points (95% interval 5.2 to 22.1). This is not decided by 3 seeds of each; "
-            "about 4 more of each would decide it.",
+            [WINS, lead("c", 0.1, -0.02, 0.22, 0.07)],
+            {"certain": SURE},
+            f"{WON} a leads c by 10.0 points (95% interval −2.0 to 22.0, p 0.07), which is not significant. {FINDS}",
         ),
         (
-            [lead("b", 0.003, -0.006, 0.012, 90, equal=True, further_seeds=math.nan)],
-            {"within": 0.02} | NO_FLIP,
-            "After tuning, a and b are equal within 2.0 points: a leads by 0.30 points (95% interval −0.60 to 1.20).",
+            [EQUAL],
+            {"equal_within": 0.02},
+            "After tuning, a and b are equal within 2.0 points: a leads by 0.30 points (95% interval −0.60 to 1.20, "
+            "p 0.5).",
+        ),
+        (
+            [WINS._replace(condition=REACH)],
+            {},
+            f"After tuning, a leads b by 4.8 points (95% interval 2.0 to 7.6, p 0.003) {REACH}.",
+        ),
+        (
+            [EQUAL._replace(condition=REACH, equal=False)],
+            {"equal_within": 0.02},
+            f"{NONE} a leads b by 0.30 points (95% interval −0.60 to 1.20, p 0.5), which is not significant, {REACH}.",
+        ),
+        (
+            [WINS, lead("c", 0.06, 0.05, 0.07, 1e-5), *(lead(name, 0.3, 0.28, 0.32, 1e-9) for name in "de")],
+            {"certain": Certain(("a", "b"), ("d", "e"), (0.252, 0.4))},
+            "After tuning, a and b beat d and e by at least 25.2 and at most 40.0 points (p below 0.05 for each pair). "
+            "a beats b by 4.8 points (95% interval 2.0 to 7.6, p 0.003). a beats c by 6.0 points (95% interval 5.0 to "
+            "7.0, p < 0.001).",
+        ),
+        (
+            [WINS, *(lead(name, 0.3, 0.28, 0.32, 1e-5) for name in "cdef")],
+            {"certain": Certain(("a",), tuple("bcdef"), (0.048, 0.3))},
+            "After tuning, a beats all 5 others by at least 4.8 and at most 30.0 points (over b: 95% interval 2.0 to "
+            "7.6, p 0.003).",
+        ),
+        (
+            [untested("b", 0.1), untested("c", 0.2)],
+            {"seeds": 2},
+            f"{NONE} a leads b by 10.0 points and c by 20.0 points. Variants with fewer than 3 seeds are not tested.",
+        ),
+        (
+            [untested("b", 0.1, num_seeds=1), lead("c", 0.01, -0.01, 0.03, 0.4)],
+            {"few": {"b": 1}, "seeds": 5},
+            f"{NONE} a leads b (1 of 5 seeds) by 10.0 points and c by 1.0 points (95% interval −1.0 to 3.0, p 0.4); "
+            "none of these leads is significant. Variants with fewer than 3 seeds are not tested. With these seeds, a "
+            "difference of 7.0 points would be found in 80% of studies.",
+        ),
+        (
+            [lead("b", 0.05, math.nan, math.nan, 0.1, findable=math.nan)],
+            {},
+            f"{NONE} a leads b by 5.0 points (no spread between seeds, p 0.1), which is not significant.",
+        ),
+        ([lead("b", 0.0, -0.01, 0.01, 1.0)], {}, f"{NONE} a and b have the same mean. {FINDS}"),
+        (
+            [lead(name, 0.01, -0.01, 0.03, 0.4) for name in "bcdef"],
+            {},
+            f"{NONE} a leads b by 1.0 points (95% interval −1.0 to 3.0, p 0.4), c by 1.0 points (95% interval −1.0 to "
+            "3.0, p 0.4), d by 1.0 points (95% interval −1.0 to 3.0, p 0.4) and 2 others by up to 1.0 points; none of "
+            f"these leads is significant. {FINDS}",
         ),
         (
             [WINS],
-            {"fixed_difference": math.nan},
-            f"{WON} At 1e-3 alone you would have concluded that b wins, because a has no value there.",
+            {"certain": SURE, "one_rate": [OneRate("b", "a", True, (1e-4,), (0.4, 0.4))]},
+            f"{WON} At 1e-4 alone, you would have concluded that b beats a by 40.0 points; after tuning, a beats b.",
         ),
         (
-            [WINS],
-            {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "a", "b", 0.165, 0.12, 0.21)},
-            f"{WON} At 1e-3 alone, a has the best mean. At 1e-2 alone you would have concluded that b wins, by "
-            "16.5 points over a (95% interval 12.0 to 21.0).",
+            [lead("b", 0.0, -0.01, 0.01, 1.0)],
+            {"one_rate": [OneRate("b", "a", False, (1e-4, 1e-5), (0.1, 0.4))]},
+            f"{NONE} a and b have the same mean. {FINDS} At 1e-4 or 1e-5 alone, you would have concluded that b beats "
+            "a by at least 10.0 and at most 40.0 points; after tuning, no difference between the two is established.",
         ),
         (
-            [lead("b", 0.048, math.nan, math.nan, distinguishable=False)],
-            NO_FLIP,
-            "After tuning, a leads b by 4.8 points. There is no interval, so this is not certain.",
+            [WINS._replace(num_seeds=5)],
+            {"certain": SURE, "fresh": Fresh(max=5), "seeds": 5},
+            "On fresh seeds, which chose no learning rate, a beats b by 4.8 points (95% interval 2.0 to 7.6, p 0.003).",
         ),
         (
-            [lead(name, 0.01, math.nan, math.nan, distinguishable=False) for name in "bcdef"],
-            NO_FLIP,
-            "After tuning, a leads b by 1.0 points, c by 1.0 points, d by 1.0 points and 2 others by up to 1.0 points. "
-            "There is no interval, so these leads are not certain.",
+            [untested("b", 0.01)],
+            {"fresh": Fresh(max=20, until_decided=True)},
+            "On fresh seeds, which chose no learning rate, no difference is established. a leads b by 1.0 points. "
+            "Variants with fewer than 4 fresh seeds are not tested.",
         ),
+        ([], {}, "After tuning, a has a value, and there is nothing to compare it with."),
         (
-            [
-                lead("b", 0.0, -0.0004, 0.0004, math.inf),
-                *(lead(name, 0.0003, -0.0001, 0.0007, 5) for name in "cd"),
-                lead("e", 0.01, math.nan, math.nan, distinguishable=False),
-                lead("f", 0.02, -0.01, 0.05, 9),
-            ],
-            NO_FLIP,
-            "After tuning, a and b have the same mean. a leads c by 0.030 points (95% interval −0.010 to 0.070; 5 more "
-            "seeds), d by 0.030 points (−0.010 to 0.070; 5 more seeds) and f by 2.0 points (−1.0 to 5.0; 9 more "
-            "seeds). These leads are not decided by 3 seeds of each. a leads e by 1.0 points. There is no interval, so "
-            "this is not certain.",
-        ),
-        (
-            [WINS, lead("c", 0.06, 0.05, 0.07), lead("d", 0.3, 0.28, 0.32), lead("e", 0.4, 0.38, 0.42)],
-            NO_FLIP | {"certain": Certain(("a", "b"), ("d", "e"), (0.252, 0.4))},
-            "After tuning, a and b beat d and e by 25.2 to 40.0 points. a beats b by 4.8 points (95% interval 2.0 to "
-            "7.6). a beats c by 6.0 points (95% interval 5.0 to 7.0).",
-        ),
-        (
-            [WINS, *(lead(name, 0.3, 0.28, 0.32) for name in "cdef")],
-            NO_FLIP | {"certain": Certain(("a",), tuple("bcdef"), (0.048, 0.3))},
-            "After tuning, a beats all 5 others by 4.8 to 30.0 points (95% interval over b: 2.0 to 7.6).",
-        ),
-        (
-            [WINS._replace(condition="as far as the grid reaches: b still improves at 1e-2")],
-            NO_FLIP,
-            "After tuning, a leads b by 4.8 points (95% interval 2.0 to 7.6) as far as the grid reaches: b still "
-            "improves at 1e-2.",
+            [lead("b", -0.5, -0.7, -0.3, 0.001)],
+            {"certain": Certain(("a",), ("b",), (-0.5, -0.5)), "metric": LOSS},
+            "After tuning, a beats b by 0.50 (95% interval 0.30 to 0.70, p 0.001).",
         ),
     ],
 )
-def test_sentences(leads: list[Lead], changed: dict[str, Any], text: str) -> None:
-    assert said(*leads, **changed) == f"{text} {OTHERS}"
+def test_sentences(leads: list[Lead], given: dict[str, Any], text: str) -> None:
+    assert said(*leads, **given) == text
 
 
-def test_a_mean_over_fewer_seeds_is_marked_where_it_is_named() -> None:
-    found = said(WINS, few={("b", 1e-3): " (1 of 3 seeds)"})
-    assert "you would have concluded that b (1 of 3 seeds) wins, by 10.0 points over a." in found
-
-
-def test_of_a_metric_to_minimise_leads_are_positive_too() -> None:
-    found = said(lead("b", -0.5, -0.7, -0.3), metric=LOSS, fixed_difference=0.25)
-    assert found.startswith("After tuning, a beats b by 0.50 (95% interval 0.30 to 0.70). At 1e-3 alone")
-    assert "b wins, by 0.25 over a. At 1 of the 3 learning rates another variant has the lowest mean" in found
-
-
-def test_nothing_to_compare() -> None:
-    assert said(best=()) == "No variant has a value."
-    assert said() == "After tuning, a has a value, and there is nothing to compare it with."
-
-
-def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
-    """SEM of both 1 point, so that of the difference is 1.41; two degrees of freedom: 4.30 x 1.41 = 6.1."""
+def test_of_a_study_with_two_seeds_nothing_is_established(tmp_path: Path) -> None:
     summary = summary_of(flip_record(tmp_path).write())
-    ((name, sentences, chosen),) = verdict_block(verdicts(summary), summary, {}).items
-    assert name == "mnist"
-    text = " ".join(sentences)
-    assert text.startswith(
-        "After tuning, a beats c and b by 10.0 to 20.0 points with only two seeds (95% interval over c: 3.9 "
-        "to 16.1). At 1e-3 alone, a has"
-    )
-    assert text.endswith("another variant has the highest mean; its lead is significant at none of them.")
+    ((name, sentences, chosen),) = verdict_block(verdicts(summary), summary).items
+    leads = "a leads c by 10.0 points and b by 20.0 points. Variants with fewer than 3 seeds are not tested."
+    assert (name, " ".join(sentences)) == ("mnist", f"{NONE} {leads}")
     assert chosen == "Learning rates chosen on validation: a 1e-3, b 1e-3, c 1e-3."
+
+
+def test_of_fresh_seeds(tmp_path: Path) -> None:
+    """Both deviations are 1 point, so the difference has an SEM of 0.8165; by 2.776 that is 2.27 points, p 0.004."""
+    made = SyntheticRecord(tmp_path)
+    for variant in "ab":
+        for rate, accuracy in ((1e-3, 0.5), (1e-2, 0.6), (1e-1, 0.5)):
+            made.add(rate, 0, [(300, accuracy, accuracy)], variant=variant)
+    nothing = "No fresh seed has ended yet. The seeds that chose the learning rates do not compare the variants."
+    assert nothing in write_report(made.write(fresh={"max": 3}), "small").text
+    for variant, mean in (("a", 0.70), ("b", 0.65)):
+        add_fresh(made, 1e-2, variant, [mean - 0.01, mean, mean + 0.01])
+    report = write_report(made.write(fresh={"max": 3}), "small")
+    won = "On fresh seeds, which chose no learning rate, a beats b by 5.0 points (95% interval 2.7 to 7.3, p 0.0036)."
+    assert f"mnist: {won} Learning rates" in report.text
+    fresh = pd.read_csv(report.folder / "fresh.csv")
+    assert fresh.groupby("variant")["test_accuracy"].mean().to_dict() == pytest.approx({"a": 0.7, "b": 0.65})
+    for name in ("ranking-mnist-gpt2", "cells", "comparisons"):
+        assert "over 3 fresh seeds, which chose no learning rate" in (report.folder / f"{name}.md").read_text()
+    assert "| a | 1e-2 | 3 of 3 | **70.0** | [67.5, 72.5] |  |  |  |" in (report.folder / "report.md").read_text()
 
 
 def test_every_form_of_a_report_opens_with_the_verdict_and_says_once_what_tables_share(tmp_path: Path) -> None:
     report = write_report(flip_record(tmp_path).write(), "small")
-    verdict, shared = "After tuning, a beats c and b by 10.0", "Selection: in each run"
+    verdict, shared = NONE, "Selection: in each run"
     assert report.text.splitlines()[1].startswith(f"mnist: {verdict}")
     markdown, page = (report.folder / "report.md").read_text(), report.page.read_text()
     assert markdown.splitlines()[2].startswith(f"- **mnist**: {verdict}")
-    assert page.index(verdict) < page.index('id="sweep"') < page.index(" alone, a has") < page.index("<table")
+    assert page.index(verdict) < page.index('id="sweep"') < page.index("a leads c by") < page.index("<table")
     assert (markdown.count(shared), report.text.count(shared)) == (1, 1)
     assert shared in (report.folder / "cells.md").read_text()
 
@@ -182,8 +214,8 @@ def test_every_form_of_a_report_opens_with_the_verdict_and_says_once_what_tables
 @pytest.mark.parametrize(
     ("rate", "opening"),
     [
-        (1e-2, "At the one learning rate that was tried, a leads b by 10.0 points"),
-        (1e-3, "At one learning rate each, a "),
+        (1e-2, "At the one learning rate that was tried, no difference is established. a leads b by 10.0 points"),
+        (1e-3, "At one learning rate each, no difference is established."),
     ],
 )
 def test_variants_with_one_learning_rate_are_not_called_tuned(tmp_path: Path, rate: float, opening: str) -> None:
@@ -194,37 +226,3 @@ def test_variants_with_one_learning_rate_are_not_called_tuned(tmp_path: Path, ra
     (text,) = [line for line in write_report(made.write(), "small").text.splitlines() if line.startswith("mnist: ")]
     assert text.startswith(f"mnist: {opening}")
     assert "alone" not in text
-
-
-def figure_of(num_pairs: int) -> Figure:
-    row: dict[str, Any] = {"task": "digits", "model": "tiny", "variant": "a", "difference": 0.01}
-    row |= {"low": 0, "high": 0.02}
-    looks = pd.DataFrame([row | {"other": f"b{i}", "num_seeds": seeds} for i in range(num_pairs) for seeds in (3, 4)])
-    decision: Any = SimpleNamespace(metric=ACCURACY, settings=SimpleNamespace(min_difference=0.0))
-    return _figure(looks, decision)
-
-
-@pytest.mark.parametrize(("num_pairs", "num_drawn"), [(2, 2), (8, 8), (10, 8)])
-def test_each_pair_that_is_drawn_has_a_mark_of_its_own(num_pairs: int, num_drawn: int) -> None:
-    figure = figure_of(num_pairs)
-    (legend,) = figure.legends
-    marks = {(line.get_color(), line.get_marker()) for line in legend.get_lines()}
-    assert len(marks) == len(legend.get_texts()) == len(figure.axes[0].containers) == num_drawn
-    is_said = any("the table has all" in text.get_text().replace("\n", " ") for text in figure.texts)
-    assert is_said == (num_drawn < num_pairs)
-
-
-def test_the_best_variant_s_lead_over_the_closest_comes_first() -> None:
-    """by hand, losses: c leads all, a leads b and d; c's leads are 0.1, 0.3 and one unknown."""
-    pairs = [("a", "b", -0.2), ("a", "c", 0.1), ("a", "d", -0.4), ("b", "c", 0.3), ("c", "d", math.nan)]
-    table = pd.DataFrame(pairs, columns=["variant", "other", "difference"]).assign(task="text", model="tiny")
-    table = table.assign(low=table["difference"] - 0.05, high=table["difference"] + 0.05, outcome="ahead", num_seeds=3)
-    table.loc[4, ["outcome", "num_seeds"]] = "open", 0
-    settings = SimpleNamespace(min_difference=0.0)
-    decision: Any = SimpleNamespace(
-        metric=Metric(name="loss", higher_is_better=False, is_fraction=False), settings=settings, table=lambda: table
-    )
-    assert decided_texts(decision)["text", "tiny"] == (
-        "On fresh seeds, which chose no learning rate: c beats a by 0.100 (95% interval 0.050 to 0.150, 3 seeds); "
-        "c beats b by 0.300 (95% interval 0.250 to 0.350, 3 seeds); c and d are not compared yet; and 2 more pairs."
-    )

@@ -84,7 +84,7 @@ def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert found.keys() == documented("judge")
     assert [(cell["variant"], cell["learning_rate"]) for cell in found["cells"]] == [("a", 0.1), ("b", 0.1)]
     (pair,) = found["comparisons"]
-    assert (round(pair["difference"], 6), pair["distinguishable"], pair["further_seeds"]) == (-0.2, True, None)
+    assert (round(pair["difference"], 6), pair["distinguishable"], pair["equal"]) == (-0.2, True, False)
     assert found["checks"]["format"] == 1
     assert Path(found["report"]).is_file()
     for name, gain in (("base", 0.0), ("better", 0.1), ("few", 0.3)):
