@@ -1,122 +1,224 @@
 """Studies of variants drawn at random with known truth, as arrays, for `benchmarks.verdict_simulation`.
 
-A study has tasks x variants x learning rates x seeds. A run's validation and test value share its noise, so the rate is
-chosen by luck, too. The unit is the standard deviation of a run.
+The noise is either that of recorded runs, drawn anew, or of an invented family. The unit is the
+standard deviation of a run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW
-from lr_sweep.analysis.statistics.selection.best import Floats
-from lr_sweep.benchmarks.gating import NOISES, Draw, ratios
+from lr_sweep.analysis.statistics.selection.best import Floats, Ints
+from lr_sweep.analysis.statistics.selection.summary import GROUP
+from lr_sweep.benchmarks.gating import Draw, ratios, two_modes
+
+SPLITS = ["validation", "test"]
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+REAL = "real"
+"""Name of the noise that is drawn from recorded runs."""
+CURVES = {"flat": 0.0, "round": 0.5, "peaked": 2.0}
+"""How much worse a rate one step from the peak is, by the name of the curve."""
+FAR_BELOW = -30.0
+"""Mean of the rates beside the middle one, where noise depends on the rate."""
 
 
-def _unequal(draw: Draw) -> Draw:
-    """Return noise of one kind, tenfold from the quietest variant to the noisiest."""
-    return lambda rng, shape: draw(rng, shape) * ratios(shape[2])[:, None, None]
+def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.standard_normal(shape)
 
 
-def _lognormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """Draw noise of standard deviation 1 with a long tail of bad runs."""
-    return (np.exp(0.5) - np.exp(rng.standard_normal(shape))) / np.sqrt((np.e - 1) * np.e)
+def _noisy_peak(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw noise that is 3.3 times as large at the middle rate as at the others."""
+    is_middle = np.arange(shape[-2]) == shape[-2] // 2
+    return _normal(rng, shape) * np.where(is_middle, 1.0, 0.3)[:, None]
 
 
-DRAWS = NOISES | {
-    "skewed, unequal": _unequal(NOISES["skewed"]),
-    "lognormal, unequal": _unequal(_lognormal),
+def _collapsing(rng: np.random.Generator, shape: tuple[int, ...], depth: float) -> Floats:
+    """Draw noise of which 40% of the runs on both sides of the middle rate lose `depth`."""
+    is_neighbour = np.abs(np.arange(shape[-2]) - shape[-2] // 2) == 1
+    return _normal(rng, shape) - depth * (rng.random(shape) < 0.4) * is_neighbour[:, None]
+
+
+def _failing(rng: np.random.Generator, shape: tuple[int, ...], share: float, loss: float) -> Floats:
+    """Draw noise of variants of one mean, of which all but the first lose `loss` in some runs."""
+    noise, is_lost = _normal(rng, shape), rng.random(shape) < share
+    noise[:, 1:] -= loss * (is_lost[:, 1:] - share)
+    return noise
+
+
+COLLAPSES: dict[str, Draw] = {
+    f"neighbours lose {depth:g}": partial(_collapsing, depth=depth) for depth in (10.0, 30.0, 100.0)
 }
-SPLIT = 0.3
-"""Standard deviation of a split's examples, in each of validation and test, times the variant's noise."""
-CURVES = ("flat", "peak")
-"""On a flat curve the chosen rate is the luckiest, on a peak always the middle one."""
-BELOW_PEAK = -30.0
-"""Mean of a peak's other rates."""
+FAILURES: dict[str, Draw] = {
+    f"{share:.0%} lose {loss:g}": partial(_failing, share=share, loss=loss)
+    for share, loss in product((0.15, 0.3), (5.0, 50.0))
+}
+INVENTED: dict[str, Draw] = {
+    "normal": _normal,
+    "unequal": lambda rng, shape: _normal(rng, shape) * ratios(shape[1])[:, None, None],
+    "two modes": two_modes(0.3),
+    "noisy peak": _noisy_peak,
+    **COLLAPSES,
+    **FAILURES,
+}
+"""Noise by the name of its family; shapes are studies x variants x rates x seeds."""
+DEPENDS_ON_RATE = ("noisy peak", *COLLAPSES)
+FAMILIES = ("normal", "unequal", "two modes", "noisy peak", "neighbours lose 30", "15% lose 5")
+
+
+class Runs(NamedTuple):
+    """Values of runs, studies x cells x rates x seeds; NaN: not trained."""
+
+    validation: Floats
+    test: Floats
+
+    @property
+    def chosen(self) -> Ints:
+        """Index of the best rate of those with all seeds, studies x cells."""
+        means = self.validation.mean(-1)
+        return np.where(np.isnan(means), -np.inf, means).argmax(-1)
+
+
+def at_rate(values: Floats, rate: Ints) -> Floats:
+    """Return the values of each cell at one of its rates: the axis of the rates is taken out."""
+    index = rate.reshape(*rate.shape, *[1] * (values.ndim - rate.ndim))
+    return np.take_along_axis(values, index, rate.ndim).squeeze(rate.ndim)
+
+
+def windows_of(runs: Floats, at: Ints) -> Floats:
+    """Return the values at a rate and at its neighbours: ... x `WINDOW` x seeds; NaN: no such rate."""
+    beyond = np.full_like(runs[..., :1, :], np.nan)
+    padded = np.concatenate([beyond, runs, beyond], axis=-2)
+    index = at[..., None] + np.array([1, 0, 2])
+    windows: Floats = np.take_along_axis(padded, index[..., None], -2)
+    assert windows.shape[-2] == WINDOW
+    return windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What is true of many studies of one kind."""
+
+    means: Floats
+    """Means of the runs, studies x cells x rates."""
+    noise: Callable[[int], tuple[Floats, Floats]]
+    """Draws a number of seeds: the noise of validation and of test, of the shape of `Runs`."""
+
+    def runs(self, num_seeds: int) -> Runs:
+        """Train all rates with new seeds."""
+        return Runs(*(self.means[..., None] + noise for noise in self.noise(num_seeds)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Settings of the simulated studies."""
+    """Settings of simulated studies."""
 
-    num_tasks: int = 1
-    num_variants: int = 4
-    num_seeds: int = 3
-    num_rates: int = 5
     noise: str = "normal"
-    curve: Literal["flat", "peak"] = "peak"
+    """A key of `INVENTED`, or `REAL`."""
+    num_variants: int = 2
+    curve: str = "round"
+    """A key of `CURVES`; recorded cells have curves of their own."""
     ahead: float = 0.0
-    """By how much the first variant is better than the others at its best rate, and wherever they are not equal."""
-    equal_at: int | None = None
-    """Index of a rate at which all variants are equal, whatever they are elsewhere."""
-    beside: float = 1.0
-    """Noise at the rates beside the middle one, as a share of that there."""
-    shared: float = 0.0
-    """Share of the variance that is of the seed, and so equal at all rates of a cell."""
-    collapses: float = 0.0
-    """Share of the runs at the rate above the middle one that lose `depth`."""
-    depth: float = 30.0
+    """Lead of the first variant at its best rate; the others are equal."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Studies:
-    """Drawn studies, studies x tasks x variants."""
+def drawn(setting: Setting, num_rates: int, number: int, rng: np.random.Generator) -> Truth:
+    """Draw studies."""
+    if setting.noise == REAL:
+        return _recorded(setting, num_rates, number, rng)
+    cells = (number, setting.num_variants)
+    rates = np.arange(num_rates)
+    peaks = rng.uniform(1.0, max(num_rates - 2.0, 1.0), (*cells, 1))
+    curves = -CURVES[setting.curve] * (rates - peaks) ** 2
+    if setting.noise in DEPENDS_ON_RATE:
+        curves = np.tile(FAR_BELOW * (rates != num_rates // 2), (*cells, 1))
 
-    tests: Floats
-    """x rates x seeds."""
-    chosen: np.ndarray
-    """Index of the chosen rate."""
-    behind: Floats
-    """x rates: how far each rate's validation mean is behind that of the chosen one."""
+    def noise(num_seeds: int) -> tuple[Floats, Floats]:
+        values = INVENTED[setting.noise](rng, (*cells, num_rates, num_seeds))
+        return values, values
+
+    return Truth(means=_with_lead(curves, setting), noise=noise)
 
 
-def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
-    """Draw studies, and choose each cell's rate on validation values."""
-    shape = (number, setting.num_tasks, setting.num_variants, setting.num_rates, setting.num_seeds)
-    draw, middle = DRAWS[setting.noise], setting.num_rates // 2
-    noise = np.sqrt(1 - setting.shared) * draw(rng, shape)
-    if setting.shared:
-        noise = noise + np.sqrt(setting.shared) * draw(rng, (*shape[:3], 1, setting.num_seeds))
-    scale = np.full(setting.num_rates, setting.beside)
-    scale[middle] = 1.0
-    curve = np.where(
-        np.arange(setting.num_rates) == middle, 0.0, BELOW_PEAK if setting.curve == "peak" else 0.0
-    )
-    mean = np.tile(curve, (setting.num_variants, 1))
-    mean[0] += setting.ahead
-    if setting.equal_at is not None:
-        mean[:, setting.equal_at] = curve[setting.equal_at]
-    runs = mean[..., None] + noise * scale[:, None]
-    if setting.collapses:
-        runs[..., middle + 1, :] -= setting.depth * (
-            rng.random((*shape[:3], shape[-1])) < setting.collapses
+def _with_lead(curves: Floats, setting: Setting) -> Floats:
+    means: Floats = curves - curves.max(-1, keepdims=True)
+    means[:, 0] += setting.ahead
+    return means
+
+
+class RecordedCell(NamedTuple):
+    """A cell of a recorded grid; more is better."""
+
+    curve: Floats
+    """Mean of each rate in validation."""
+    residuals: Floats
+    """Validation and test value of each run at the best rate and its neighbours, less their means."""
+
+
+def _recorded(setting: Setting, num_rates: int, number: int, rng: np.random.Generator) -> Truth:
+    """Draw studies of variants that have one recorded curve, and the residuals of different cells."""
+    groups, studies = recorded_groups(), []
+    for group in rng.integers(len(groups), size=number):
+        size = len(groups[group])
+        cells = rng.choice(size, setting.num_variants, replace=size < setting.num_variants)
+        studies.append([groups[group][cell] for cell in cells])
+    variances = [[cell.residuals[:, 1].var() for cell in cells] for cells in studies]
+    units = np.sqrt(np.mean(variances, axis=-1))[:, None, None, None]
+    curves = [[_around_best(cells[0].curve, num_rates)] * len(cells) for cells in studies]
+
+    def noise(num_seeds: int) -> tuple[Floats, Floats]:
+        size = (num_rates, num_seeds)
+        values = np.array(
+            [[rng.choice(cell.residuals, size) for cell in cells] for cells in studies]
         )
-    unequal = (
-        ratios(setting.num_variants)
-        if "unequal" in setting.noise
-        else np.ones(setting.num_variants)
-    )
-    splits = SPLIT * unequal[:, None, None]
-    validation, tests = (runs + splits * rng.standard_normal(shape) for _ in range(2))
-    means = validation.mean(-1)
-    return Studies(
-        tests=tests, chosen=means.argmax(-1), behind=means.max(-1, keepdims=True) - means
-    )
+        return values[..., 0] / units, values[..., 1] / units
+
+    return Truth(means=_with_lead(np.array(curves) / units[..., 0], setting), noise=noise)
 
 
-def windows_of(runs: Floats, at: np.ndarray) -> Floats:
-    """Return the values of runs, ... x rates x seeds, at a rate and at those beside it: ... x `WINDOW` x seeds."""
-    beyond = np.full_like(runs[..., :1, :], np.nan)
-    padded = np.concatenate([beyond, runs, beyond], axis=-2)
-    found: Floats = np.take_along_axis(padded, (at[..., None] + np.array([1, 0, 2]))[..., None], -2)
-    assert found.shape[-2] == WINDOW
-    return found
+def _around_best(curve: Floats, num_rates: int) -> Floats:
+    """Return the means of so many rates around the best one; those beyond the grid are the worst."""
+    padded = np.pad(curve, num_rates // 2, constant_values=curve.min())
+    best = int(curve.argmax())
+    return padded[best : best + num_rates]
 
 
-def windows(studies: Studies, at: np.ndarray) -> Floats:
-    """Return the windows of each cell, studies x cells x `WINDOW` x seeds."""
-    found = windows_of(studies.tests, at)
-    return found.reshape(len(found), -1, *found.shape[-2:])
+@cache
+def recorded_groups() -> list[list[RecordedCell]]:
+    """Read the cells of docs/results with three seeds or more, by task and model."""
+    tables = [_read(path) for path in sorted(RESULTS.glob("*/runs.csv"))]
+    runs = pd.concat(tables).drop_duplicates("run_id").dropna()
+    groups = []
+    for _, group in runs.groupby(["report", *GROUP]):
+        cells = [_recorded_cell(rows) for _, rows in group.groupby("variant")]
+        groups.append([cell for cell in cells if len(cell.curve) > 2 and cell.residuals.any()])
+    return [cells for cells in groups if len(cells) > 1]
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Read the runs of a report, with columns `validation` and `test`, of which more is better."""
+    runs = pd.read_csv(path)
+    metric = next(name for name in runs if name.startswith("test_")).removeprefix("test_")
+    sign = -1 if metric == "loss" else 1
+    values = {split: sign * runs[f"{split}_{metric}"] for split in SPLITS}
+    kept = ["run_id", *GROUP, "variant", "learning_rate"]
+    return runs[kept].assign(report=path.parent.name, **values)
+
+
+def _recorded_cell(rows: pd.DataFrame) -> RecordedCell:
+    by_rate = rows.groupby("learning_rate")[SPLITS]
+    counts, means = by_rate.size(), by_rate.mean()
+    num_seeds = counts.max()
+    best = means["validation"].where(counts == num_seeds).argmax()
+    near = counts.index[max(best - 1, 0) : best + 2]
+    is_counted = rows["learning_rate"].isin(near[counts[near] == num_seeds]) & (num_seeds > 2)
+    away = (rows[SPLITS] - by_rate.transform("mean"))[is_counted].to_numpy(float)
+    return RecordedCell(means["validation"].to_numpy(float), away * (1 - 1 / num_seeds) ** -0.5)

@@ -1,460 +1,289 @@
-"""How often verdicts are wrong, and how often they find what is there: `python -m benchmarks.verdict_simulation`.
+"""How often verdicts are wrong, and how often they find a lead: `python -m benchmarks.verdict_simulation`.
 
-Studies are drawn with known truth (`benchmarks.drawn_variants`), and judged by the report's own functions. Prints the
-tables of docs/statistics.md; numbers depend on `--seed` alone.
+Studies of known truth (`benchmarks.drawn_variants`) are judged by the report's own functions. Prints
+the tables of docs/statistics.md; numbers depend on `--seed` alone.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
+from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.checks.variants import QUIETER, UNEQUAL
-from lr_sweep.analysis.statistics.comparisons.correction import shaffer
-from lr_sweep.analysis.statistics.comparisons.decide import (
-    EQUAL,
-    FIRST,
-    SECOND,
-    UNDECIDED,
-    Decided,
-    Pairs,
-    Settings,
-    judge_pairs,
-)
-from lr_sweep.analysis.statistics.comparisons.noise import (
-    WINDOW,
-    Noise,
-    cell_noise,
-    quiet_neighbours,
-    welch,
-)
-from lr_sweep.analysis.statistics.comparisons.pairs import LEVEL, choice_luck, without_luck
-from lr_sweep.analysis.statistics.selection.best import Floats
-from lr_sweep.benchmarks.drawn_variants import CURVES, Setting, Studies, drawn, windows
-from lr_sweep.benchmarks.gating import FAILING, GATED, NOISES, Rows, gate_table, percent
+from lr_sweep.analysis.statistics.comparisons import noise
+from lr_sweep.analysis.statistics.comparisons.choice import choice_cost
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, pairs_within
+from lr_sweep.analysis.statistics.comparisons.pair_tests import after_every_seed
+from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
+from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
+from lr_sweep.benchmarks import drawn_variants as drawn
+from lr_sweep.benchmarks.drawn_variants import Runs, Setting, at_rate, windows_of
+from lr_sweep.benchmarks.gating import Rows
+
+WITHIN = 1.5
+"""Limit of equality where studies add seeds until a pair is decided, in standard deviations."""
 
 
-def compared(
-    found: Floats, noise: Noise, pairs: Pairs, behind: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Return t and its degrees of freedom, studies x pairs, from windows; `behind`: take the luck of the choice off."""
-    means, counts = found[:, :, 0].mean(-1), np.full(found.shape[1], found.shape[-1], float)
-    sem, dof = welch(noise, counts, pairs.first, pairs.second)
-    difference = means[:, pairs.first] - means[:, pairs.second]
-    if behind is not None:
-        luck = choice_luck(behind.reshape(*found.shape[:2], -1), noise, counts)
-        difference = np.sign(difference) * without_luck(difference, luck, pairs.first, pairs.second)
-    return difference / sem, dof
+@dataclass(frozen=True)
+class Design:
+    """Rates and seeds of a study."""
+
+    seeds: int
+    """Seeds at every rate, which choose the rates."""
+    fresh: int = 0
+    """Fresh seeds at the chosen rates, or the most of them; 0: the first seeds are compared."""
+    until_decided: bool = False
+    num_rates: int = 5
+    counts_choice: bool = True
+    """Whether a lead must exceed what the choice of the rate may have cost."""
+
+    def __str__(self) -> str:
+        fresh = f" choose, {'4 to ' * self.until_decided}{self.fresh} fresh" if self.fresh else ""
+        uncounted = "" if self.counts_choice else ", any cost"
+        return f"{self.num_rates} rates, {self.seeds}{fresh or ' seeds'}{uncounted}"
 
 
-def pairs_of_study(setting: Setting) -> Pairs:
-    """Return all pairs of variants of each task."""
-    return Pairs.all_of(np.repeat(np.arange(setting.num_tasks), setting.num_variants).tolist())
+GRIDS = (Design(3), Design(5), Design(10))
+UNTIL_DECIDED = Design(2, 20, until_decided=True)
+DESIGNS = (*GRIDS, Design(2, 5), Design(3, 5), UNTIL_DECIDED)
+SAME_COST = [
+    replace(design, num_rates=rates, counts_choice=counts)
+    for rates in (5, 7, 9)
+    for design in (Design(3), Design(2, rates), Design(1, 2 * rates))
+    for counts in ((True, False) if design.fresh else (True,))
+]
+"""Designs with as many runs as three seeds of all rates."""
 
 
-def distinguished(p: Floats, pairs: Pairs) -> np.ndarray:
-    """Return which pairs differ significantly, studies x pairs, as `shaffer` corrects them."""
-    order = np.argsort(p, axis=-1)
-    corrected = np.maximum.accumulate(np.take_along_axis(p, order, -1) * pairs.most_equal, axis=-1)
-    found = np.zeros(p.shape, bool)
-    np.put_along_axis(found, order, corrected < LEVEL, -1)
-    return found
+class Judged(NamedTuple):
+    """Claims of studies, studies x pairs."""
+
+    leader: Ints
+    """1: the first variant of the pair leads; -1: the second one; 0: no certain lead."""
+    is_false: Bools
+    """Whether the lead contradicts the order of the variants' best rates."""
+    is_equal: Bools
+    """Whether the two are called equal."""
+    num_seeds: Ints
+    """Fresh seeds that were trained, studies x cells."""
 
 
-def significant(studies: Studies, pairs: Pairs) -> tuple[Floats, Noise, np.ndarray]:
-    """Return the windows of studies, the noise of their cells, and which pairs differ significantly."""
-    found = windows(studies, studies.chosen)
-    noise = cell_noise(found)
-    t, dof = compared(found, noise, pairs, studies.behind)
-    return found, noise, distinguished(2 * stdtr(dof, -np.abs(t)), pairs)
+def judged(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> Judged:
+    """Train studies, and compare their variants as a report does."""
+    truth = drawn.drawn(setting, design.num_rates, number, rng)
+    pairs = pairs_within(["study"] * setting.num_variants)
+    choosing = truth.runs(design.seeds)
+    fresh = Runs(*(at_rate(values, choosing.chosen) for values in truth.runs(design.fresh)))
+    used = np.full(choosing.chosen.shape, design.fresh)
+    if design.until_decided:
+        leader, is_equal, used = until_decided(fresh.test, *pairs)
+    else:
+        windows = windows_of(fresh.test[:, :, None], np.zeros_like(used))
+        if not design.fresh:
+            windows = windows_of(choosing.test, choosing.chosen)
+        p, difference = _tested(windows, *pairs)
+        leader = np.sign(difference) * (np.apply_along_axis(holm, -1, p) < LEVEL)
+        is_equal = np.zeros(leader.shape, bool)
+    if design.fresh and design.counts_choice:
+        is_used = np.arange(design.fresh) < used[..., None]
+        fresh = Runs(*(np.where(is_used, values, np.nan) for values in fresh))
+        leader = leader * exceeds_cost(choosing, fresh, *pairs)
+    order = np.sign(_differences(truth.means.max(-1), *pairs))
+    return Judged(leader, (leader != 0) & (leader != order), is_equal, used)
 
 
-def claims(
-    setting: Setting, number: int, rng: np.random.Generator, plain: bool = False
-) -> np.ndarray:
-    """Return which pairs of drawn studies are distinguishable; `plain`: Welch's test with Holm's correction."""
-    studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
-    if not plain:
-        return significant(studies, pairs)[-1]
-    found = windows(studies, studies.chosen)
-    noise = Noise(found[:, :, 0].var(-1, ddof=1), np.full(found.shape[:2], found.shape[-1] - 1.0))
-    t, dof = compared(found, noise, pairs)
-    return distinguished(
-        2 * stdtr(dof, -np.abs(t)), replace(pairs, most_equal=np.arange(t.shape[-1], 0, -1))
-    )
+def _differences(means: Floats, first: Ints, second: Ints) -> Floats:
+    """Return the difference of each pair, studies x pairs, of means, studies x cells."""
+    return means[:, first] - means[:, second]
 
 
-def false_claims(setting: Setting, number: int, rng: np.random.Generator) -> float:
-    """Return the share of studies of equal variants with any distinguishable pair, on the worse of both curves."""
-    return max(
-        float(claims(replace(setting, curve=curve), number, rng).any(-1).mean()) for curve in CURVES
-    )
+def _tested(windows: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+    """Return p and the difference of each pair, of windows, studies x cells x `WINDOW` x seeds."""
+    means, counts = windows[:, :, 0].mean(-1), np.full(windows.shape[:2], windows.shape[-1])
+    sem, dof = noise.welch(noise.cell_noise(windows), counts, first, second)
+    difference = _differences(means, first, second)
+    return 2 * stdtr(dof, -np.abs(difference) / sem), difference
 
 
-def power(setting: Setting, number: int, rng: np.random.Generator, plain: bool = False) -> float:
-    """Return the share of pairs with the leading variant that are found."""
-    return float(claims(setting, number, rng, plain)[:, pairs_of_study(setting).first == 0].mean())
+def until_decided(
+    values: Floats, first: Ints, second: Ints, within: float = WITHIN
+) -> tuple[Ints, Bools, Ints]:
+    """Test every pair after each fresh seed; return leaders, equal pairs, and the seeds that are used.
+
+    `values`: studies x cells x seeds.
+    """
+    tests = [after_every_seed(study, first, second, within, values.shape[-1]) for study in values]
+    leader = np.array([np.sign(test.difference) * test.is_different for test in tests])
+    used = np.zeros(values.shape[:2], int)
+    for cells in (first, second):
+        for study, test in zip(used, tests, strict=True):
+            np.maximum.at(study, cells, test.num_seeds)
+    return leader, np.array([test.is_equal for test in tests]), used
 
 
-def named_flips(setting: Setting, number: int, rng: np.random.Generator) -> float:
-    """Return the share of studies with a false flip: at `equal_at`, or without it at any rate."""
-    studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
-    at_chosen = windows(studies, studies.chosen)
-    t, dof = compared(at_chosen, cell_noise(at_chosen), pairs, studies.behind)
-    sure, sign = distinguished(2 * stdtr(dof, -np.abs(t)), pairs), np.sign(t)
-    one_sided = np.full((number, setting.num_rates, sure.shape[-1]), np.nan)
-    for rate in range(setting.num_rates):
-        found = windows(studies, np.full_like(studies.chosen, rate))
-        t, dof = compared(found, cell_noise(found), pairs)
-        one_sided[:, rate] = np.where(sure, stdtr(dof, t * sign), np.nan)
-    every = one_sided.reshape(number, -1)
-    flips = np.array([shaffer(row, range(len(row))) < LEVEL for row in every]).reshape(
-        one_sided.shape
-    )
-    if setting.equal_at is not None:
-        flips = flips[:, [setting.equal_at]]
-    return float(flips.any((1, 2)).mean())
+def exceeds_cost(choosing: Runs, fresh: Runs, first: Ints, second: Ints) -> Bools:
+    """Return whether a lead is larger than what the choice of the other variant's rate may have cost."""
+    chosen, counts = choosing.chosen, noise.num_known(choosing.validation)
+    at_chosen = np.concatenate([at_rate(choosing.validation, chosen), fresh.validation], axis=-1)
+    means = np.nansum(choosing.validation, -1) / np.maximum(counts, 1)
+    is_other = (np.arange(means.shape[-1]) != chosen[..., None]) & (counts > 0)
+    costs = choice_cost(at_chosen, np.where(is_other, means, -np.inf), np.maximum(counts, 1))
+    lead = _differences(np.nanmean(fresh.test, -1), first, second)
+    return np.abs(lead) > np.where(lead > 0, costs[:, second], costs[:, first])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deciding:
-    """What `decide` did in simulated studies."""
-
-    wrong_difference: float
-    """Share of studies in which an equal pair is called different, or another one the wrong way round."""
-    wrong_equality: float
-    """Share of studies in which a pair that differs by the limit or more is called equal."""
-    decided: float
-    """Share of pairs."""
-    fixed: float
-    """Share of pairs that a test of all seeds at once would decide."""
-    seeds: float
-    """Mean over cells."""
-    coverage: tuple[float, float]
-    """Of the intervals: the lowest and the highest over pairs."""
+Measure = Callable[[Setting, Design, int, np.random.Generator], float]
 
 
-def deciding(
-    means: Floats,
-    noise: str,
-    settings: Settings,
+def share(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
+    """Return the share of studies with a false claim; with a lead, that of its pairs in which it is found."""
+    claims = judged(setting, design, number, rng)
+    if not setting.ahead:
+        return 100 * float(claims.is_false.any(-1).mean())
+    return 100 * float((claims.leader[:, : setting.num_variants - 1] == 1).mean())
+
+
+def regret(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
+    """Return how much worse the chosen rate is than the best one, in standard deviations."""
+    truth = drawn.drawn(setting, design.num_rates, number, rng)
+    chosen = truth.runs(design.seeds).chosen
+    return float((truth.means.max(-1) - at_rate(truth.means, chosen)).mean())
+
+
+def differs_at_a_rate(
+    setting: Setting, design: Design, number: int, rng: np.random.Generator
+) -> float:
+    """Return the share of studies of equal variants with a significant difference at some fixed rate."""
+    tests = drawn.drawn(setting, design.num_rates, number, rng).runs(design.seeds).test
+    pairs = pairs_within(["study"] * setting.num_variants)
+    rates = [np.full(tests.shape[:2], rate) for rate in range(design.num_rates)]
+    p = [_tested(windows_of(tests, rate), *pairs)[0] for rate in rates]
+    corrected = np.apply_along_axis(holm, -1, np.concatenate(p, axis=-1))
+    return 100 * float((corrected < LEVEL).any(-1).mean())
+
+
+def _settings(**choices: Sequence[Any]) -> list[Setting]:
+    """Return a setting for each combination."""
+    return [
+        Setting(**dict(zip(choices, values, strict=True))) for values in product(*choices.values())
+    ]
+
+
+def _table(
+    settings: Sequence[Setting],
     number: int,
     rng: np.random.Generator,
-    num_tasks: int = 1,
-    beside: float = 1.0,
-) -> Deciding:
-    """Simulate `decide`: three seeds at each of three rates tell the noise, then fresh seeds come one by one.
-
-    `beside`: noise at the rates beside the chosen one, as a share of that there.
-    """
-    num_cells = num_tasks * len(means)
-    pairs = Pairs.all_of(np.repeat(np.arange(num_tasks), len(means)).tolist())
-    shape = (number, num_tasks, len(means), WINDOW, 3)
-    earlier = GATED[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
-    known = cell_noise(earlier.reshape(number, num_cells, WINDOW, 3))
-    fresh = GATED[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
-    values = fresh + np.tile(means, num_tasks)[:, None]
-    whole = judge_pairs(values, pairs, settings, known)
-    used = seeds_used(whole, pairs, num_cells, settings.max_seeds)
-    seen = judge_pairs(
-        np.where(np.arange(settings.max_seeds) < used[..., None], values, np.nan),
-        pairs,
-        settings,
-        known,
-    )
-    assert (seen.outcome == whole.outcome).all(), "seeds after the decision changed it"
-    truth = np.tile(means, num_tasks)[pairs.first] - np.tile(means, num_tasks)[pairs.second]
-    differs = np.isin(seen.outcome, [FIRST, SECOND])
-    wrong = differs & (np.sign(truth) != seen.outcome)
-    too_far = (seen.outcome == EQUAL) & (np.abs(truth) >= settings.min_difference)
-    held = ((seen.low <= truth) & (truth <= seen.high)).mean(0)
-    return Deciding(
-        wrong_difference=float(wrong.any(-1).mean()),
-        wrong_equality=float(too_far.any(-1).mean()),
-        decided=float((seen.outcome != UNDECIDED).mean()),
-        fixed=float(_at_once(values, known, pairs, settings).mean()),
-        seeds=float(used.mean()),
-        coverage=(float(held.min()), float(held.max())),
-    )
+    designs: Sequence[Design] = DESIGNS,
+    measure: Measure = share,
+) -> Rows:
+    """Yield a row a setting, a column a design."""
+    yield ["noise", "variants", "curve", "lead, sd", *map(str, designs)]
+    for setting in settings:
+        labels = [setting.noise, str(setting.num_variants), setting.curve, f"{setting.ahead:g}"]
+        measured = (measure(setting, design, number, rng) for design in designs)
+        yield [*labels, *(f"{value:.3g}" for value in measured)]
 
 
-def seeds_used(found: Decided, pairs: Pairs, num_cells: int, most: int) -> np.ndarray:
-    """Return the seeds that each cell was given, ... x cells: up to the last decision on a pair of it."""
-    until = np.where(found.outcome == UNDECIDED, most, found.num_seeds)
-    used = np.zeros((*until.shape[:-1], num_cells), int)
-    for index, cells in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        for cell in cells:
-            used[..., cell] = np.maximum(used[..., cell], until[..., index])
-    return used
-
-
-def _at_once(values: Floats, known: Noise, pairs: Pairs, settings: Settings) -> np.ndarray:
-    """Return which pairs a test of all seeds at once decides, with the same error."""
-    number = values.shape[-1]
-    noise = Noise(values.var(-1, ddof=1), np.full(values.shape[:2], number - 1.0)).pooled_with(
-        known
-    )
-    means = values.mean(-1)
-    difference = means[:, pairs.first] - means[:, pairs.second]
-    sem, dof = welch(noise, np.full(values.shape[1], float(number)), pairs.first, pairs.second)
-    different = distinguished(2 * stdtr(dof, -np.abs(difference) / sem), pairs)
-    p_equal = stdtr(dof, (np.abs(difference) - settings.min_difference) / sem)
-    return different | (p_equal < settings.error / len(pairs.first))
-
-
-NUM_TASKS, NUM_SEEDS, NUM_VARIANTS = (1, 2, 4, 6), (2, 3, 5, 10), (2, 4, 8)
-
-
-def _claims_table(number: int, rng: np.random.Generator) -> Rows:
-    columns = list(product(NUM_SEEDS, NUM_TASKS))
-    yield [
-        "false claims, %: noise",
-        "variants",
-        *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns),
-    ]
-    for noise, variants in product(NOISES, NUM_VARIANTS):
-        settings = (
-            Setting(noise=noise, num_variants=variants, num_seeds=s, num_tasks=t)
-            for s, t in columns
-        )
-        yield [
-            noise,
-            str(variants),
-            *(percent(false_claims(setting, number, rng)) for setting in settings),
-        ]
-
-
-def _power_table(number: int, rng: np.random.Generator) -> Rows:
-    aheads = (1, 2, 3, 5)
-    yield ["power, %: test", "variants", "seeds", *(f"{ahead} sd" for ahead in aheads)]
-    for plain, variants, seeds in product((True, False), (2, 4), NUM_SEEDS):
-        settings = (
-            Setting(ahead=ahead, num_variants=variants, num_seeds=seeds) for ahead in aheads
-        )
-        found = [percent(power(setting, number, rng, plain)) for setting in settings]
-        yield [
-            "Welch, Holm" if plain else "noise of three rates, Shaffer",
-            str(variants),
-            str(seeds),
-            *found,
-        ]
-
-
-def _collapses_table(number: int, rng: np.random.Generator) -> Rows:
-    yield [
-        "40% collapse at the next rate, %",
-        "variants",
-        "by, sd",
-        *(f"{seeds} seeds" for seeds in NUM_SEEDS),
-    ]
-    for variants, depth in product((2, 4), (10.0, 30.0, 100.0)):
-        settings = [
-            Setting(num_variants=variants, num_seeds=s, collapses=0.4, depth=depth)
-            for s in NUM_SEEDS
-        ]
-        labels, ahead = (
-            [str(variants), f"{depth:g}"],
-            (replace(each, ahead=5.0) for each in settings),
-        )
-        yield [
-            "false claims",
-            *labels,
-            *(percent(claims(each, number, rng).any(-1).mean()) for each in settings),
-        ]
-        yield ["5 sd found", *labels, *(percent(power(each, number, rng)) for each in ahead)]
-
-
-def _flat_table(number: int, rng: np.random.Generator) -> Rows:
-    yield [
-        "flat tops, false claims, %: noise",
-        "variants",
-        "seeds",
-        *(f"{rates} rates" for rates in (3, *MANY_RATES)),
-    ]
-    for noise, variants, seeds in product(ON_FLAT_TOPS, (2, 4), (3, 5)):
-        same = Setting(noise=noise, num_variants=variants, num_seeds=seeds, curve="flat")
-        settings = (replace(same, num_rates=rates) for rates in (3, *MANY_RATES))
-        yield [
-            noise,
-            str(variants),
-            str(seeds),
-            *(percent(claims(s, number, rng).any(-1).mean()) for s in settings),
-        ]
-
-
-MANY_RATES = (5, 7, 9, 13)
-ON_FLAT_TOPS = ("normal", "unequal", "skewed, unequal", "lognormal, unequal")
-
-WEAK = {
-    "the rates beside 30% quieter": {"beside": 0.7},
-    "half as noisy": {"beside": 0.5},
-    "a fifth as noisy": {"beside": 0.2},
-    "70% of the variance of the seed": {"shared": 0.7},
-    "90% of it": {"shared": 0.9},
+DROPPED = {
+    "all rules": ("WINDOW", noise.WINDOW),
+    "no pooled noise": ("ENOUGH_SEEDS", 0),
+    "no F test of the cell": ("NOISIER_THAN_CELL", 1.0),
+    "no F test of the study": ("NOISIER_THAN_STUDY", 1.0),
+    "noise of all three rates": ("NOISIER_THAN_CELL", 0.0),
 }
+"""Values of constants of `noise` that take a rule away."""
 
 
-def _weak_table(number: int, rng: np.random.Generator) -> Rows:
-    columns = list(product((3, 5), NUM_TASKS))
-    yield [
-        "weak spots, false claims, %",
-        *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns),
-    ]
-    for name, weak in WEAK.items():
-        settings = (Setting(num_seeds=seeds, num_tasks=tasks, **weak) for seeds, tasks in columns)
-        yield [
-            name,
-            *(percent(claims(setting, number, rng).any(-1).mean()) for setting in settings),
-        ]
-
-
-NAMED = {
-    "unequal, 6 tasks": {"noise": "unequal", "num_tasks": 6},
-    "skewed, unequal": {"noise": "skewed, unequal"},
-    "lognormal, unequal": {"noise": "lognormal, unequal"},
-    "skewed, unequal, flat top of 13 rates": {
-        "noise": "skewed, unequal",
-        "curve": "flat",
-        "num_rates": 13,
-    },
-    "lognormal, unequal, flat top of 13 rates": {
-        "noise": "lognormal, unequal",
-        "curve": "flat",
-        "num_rates": 13,
-    },
-    "the rates beside half as noisy": {"beside": 0.5},
-    "the rates beside a fifth as noisy": {"beside": 0.2},
-}
-
-
-def named(setting: Setting, number: int, rng: np.random.Generator) -> list[float]:
-    """Return the shares of studies with a false claim, and of these those in which a check says why it may be false.
-
-    The checks are `unequal-noise` and `quiet-neighbours`, in this order.
-    """
-    studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
-    found, noise, sure = significant(studies, pairs)
-    is_false, one, other = (
-        sure.any(-1),
-        noise.variance[:, pairs.first],
-        noise.variance[:, pairs.second],
-    )
-    unequal = sure & (np.maximum(one, other) > UNEQUAL**2 * np.minimum(one, other))
-    quiet = [quiet_neighbours(each)[1] < QUIETER for each in found[is_false]]
-    number_false = max(int(is_false.sum()), 1)
-    return [
-        float(is_false.mean()),
-        unequal.any(-1)[is_false].sum() / number_false,
-        sum(quiet) / number_false,
-    ]
-
-
-def _named_table(number: int, rng: np.random.Generator) -> Rows:
-    yield [
-        "weak spots, %",
-        "variants",
-        "seeds",
-        "false claims",
-        "named by unequal-noise",
-        "by quiet-neighbours",
-    ]
-    for (name, weak), variants, seeds in product(NAMED.items(), (2, 4), (3, 5)):
-        found = named(Setting(num_variants=variants, num_seeds=seeds, **weak), number, rng)
-        yield [name, str(variants), str(seeds), *map(percent, found)]
-
-
-def _flips_table(number: int, rng: np.random.Generator) -> Rows:
-    columns = list(product(NUM_SEEDS, (1, 4)))
-    yield [
-        "false flips, %: noise",
-        "variants",
-        *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns),
-    ]
-    for noise, (name, changed) in product(NOISES, FLIPS.items()):
-        settings = (
-            Setting(noise=noise, num_seeds=s, num_tasks=t, curve="flat", **changed)
-            for s, t in columns
-        )
-        yield [noise, name, *(percent(named_flips(setting, number, rng)) for setting in settings)]
-
-
-FLIPS = {"equal everywhere": {}, "one 5 sd ahead, but at one rate": {"ahead": 5.0, "equal_at": 1}}
-
-DECIDED = {
-    "4 equal": (0.0, 0.0, 0.0, 0.0),
-    "one 1 ahead": (1.0, 0.0, 0.0, 0.0),
-    "one 2 ahead": (2.0, 0.0, 0.0, 0.0),
-    "one 5 ahead": (5.0, 0.0, 0.0, 0.0),
-    "two 1.5 ahead": (1.5, 1.5, 0.0, 0.0),
-    "2 equal": (0.0, 0.0),
-    "of two one 1 ahead": (1.0, 0.0),
-    "of two one 2 ahead": (2.0, 0.0),
-}
-"""Means of the variants, in standard deviations of a run."""
+def _real_table(number: int, rng: np.random.Generator) -> Rows:
+    settings = _settings(noise=[drawn.REAL], num_variants=SIZES)
+    for rule, (constant, value) in DROPPED.items():
+        with mock.patch.object(noise, constant, value):
+            header, *rows = _table(settings, number, rng, (*DESIGNS, *UNCOUNTED))
+        yield from ([rule, *row] for row in ([header] * (rule == "all rules") + rows))
 
 
 def _decide_table(number: int, rng: np.random.Generator) -> Rows:
-    measured = ["wrong difference", "wrong equality", "decided", "of all seeds at once", "coverage"]
-    yield [
-        "decide, equal within 1.5 sd, %: variants",
-        "noise",
-        "beside",
-        "tasks",
-        *measured,
-        "seeds a cell",
-    ]
-    some, means = (
-        ("4 equal", "one 2 ahead"),
-        {name: np.array(each) for name, each in DECIDED.items()},
-    )
-    cases = [(name, "normal", tasks, 1.0) for name, tasks in product(DECIDED, (1, 4))]
-    cases += [(name, noise, 1, 1.0) for name, noise in product(some, list(NOISES)[1:])]
-    cases += [(name, noise, 1, 1.0) for name, noise in product(("2 equal", "4 equal"), FAILING)]
-    cases += [(name, "normal", 1, beside) for name, beside in product(some, (0.3, 10.0))]
-    for name, noise, tasks, beside in cases:
-        found = deciding(
-            means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside
-        )
-        shares = [found.wrong_difference, found.wrong_equality, found.decided, found.fixed]
-        coverage = " to ".join(map(percent, found.coverage))
-        labels = [name, noise, f"{beside:g}", str(tasks)]
-        yield [*labels, *map(percent, shares), coverage, f"{found.seeds:.1f}"]
+    yield ["noise", "variants", "lead, sd", "false difference, %", "decided, %", "seeds a cell"]
+    for setting in _settings(
+        noise=(drawn.REAL, *drawn.FAMILIES), num_variants=(2, 4), ahead=(0.0, 2.0)
+    ):
+        claims = judged(setting, UNTIL_DECIDED, number, rng)
+        is_false, is_decided = claims.is_false.any(-1), claims.is_equal | (claims.leader != 0)
+        numbers = 100 * is_false.mean(), 100 * is_decided.mean(), claims.num_seeds.mean()
+        labels = [setting.noise, str(setting.num_variants), f"{setting.ahead:g}"]
+        yield [*labels, *(f"{number:.3g}" for number in numbers)]
 
 
-TABLES = {
-    "claims": _claims_table,
-    "power": _power_table,
-    "collapses": _collapses_table,
-    "flat": _flat_table,
-    "weak": _weak_table,
-    "named": _named_table,
-    "flips": _flips_table,
+def _plan_table(number: int, rng: np.random.Generator) -> Rows:
+    yield ["variants", "seeds", "would be found, sd", "found at this lead, %", "less than planned"]
+    for variants, seeds in product((2, 3), (3, 5, 7, 10)):
+        lead = float(findable(1.0, seeds, variants * (variants - 1) // 2))
+        setting, design = Setting(num_variants=variants, ahead=lead), Design(1, seeds, num_rates=1)
+        found = share(setting, design, number, rng)
+        yield [
+            str(variants),
+            str(seeds),
+            f"{lead:.2f}",
+            f"{found:.1f}",
+            f"{100 * POWER - found:.1f}",
+        ]
+
+
+EQUAL, LEADS, SIZES, CURVES = [0.0], [1.0, 2.0, 3.0, 5.0], (2, 4), tuple(drawn.CURVES)
+UNCOUNTED = tuple(replace(design, counts_choice=False) for design in DESIGNS if design.fresh)
+TABLES: dict[str, Callable[[int, np.random.Generator], Rows]] = {
+    "real": _real_table,
+    "claims": partial(_table, _settings(noise=drawn.FAMILIES, num_variants=SIZES, curve=CURVES)),
+    "power": partial(
+        _table,
+        _settings(num_variants=SIZES, curve=CURVES, ahead=LEADS),
+        designs=(*DESIGNS, *UNCOUNTED),
+    ),
+    "collapses": partial(
+        _table, _settings(noise=tuple(drawn.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
+    ),
+    "failures": partial(
+        _table,
+        _settings(noise=tuple(drawn.FAILURES), num_variants=SIZES),
+        designs=(*DESIGNS, *UNCOUNTED),
+    ),
+    "fresh": partial(
+        _table,
+        [Setting(noise=drawn.REAL), *_settings(curve=CURVES, ahead=EQUAL + LEADS)],
+        designs=SAME_COST,
+    ),
+    "regret": partial(_table, _settings(curve=CURVES), designs=SAME_COST, measure=regret),
+    "flips": partial(
+        _table,
+        _settings(noise=("normal", "unequal", "two modes"), num_variants=SIZES, curve=("flat",)),
+        designs=GRIDS,
+        measure=differs_at_a_rate,
+    ),
     "decide": _decide_table,
-    "gate": gate_table,
+    "plan": _plan_table,
 }
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000, help="in each entry of a table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table", choices=TABLES, action="append", help="by default all")
-    args = parser.parse_args(arguments)
-    for name in args.table or TABLES:
-        for index, row in enumerate(TABLES[name](args.studies, np.random.default_rng(args.seed))):
-            print(
-                f"| {' | '.join(row)} |",
-                *(["|---" * len(row) + "|"] if not index else []),
-                sep="\n",
-                flush=True,
-            )
+    options = parser.parse_args(arguments)
+    for name in options.table or TABLES:
+        rows = TABLES[name](options.studies, np.random.default_rng(options.seed))
+        for index, row in enumerate(rows):
+            print(f"| {' | '.join(row)} |", flush=True)
+            if index == 0:
+                print("|---" * len(row) + "|")
         print()
 
 

@@ -6,33 +6,51 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.statistics.comparisons.decide import EQUAL, FIRST, SECOND, UNDECIDED
-from lr_sweep.benchmarks.cost_to_decision import NUM_RATES, RUNG, Policy, Truth, is_false, recorded
+from lr_sweep.benchmarks.cost_to_decision import (
+    EQUAL,
+    FIRST,
+    NUM_RATES,
+    RUNG,
+    SECOND,
+    UNDECIDED,
+    Policy,
+    Truth,
+    recorded,
+)
 
 FAR_APART = np.array([30.0, 20.0, 10.0, 0.0])
 
 
-def test_a_grid_trains_all_runs_and_winners_few() -> None:
-    rng = np.random.default_rng(0)
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_a_grid_trains_all_runs_and_winners_few(rng: np.random.Generator) -> None:
+    """Of nine first runs four are below the median."""
     truth = Truth.drawn(FAR_APART, rng)
-    assert Policy(seeds=3).conclude(truth, rng).runs == 4 * NUM_RATES * 3
-    assert Policy(seeds=5, winners=2).conclude(truth, rng).runs == 4 * (NUM_RATES + 2 * 4)
-    stopped = Policy(seeds=2, winners=2, stops=True).conclude(truth, rng).runs
-    assert stopped == pytest.approx(4 * (NUM_RATES - 4 * (1 - RUNG) + 2))  # four of nine are below the median
+    assert Policy(seeds=3).train(truth, rng)[1] == 4 * NUM_RATES * 3
+    assert Policy(seeds=5, winners=2).train(truth, rng)[1] == 4 * (NUM_RATES + 2 * 4)
+    runs, cost = Policy(seeds=2, winners=2, stops=True).train(truth, rng)
+    assert cost == pytest.approx(4 * (NUM_RATES - 4 * (1 - RUNG) + 2))
+    assert (~np.isnan(runs)).sum() == 4 * (5 + 2)
 
 
-def test_variants_far_apart_are_decided_with_three_fresh_seeds_or_fewer() -> None:
-    rng = np.random.default_rng(0)
-    found = Policy(seeds=3, fresh=20).conclude(Truth.drawn(FAR_APART, rng), rng)
-    assert found.outcome.tolist() == [FIRST] * 6
-    assert found.runs <= 4 * NUM_RATES * 3 + 4 * 3
+@pytest.mark.parametrize(("policy", "num_fresh"), [({"fresh": 5}, 5), ({"fresh": 20, "until_decided": True}, 4)])
+def test_variants_far_apart_are_decided_by_few_fresh_seeds(
+    policy: dict[str, int], num_fresh: int, rng: np.random.Generator
+) -> None:
+    concluded = Policy(seeds=3, **policy).conclude(Truth.drawn(FAR_APART, rng), rng)
+    assert concluded.outcome.tolist() == [FIRST] * 6
+    assert concluded.num_runs == 4 * NUM_RATES * 3 + 4 * num_fresh
 
 
 def test_false_conclusions_by_hand() -> None:
     """Pairs of means 2, 1, 1, 0: differences 1, 1, 2, 0, 1, 1; differences from 1.5 on are not equal."""
-    truth = Truth(means=np.zeros((4, 1)), deviations=np.ones((4, 1)), within=1.5)
+    means = np.array([[2.0], [1.0], [1.0], [0.0]])
+    truth = Truth(means=means, deviations=np.ones((4, 1)), within=1.5)
     outcome = np.array([FIRST, SECOND, EQUAL, FIRST, EQUAL, UNDECIDED])
-    assert is_false(outcome, np.array([2.0, 1.0, 1.0, 0.0]), truth).tolist() == [False, True, True, True, False, False]
+    assert truth.is_false(outcome).tolist() == [False, True, True, True, False, False]
 
 
 def test_the_truth_of_a_recorded_study() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from lr_sweep.analysis.statistics.comparisons.noise import num_known
 from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats, arrays_by_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
@@ -26,7 +27,7 @@ def choice_costs(summary: StudySummary) -> dict[tuple[str, str, str], float]:
         if at_chosen.sum() > 1:
             better = summary.metric.sign * accuracies
             others = _means(rates[~at_chosen], better[~at_chosen])
-            costs[cell] = _cost(better[at_chosen], *others)
+            costs[cell] = float(choice_cost(better[at_chosen], *others))
     return costs
 
 
@@ -37,8 +38,17 @@ def _means(rates: Floats, values: Floats) -> tuple[Floats, Floats]:
     return means, counts.astype(float)
 
 
-def _cost(at_chosen: Floats, means: Floats, counts: Floats) -> float:
-    number = len(at_chosen)
-    sem = at_chosen.std(ddof=1) * np.sqrt(1 / counts + 1 / number)
-    limits = means - at_chosen.mean() + stdtrit(number - 1, CONFIDENCE) * sem
-    return float(limits.max(initial=0.0))
+def choice_cost(at_chosen: Floats, means: Floats, counts: Floats) -> Floats:
+    """Return the largest gain that another rate may bring, at least 0, one entry a cell.
+
+    Args:
+        at_chosen: validation values at the chosen rate, ... x runs; NaN: none.
+        means: mean validation values at the other rates, ... x rates.
+        counts: how many values these are the means of.
+    """
+    number = num_known(at_chosen)[..., None]
+    deviation = np.nanstd(at_chosen, -1, ddof=1, keepdims=True)
+    sem = deviation * np.sqrt(1 / counts + 1 / number)
+    gains = means - np.nanmean(at_chosen, -1, keepdims=True)
+    limits: Floats = gains + stdtrit(number - 1, CONFIDENCE) * sem
+    return limits.max(-1, initial=0.0)
