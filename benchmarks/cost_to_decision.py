@@ -99,12 +99,10 @@ def recorded(runs: pd.DataFrame) -> Iterator[Truth]:
 
 
 class Concluded(NamedTuple):
-    """What a policy concluded on a study."""
+    """Cost of a policy in whole runs, and its conclusion on each pair."""
 
     num_runs: float
-    """What it cost, in whole runs."""
     outcome: Ints
-    """Conclusion on each pair."""
 
 
 @dataclass(frozen=True, kw_only=True)

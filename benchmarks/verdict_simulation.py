@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 from unittest import mock
@@ -20,6 +19,7 @@ from scipy.special import stdtr
 from lr_sweep.analysis.statistics.comparisons import noise
 from lr_sweep.analysis.statistics.comparisons.choice import choice_cost
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, pairs_within
+from lr_sweep.analysis.statistics.comparisons.failures import failures_among
 from lr_sweep.analysis.statistics.comparisons.pair_tests import after_every_seed
 from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
@@ -41,24 +41,25 @@ class Design:
     """Fresh seeds at the chosen rates, or the most of them; 0: the first seeds are compared."""
     until_decided: bool = False
     num_rates: int = 5
-    counts_choice: bool = True
-    """Whether a lead must exceed what the choice of the rate may have cost."""
+    is_conditional: bool = True
+    """Whether a lead counts only if it exceeds the cost of the choice, and no failure is unexplained."""
 
     def __str__(self) -> str:
         fresh = f" choose, {'4 to ' * self.until_decided}{self.fresh} fresh" if self.fresh else ""
-        uncounted = "" if self.counts_choice else ", any cost"
+        uncounted = "" if self.is_conditional else ", any lead"
         return f"{self.num_rates} rates, {self.seeds}{fresh or ' seeds'}{uncounted}"
 
 
 GRIDS = (Design(3), Design(5), Design(10))
+FRESH = (Design(2, 5), Design(3, 5))
 UNTIL_DECIDED = Design(2, 20, until_decided=True)
-DESIGNS = (*GRIDS, Design(2, 5), Design(3, 5), UNTIL_DECIDED)
-SAME_COST = [
-    replace(design, num_rates=rates, counts_choice=counts)
-    for rates in (5, 7, 9)
-    for design in (Design(3), Design(2, rates), Design(1, 2 * rates))
-    for counts in ((True, False) if design.fresh else (True,))
-]
+DESIGNS = (*GRIDS, *FRESH, UNTIL_DECIDED)
+ANY_LEAD = tuple(replace(design, is_conditional=False) for design in (*FRESH, UNTIL_DECIDED))
+SAME_COST = tuple(
+    Design(seeds, fresh * rates, num_rates=rates, is_conditional=is_conditional)
+    for rates, (seeds, fresh) in product((5, 7, 9), ((3, 0), (2, 1), (1, 2)))
+    for is_conditional in (False, True)[fresh == 0 :]
+)
 """Designs with as many runs as three seeds of all rates."""
 
 
@@ -91,10 +92,12 @@ def judged(setting: Setting, design: Design, number: int, rng: np.random.Generat
         p, difference = _tested(windows, *pairs)
         leader = np.sign(difference) * (np.apply_along_axis(holm, -1, p) < LEVEL)
         is_equal = np.zeros(leader.shape, bool)
-    if design.fresh and design.counts_choice:
+    if design.fresh and design.is_conditional:
         is_used = np.arange(design.fresh) < used[..., None]
         fresh = Runs(*(np.where(is_used, values, np.nan) for values in fresh))
-        leader = leader * exceeds_cost(choosing, fresh, *pairs)
+        has_failed = _failures(choosing, fresh)
+        rests_on_luck = np.where(leader > 0, has_failed[:, pairs[0]], has_failed[:, pairs[1]])
+        leader = leader * exceeds_cost(choosing, fresh, *pairs) * ~rests_on_luck
     order = np.sign(_differences(truth.means.max(-1), *pairs))
     return Judged(leader, (leader != 0) & (leader != order), is_equal, used)
 
@@ -131,12 +134,30 @@ def until_decided(
 def exceeds_cost(choosing: Runs, fresh: Runs, first: Ints, second: Ints) -> Bools:
     """Return whether a lead is larger than what the choice of the other variant's rate may have cost."""
     chosen, counts = choosing.chosen, noise.num_known(choosing.validation)
-    at_chosen = np.concatenate([at_rate(choosing.validation, chosen), fresh.validation], axis=-1)
+    at_chosen = _at_chosen(choosing, fresh)
     means = np.nansum(choosing.validation, -1) / np.maximum(counts, 1)
     is_other = (np.arange(means.shape[-1]) != chosen[..., None]) & (counts > 0)
     costs = choice_cost(at_chosen, np.where(is_other, means, -np.inf), np.maximum(counts, 1))
     lead = _differences(np.nanmean(fresh.test, -1), first, second)
     return np.abs(lead) > np.where(lead > 0, costs[:, second], costs[:, first])
+
+
+def _at_chosen(choosing: Runs, fresh: Runs) -> Floats:
+    """Return the validation values of all runs at the chosen rates, studies x cells x seeds."""
+    first = at_rate(choosing.validation, choosing.chosen)
+    return np.concatenate([first, fresh.validation], axis=-1)
+
+
+def _failures(choosing: Runs, fresh: Runs) -> Bools:
+    """Return the cells with failed runs that those at the chosen rate do not explain, studies x cells."""
+    rates = np.repeat(np.arange(choosing.test.shape[2]), choosing.test.shape[3])
+    at_chosen = _at_chosen(choosing, fresh)
+    has_failed = np.zeros(at_chosen.shape[:2], bool)
+    for cell in np.ndindex(has_failed.shape):
+        known = at_chosen[cell][~np.isnan(at_chosen[cell])]
+        found = failures_among(rates, choosing.validation[cell].ravel(), known, 0.0)
+        has_failed[cell] = found.num_failed > 0
+    return has_failed
 
 
 Measure = Callable[[Setting, Design, int, np.random.Generator], float]
@@ -169,6 +190,17 @@ def differs_at_a_rate(
     return 100 * float((corrected < LEVEL).any(-1).mean())
 
 
+def decided(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
+    """Return the share of pairs that are called different or equal, in percent."""
+    claims = judged(setting, design, number, rng)
+    return 100 * float((claims.is_equal | (claims.leader != 0)).mean())
+
+
+def fresh_seeds(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
+    """Return the fresh seeds that are trained, the mean over cells."""
+    return float(judged(setting, design, number, rng).num_seeds.mean())
+
+
 def _settings(**choices: Sequence[Any]) -> list[Setting]:
     """Return a setting for each combination."""
     return [
@@ -176,21 +208,41 @@ def _settings(**choices: Sequence[Any]) -> list[Setting]:
     ]
 
 
-def _table(
-    settings: Sequence[Setting],
-    number: int,
-    rng: np.random.Generator,
-    designs: Sequence[Design] = DESIGNS,
-    measure: Measure = share,
-) -> Rows:
-    """Yield a row a setting, a column a design."""
-    yield ["noise", "variants", "curve", "lead, sd", *map(str, designs)]
-    for setting in settings:
-        labels = [setting.noise, str(setting.num_variants), setting.curve, f"{setting.ahead:g}"]
-        measured = (measure(setting, design, number, rng) for design in designs)
-        yield [*labels, *(f"{value:.3g}" for value in measured)]
+class Table(NamedTuple):
+    """A table with a row a setting and a column a design."""
+
+    settings: Sequence[Setting]
+    designs: Sequence[Design] = DESIGNS
+    measure: Measure = share
+
+    def rows(self, number: int, rng: np.random.Generator) -> Rows:
+        """Yield the rows, the header first."""
+        yield ["noise", "variants", "curve", "lead, sd", *map(str, self.designs)]
+        for setting in self.settings:
+            labels = [setting.noise, str(setting.num_variants), setting.curve, f"{setting.ahead:g}"]
+            numbers = (self.measure(setting, design, number, rng) for design in self.designs)
+            yield [*labels, *(f"{value:.3g}" for value in numbers)]
 
 
+SIZES, CURVES, LEADS = (2, 4), tuple(drawn.CURVES), (1.0, 2.0, 3.0, 5.0)
+REAL = Table(_settings(noise=[drawn.REAL], num_variants=SIZES), (*DESIGNS, *ANY_LEAD))
+DECIDED = _settings(noise=(drawn.REAL, *drawn.FAMILIES), num_variants=SIZES, ahead=(0.0, 2.0))
+COLLAPSES = _settings(noise=tuple(drawn.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
+FAILURES = _settings(noise=tuple(drawn.FAILURES), num_variants=SIZES)
+FLIPS = _settings(noise=drawn.FAMILIES[:3], num_variants=SIZES, curve=["flat"])
+BY_SETTING = {
+    "claims": Table(_settings(noise=drawn.FAMILIES, num_variants=SIZES, curve=CURVES)),
+    "power": Table(_settings(num_variants=SIZES, curve=CURVES, ahead=LEADS), (*DESIGNS, *ANY_LEAD)),
+    "collapses": Table(COLLAPSES),
+    "failures": Table(FAILURES, (*DESIGNS, *ANY_LEAD)),
+    "fresh": Table(
+        [Setting(noise=drawn.REAL), *_settings(curve=CURVES, ahead=(0.0, *LEADS))], SAME_COST
+    ),
+    "regret": Table(_settings(curve=CURVES), SAME_COST, regret),
+    "flips": Table(FLIPS, GRIDS, differs_at_a_rate),
+    "decide": Table(DECIDED, [UNTIL_DECIDED], decided),
+    "seeds": Table(DECIDED, [UNTIL_DECIDED], fresh_seeds),
+}
 DROPPED = {
     "all rules": ("WINDOW", noise.WINDOW),
     "no pooled noise": ("ENOUGH_SEEDS", 0),
@@ -201,73 +253,29 @@ DROPPED = {
 """Values of constants of `noise` that take a rule away."""
 
 
-def _real_table(number: int, rng: np.random.Generator) -> Rows:
-    settings = _settings(noise=[drawn.REAL], num_variants=SIZES)
+def _real_rows(number: int, rng: np.random.Generator) -> Rows:
+    """Yield the table of false claims on real noise, with all rules and without each of them."""
     for rule, (constant, value) in DROPPED.items():
         with mock.patch.object(noise, constant, value):
-            header, *rows = _table(settings, number, rng, (*DESIGNS, *UNCOUNTED))
+            header, *rows = REAL.rows(number, rng)
         yield from ([rule, *row] for row in ([header] * (rule == "all rules") + rows))
 
 
-def _decide_table(number: int, rng: np.random.Generator) -> Rows:
-    yield ["noise", "variants", "lead, sd", "false difference, %", "decided, %", "seeds a cell"]
-    for setting in _settings(
-        noise=(drawn.REAL, *drawn.FAMILIES), num_variants=(2, 4), ahead=(0.0, 2.0)
-    ):
-        claims = judged(setting, UNTIL_DECIDED, number, rng)
-        is_false, is_decided = claims.is_false.any(-1), claims.is_equal | (claims.leader != 0)
-        numbers = 100 * is_false.mean(), 100 * is_decided.mean(), claims.num_seeds.mean()
-        labels = [setting.noise, str(setting.num_variants), f"{setting.ahead:g}"]
-        yield [*labels, *(f"{number:.3g}" for number in numbers)]
-
-
-def _plan_table(number: int, rng: np.random.Generator) -> Rows:
-    yield ["variants", "seeds", "would be found, sd", "found at this lead, %", "less than planned"]
+def _plan_rows(number: int, rng: np.random.Generator) -> Rows:
+    """Yield the lead that would be found in 80% of studies, and the share in which it is."""
+    yield ["variants", "seeds", "lead, sd", "own seeds, %", "fresh seeds, %", "wanted, %"]
     for variants, seeds in product((2, 3), (3, 5, 7, 10)):
         lead = float(findable(1.0, seeds, variants * (variants - 1) // 2))
-        setting, design = Setting(num_variants=variants, ahead=lead), Design(1, seeds, num_rates=1)
-        found = share(setting, design, number, rng)
-        yield [
-            str(variants),
-            str(seeds),
-            f"{lead:.2f}",
-            f"{found:.1f}",
-            f"{100 * POWER - found:.1f}",
-        ]
+        setting = Setting(num_variants=variants, ahead=lead, curve="peaked")
+        designs = Design(seeds), Design(1, seeds, num_rates=1)
+        found = (f"{share(setting, design, number, rng):.1f}" for design in designs)
+        yield [str(variants), str(seeds), f"{lead:.2f}", *found, f"{100 * POWER:g}"]
 
 
-EQUAL, LEADS, SIZES, CURVES = [0.0], [1.0, 2.0, 3.0, 5.0], (2, 4), tuple(drawn.CURVES)
-UNCOUNTED = tuple(replace(design, counts_choice=False) for design in DESIGNS if design.fresh)
 TABLES: dict[str, Callable[[int, np.random.Generator], Rows]] = {
-    "real": _real_table,
-    "claims": partial(_table, _settings(noise=drawn.FAMILIES, num_variants=SIZES, curve=CURVES)),
-    "power": partial(
-        _table,
-        _settings(num_variants=SIZES, curve=CURVES, ahead=LEADS),
-        designs=(*DESIGNS, *UNCOUNTED),
-    ),
-    "collapses": partial(
-        _table, _settings(noise=tuple(drawn.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
-    ),
-    "failures": partial(
-        _table,
-        _settings(noise=tuple(drawn.FAILURES), num_variants=SIZES),
-        designs=(*DESIGNS, *UNCOUNTED),
-    ),
-    "fresh": partial(
-        _table,
-        [Setting(noise=drawn.REAL), *_settings(curve=CURVES, ahead=EQUAL + LEADS)],
-        designs=SAME_COST,
-    ),
-    "regret": partial(_table, _settings(curve=CURVES), designs=SAME_COST, measure=regret),
-    "flips": partial(
-        _table,
-        _settings(noise=("normal", "unequal", "two modes"), num_variants=SIZES, curve=("flat",)),
-        designs=GRIDS,
-        measure=differs_at_a_rate,
-    ),
-    "decide": _decide_table,
-    "plan": _plan_table,
+    "real": _real_rows,
+    **{name: table.rows for name, table in BY_SETTING.items()},
+    "plan": _plan_rows,
 }
 
 

@@ -58,28 +58,35 @@ def unexplained_failures(summary: StudySummary) -> dict[Cell, Failures]:
         at_chosen = better[rates == chosen[cell]]
         if len(at_chosen) > 1:
             least = LEAST_LOSS * (1.0 if summary.metric.is_fraction else abs(at_chosen.mean()))
-            limit = max(_largest_gap(at_chosen, int(chose.sum())), least)
-            failures = _failures(rates[chose], better[chose], at_chosen.min(), limit)
+            failures = failures_among(rates[chose], better[chose], at_chosen, least)
             if failures.num_failed:
                 found[cell] = failures
     return found
+
+
+def failures_among(rates: Floats, values: Floats, at_chosen: Floats, least: float) -> Failures:
+    """Count the failed runs of a cell at the rates that compete, as `unexplained_failures` defines them.
+
+    Args:
+        rates: learning rate of each run that chose.
+        values: validation value of each of these; more is better.
+        at_chosen: values of all runs at the chosen rate.
+        least: least loss of a failed run.
+    """
+    limit = max(_largest_gap(at_chosen, len(values)), least)
+    num_failed = num_runs = 0
+    for rate in np.unique(rates):
+        at_rate = values[rates == rate]
+        if at_rate.max() >= at_chosen.min():
+            num_failed += int((at_rate < at_rate.max() - limit).sum())
+            num_runs += len(at_rate)
+    return Failures(num_failed, num_runs)
 
 
 def _largest_gap(at_chosen: Floats, num_runs: int) -> float:
     """Return how far below another run the worst of some runs lies by noise, but in 1% of cells."""
     quantile = float(stdtrit(len(at_chosen) - 1, 1 - OUTLIER / num_runs))
     return math.sqrt(2) * float(at_chosen.std(ddof=1)) * quantile
-
-
-def _failures(rates: Floats, values: Floats, competes_from: float, limit: float) -> Failures:
-    """Count the runs more than `limit` below the best run of their rate, at rates that compete."""
-    num_failed = num_runs = 0
-    for rate in np.unique(rates):
-        at_rate = values[rates == rate]
-        if at_rate.max() >= competes_from:
-            num_failed += int((at_rate < at_rate.max() - limit).sum())
-            num_runs += len(at_rate)
-    return Failures(num_failed, num_runs)
 
 
 def failed_runs(values: Floats, is_fraction: bool) -> Bools:
