@@ -137,7 +137,8 @@ def exceeds_cost(choosing: Runs, fresh: Runs, first: Ints, second: Ints) -> Bool
     at_chosen = _at_chosen(choosing, fresh)
     means = np.nansum(choosing.validation, -1) / np.maximum(counts, 1)
     is_other = (np.arange(means.shape[-1]) != chosen[..., None]) & (counts > 0)
-    costs = choice_cost(at_chosen, np.where(is_other, means, -np.inf), np.maximum(counts, 1))
+    others = np.where(is_other, means, -np.inf)
+    costs = choice_cost(at_chosen, others, np.maximum(counts, 1), means.shape[1])
     lead = _differences(np.nanmean(fresh.test, -1), first, second)
     return np.abs(lead) > np.where(lead > 0, costs[:, second], costs[:, first])
 

@@ -35,6 +35,13 @@ def test_the_cost_is_the_upper_limit_of_the_gain_of_another_rate(tmp_path: Path)
     assert cost == pytest.approx(-0.01 + 2.1318 * 0.02 * math.sqrt(0.7), abs=1e-5)
 
 
+def test_the_costs_of_two_of_three_variants_hold_together(tmp_path: Path) -> None:
+    """The same values of three variants: the level of 5% is shared by two, so t of 4 is 2.7764."""
+    values = (0.79, 0.80, 0.84)
+    costs = choice_costs(study(tmp_path, dict.fromkeys("abc", 0.80), dict.fromkeys("abc", values)))
+    assert list(costs.values()) == pytest.approx([-0.01 + 2.7764 * 0.02 * math.sqrt(0.7)] * 3, abs=1e-5)
+
+
 def test_of_a_rate_far_behind_there_is_no_cost(tmp_path: Path) -> None:
     assert list(choice_costs(study(tmp_path, {"a": 0.1}, {"a": (0.79, 0.80, 0.84)})).values()) == [0.0]
 
