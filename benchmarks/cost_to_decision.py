@@ -230,7 +230,7 @@ def draw(means: pd.DataFrame, stem: Path) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Print a row a study and policy, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=200, help="synthetic ones of each truth")
+    parser.add_argument("--studies", type=int, default=40, help="synthetic ones of each truth")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, help="stem of an .svg")
     options = parser.parse_args(arguments)

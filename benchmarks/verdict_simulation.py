@@ -53,8 +53,9 @@ class Design:
 GRIDS = (Design(3), Design(5), Design(10))
 FRESH = (Design(2, 5), Design(3, 5))
 UNTIL_DECIDED = Design(2, 20, until_decided=True)
-DESIGNS = (*GRIDS, *FRESH, UNTIL_DECIDED)
-ANY_LEAD = tuple(replace(design, is_conditional=False) for design in (*FRESH, UNTIL_DECIDED))
+DESIGNS = (*GRIDS, *FRESH)
+ANY_LEAD = tuple(replace(design, is_conditional=False) for design in FRESH)
+ALL_DESIGNS = (*DESIGNS, UNTIL_DECIDED, *ANY_LEAD)
 SAME_COST = tuple(
     Design(seeds, fresh * rates, num_rates=rates, is_conditional=is_conditional)
     for rates, (seeds, fresh) in product((5, 7, 9), ((3, 0), (2, 1), (1, 2)))
@@ -226,7 +227,7 @@ class Table(NamedTuple):
 
 
 SIZES, CURVES, LEADS = (2, 4), tuple(drawn.CURVES), (1.0, 2.0, 3.0, 5.0)
-REAL = Table(_settings(noise=[drawn.REAL], num_variants=SIZES), (*DESIGNS, *ANY_LEAD))
+REAL = Table(_settings(noise=[drawn.REAL], num_variants=SIZES), ALL_DESIGNS)
 DECIDED = _settings(noise=(drawn.REAL, *drawn.FAMILIES), num_variants=SIZES, ahead=(0.0, 2.0))
 COLLAPSES = _settings(noise=tuple(drawn.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
 FAILURES = _settings(noise=tuple(drawn.FAILURES), num_variants=SIZES)
@@ -235,13 +236,14 @@ BY_SETTING = {
     "claims": Table(_settings(noise=drawn.FAMILIES, num_variants=SIZES, curve=CURVES)),
     "power": Table(_settings(num_variants=SIZES, curve=CURVES, ahead=LEADS), (*DESIGNS, *ANY_LEAD)),
     "collapses": Table(COLLAPSES),
-    "failures": Table(FAILURES, (*DESIGNS, *ANY_LEAD)),
+    "failures": Table(FAILURES, ALL_DESIGNS),
     "fresh": Table(
         [Setting(noise=drawn.REAL), *_settings(curve=CURVES, ahead=(0.0, *LEADS))], SAME_COST
     ),
     "regret": Table(_settings(curve=CURVES), SAME_COST, regret),
     "flips": Table(FLIPS, GRIDS, differs_at_a_rate),
-    "decide": Table(DECIDED, [UNTIL_DECIDED], decided),
+    "decide": Table(DECIDED, [UNTIL_DECIDED]),
+    "decided": Table(DECIDED, [UNTIL_DECIDED], decided),
     "seeds": Table(DECIDED, [UNTIL_DECIDED], fresh_seeds),
 }
 DROPPED = {
