@@ -169,7 +169,7 @@ SLOW = ["torch", "ray", "mlflow", "optuna", "matplotlib", "transformers", "sklea
 
 
 def test_looking_is_quick(tmp_path: Path) -> None:
-    """`show` draws a curve by the statistics of the report; the others need not even pandas."""
+    """`show` and `plan` use the statistics of the report; the others need not even pandas."""
     study = write_study(tmp_path)
     record = SyntheticRecord(tmp_path / "results", "tiny")
     for run in runs_of(study, record.results):
@@ -177,10 +177,12 @@ def test_looking_is_quick(tmp_path: Path) -> None:
     record.end(record.wanted[0], [(10, 0.5, 0.5)], "complete", 20)
     record.write()
     at = ["--results", str(record.results)]
-    lines = [["plan", str(study), *at], ["status", str(study), *at], ["ls", *at]]
+    lines = [["status", str(study), *at], ["ls", *at]]
     printed = run_without([*SLOW, "pandas"], ["sys"], RUN, json.dumps(lines))
-    assert all(text in printed for text in ("1 complete", "A small study", "  tiny"))
+    assert all(text in printed for text in ("A small study", "  tiny"))
     assert "best" in run_without(SLOW, ["sys"], RUN, json.dumps([["show", record.wanted[0]["run_id"], *at]]))
+    planned = run_without(SLOW, ["sys"], RUN, json.dumps([["plan", str(study), *at]]))
+    assert all(text in planned for text in ("1 complete", "finds"))
 
 
 def test_analysis_and_judge_need_neither_torch_nor_ray(tmp_path: Path) -> None:
