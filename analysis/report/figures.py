@@ -314,8 +314,8 @@ def _draw_seeds(panel: Axes, rows: pd.DataFrame, metric: Metric) -> None:
     look: Fields = {"transform": panel.transData + move, "zorder": 3.5}
     for row in rows.dropna(subset=["seed_values"]).to_dict("records"):
         values = metric.scale * np.array(row["seed_values"])
-        rates, marks = [row["learning_rate"]] * len(values), {"s": 4, "alpha": 0.6, "linewidths": 0}
-        panel.scatter(rates, values, color=row["colour"], **marks, **look)
+        rates = [row["learning_rate"]] * len(values)
+        panel.scatter(rates, values, s=4, alpha=0.6, linewidths=0, color=row["colour"], **look)
         mean, *ends = (metric.scale * row[name] for name in AT_CHOSEN[1:])
         if not math.isnan(mean):
             fresh = {"marker": "_", "markersize": 8, "color": row["colour"], **look}

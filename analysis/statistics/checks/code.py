@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -23,7 +24,8 @@ def code_findings(
     known = runs.dropna(subset=["code"])[["run_id", "num_steps", "code"]]
     labelled = wanted[["run_id", *CELL]].merge(known, on="run_id")
     trained = zip(labelled["code"], labelled["num_steps"], strict=True)
-    labelled["versions"] = [versions_of(code, steps) for code, steps in trained]
+    versions: list[Any] = [versions_of(code, steps) for code, steps in trained]
+    labelled = labelled.assign(versions=versions)
     of_tasks = labelled.groupby("task", sort=False)
     return [finding for _, rows in of_tasks for finding in _task_findings(rows, now)]
 

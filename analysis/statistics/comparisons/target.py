@@ -124,7 +124,7 @@ def _with_crossings(
     budget = np.log(runs["num_steps"].astype(float))
     unit = 0.0 if per_step is None else np.log(runs["run_id"].map(per_step))
     short = runs["short"].eq(True) | crossing.isna()
-    log_steps = crossing.fillna(budget) + unit
+    log_steps = crossing.fillna(pd.Series(budget, runs.index)) + unit
     return runs.assign(
         log_steps=log_steps,
         log_budget=budget + unit,
