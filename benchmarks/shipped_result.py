@@ -1,8 +1,7 @@
 """Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
 
 RESULTS is the results directory that the study was run into; `lr-sweep report STUDY` has written its report.
-`--again` gives every folder the verdict that `judge` has of its runs.csv today; what fresh seeds decided, and the small
-print on the choice, stay.
+`--again` gives every report the verdict and the comparisons that `judge` has of its runs today.
 Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
 tables, and `lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
@@ -16,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lr_sweep.analysis.judge.fresh import on_fresh_seeds
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import Paths
@@ -32,9 +32,11 @@ SHOWS = (
 """Sentences of report.md about the page: where it is there, and where it is not."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
 """Of the first that a report has, all; curves of every size would be many."""
-FURTHER_FIGURES = ("decided.png", "target.png")
-OF_DECIDE = "fresh.csv"
-"""Of a study with `decide` alone."""
+FURTHER_FIGURES = ("target.png",)
+FRESH = "fresh.csv"
+"""The fresh runs of a study that has some."""
+TABLE = " at the chosen learning rates, "
+"""Part of the title of a table of the variants."""
 FIGURE = re.compile(
     r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n"
 )
@@ -51,7 +53,7 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     ]
     kept = {path.name for path in figures}
     copied = [*COPIED, *[PAGE] * (folder.name == SAMPLE)]
-    for path in (*figures, *(report / name for name in copied), *report.glob(OF_DECIDE)):
+    for path in (*figures, *(report / name for name in copied), *report.glob(FRESH)):
         yield Path(shutil.copyfile(path, folder / path.name))
     page = folder / "report.md"
     text = (report / page.name).read_text(encoding="utf-8")
@@ -60,27 +62,54 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     yield page
 
 
-OPENING = re.compile(
-    r"- \*\*(?P<name>.*?)\*\*: (?P<fresh>On fresh seeds.* rates say: )?(?P<said>.*?)"
-    r"(?P<small> Learning rates chosen .*)?"
-)
-"""A line of the list that a report opens with."""
+RENEWED = ("How sure", "Conclusions over the learning rate")
+"""Sections of a shipped report that are those of today's program."""
+OUTDATED = "Decided with fresh seeds"
+"""A section of earlier versions: the verdict has what it said."""
 
 
 def renewed(folder: Path) -> str:
-    """Return a shipped report.md with the sentences of today's verdict, from its runs.csv."""
-    text, runs = (folder / "report.md").read_text(encoding="utf-8"), folder / "runs.csv"
+    """Return a shipped report.md with the verdict and the comparisons that its runs have today.
+
+    Its fresh runs, if there are some, are compared as `judge --decide` does.
+    """
+    shipped = (folder / "report.md").read_text(encoding="utf-8")
+    judgement = judged([folder / "runs.csv"], Reading())
+    if (fresh := folder / FRESH).exists():
+        judgement = on_fresh_seeds(judgement, str(fresh))
     with tempfile.TemporaryDirectory() as out:
-        report = write_judged(judged([runs], Reading()).study, Path(out) / "judged")
-        today = (report.folder / "report.md").read_text(encoding="utf-8").splitlines()
-    said = {found["name"]: found["said"] for found in map(OPENING.fullmatch, today) if found}
+        report = write_judged(judgement.study, Path(out) / "judged")
+        today = (report.folder / "report.md").read_text(encoding="utf-8")
+    new, (opening, *sections) = dict(_sections(today)), _sections(shipped)
+    kept = [(name, new.get(name, text) if name in RENEWED else text) for name, text in sections]
+    parts = [f"## {name}\n{text}" for name, text in kept if name != OUTDATED]
+    return "\n".join([_with_verdict(opening[1], new[""]), *parts])
 
-    def line(text: str) -> str:
-        if not (found := OPENING.fullmatch(text)):
-            return text
-        return f"- **{found['name']}**: {found['fresh'] or ''}{said[found['name']]}{found['small'] or ''}"
 
-    return "\n".join(map(line, text.split("\n")))
+def _sections(report: str) -> list[tuple[str, str]]:
+    """Split a report at its headings: their names and texts; the opening has no name."""
+    opening, *sections = report.split("\n## ")
+    split = [section.partition("\n") for section in sections]
+    return [("", opening), *((name, text) for name, _, text in split)]
+
+
+def _with_verdict(opening: str, today: str) -> str:
+    """Replace the verdict of an opening, a list, and the tables of the variants below it."""
+    title, *paragraphs = opening.split("\n\n")
+    verdict = _verdict(today)
+    before = set(_verdict(opening))
+    return "\n\n".join([title, *verdict, *(text for text in paragraphs if text not in before)])
+
+
+def _verdict(opening: str) -> list[str]:
+    """Return the paragraphs of the verdict, and of the tables of the variants."""
+    paragraphs = opening.split("\n\n")
+    follows = [False, *(TABLE in text for text in paragraphs)]
+    return [
+        text
+        for text, is_table in zip(paragraphs, follows, strict=False)
+        if text.startswith("- **") or TABLE in text or is_table
+    ]
 
 
 def _figure(found: re.Match[str], kept: set[str]) -> str:
