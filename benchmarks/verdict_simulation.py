@@ -266,13 +266,21 @@ def _real_rows(number: int, rng: np.random.Generator) -> Rows:
 
 def _plan_rows(number: int, rng: np.random.Generator) -> Rows:
     """Yield the lead that would be found in 80% of studies, and the share in which it is."""
-    yield ["variants", "seeds", "lead, sd", "own seeds, %", "fresh seeds, %", "wanted, %"]
-    for variants, seeds in product((2, 3), (3, 5, 7, 10)):
-        lead = float(findable(1.0, seeds, variants * (variants - 1) // 2))
+    yield ["variants", "seeds", "lead, sd", "found, %", "wanted, %"]
+    for variants, seeds, is_fresh in product((2, 3), (3, 5, 7, 10), (False, True)):
+        num_pairs = variants * (variants - 1) // 2
+        lead = float(findable(1.0, seeds, num_pairs, is_fresh=is_fresh))
         setting = Setting(num_variants=variants, ahead=lead, curve="peaked")
-        designs = Design(seeds), Design(1, seeds, num_rates=1)
-        found = (f"{share(setting, design, number, rng):.1f}" for design in designs)
-        yield [str(variants), str(seeds), f"{lead:.2f}", *found, f"{100 * POWER:g}"]
+        design = Design(1, seeds, num_rates=1) if is_fresh else Design(seeds)
+        kind = "fresh" if is_fresh else "own"
+        percent = share(setting, design, number, rng)
+        yield [
+            str(variants),
+            f"{seeds} {kind}",
+            f"{lead:.2f}",
+            f"{percent:.1f}",
+            f"{100 * POWER:g}",
+        ]
 
 
 TABLES: dict[str, Callable[[int, np.random.Generator], Rows]] = {

@@ -41,7 +41,9 @@ def finds(study: Study, results: Results, num_pairs: int, noise: float | None) -
     for (task, model), (noise, noise_of) in known.items():
         row: Fields = {"task": task, "model": model, "noise": noise, "noise_of": noise_of}
         for kind, number in seeds.items():
-            difference, one_more = findable(noise, [number, number + 1], num_pairs).tolist()
+            is_fresh = kind == "fresh"
+            both = findable(noise, [number, number + 1], num_pairs, is_fresh=is_fresh)
+            difference, one_more = both.tolist()
             row[kind] = {"seeds": number, "difference": difference, "one_more": one_more}
         rows.append(row)
     return rows

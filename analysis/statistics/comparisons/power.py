@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, nctdtrinc, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL
+from lr_sweep.analysis.statistics.comparisons.noise import ENOUGH_SEEDS, WINDOW
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
 
@@ -29,7 +30,9 @@ def findable_difference(sem: Floats, dof: Floats, level: Floats) -> Floats:
     return difference
 
 
-def findable(noise: ArrayLike, num_seeds: ArrayLike, num_pairs: ArrayLike) -> Floats:
+def findable(
+    noise: ArrayLike, num_seeds: ArrayLike, num_pairs: ArrayLike, *, is_fresh: bool
+) -> Floats:
     """Return the true difference of two variants that a study finds with probability 80%.
 
     Welch's t test compares variants of equal noise at the first step of Holm's correction.
@@ -38,9 +41,11 @@ def findable(noise: ArrayLike, num_seeds: ArrayLike, num_pairs: ArrayLike) -> Fl
         noise: standard deviation of a run.
         num_seeds: seeds of each variant; fewer than three find no difference: infinity.
         num_pairs: pairs of variants that the study compares.
+        is_fresh: whether the seeds are fresh; else the noise of few seeds is pooled over three rates.
     """
     seeds = np.asarray(num_seeds)
-    dof = np.maximum(seeds, FEWEST_SEEDS) - 1.0
+    num_rates = np.where((seeds < ENOUGH_SEEDS) & (not is_fresh), WINDOW, 1)
+    dof = num_rates * (np.maximum(seeds, FEWEST_SEEDS) - 1.0)
     sem = np.asarray(noise) * np.sqrt(2 / seeds)
     level = LEVEL / np.asarray(num_pairs)
     critical = -stdtrit(_welch_dof(dof), level[..., None] / 2).mean(-1)
