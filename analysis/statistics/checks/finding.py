@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +15,6 @@ from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
 
-Rates = tuple[float, ...]
 Level = Literal["problem", "note"]
 
 
@@ -74,14 +71,12 @@ class SweptCell:
     """A row of `StudySummary.cells`."""
     rates: Sequence[Row]
     """Its rows of `StudySummary.learning_rates`, rising, those without values included."""
-    others: Sequence[float]
-    """Validation means of the other variants of its task and model."""
     study: StudySummary
 
     @property
     def key(self) -> Cell:
         """Task, model and variant."""
-        return self.row["task"], self.row["model"], self.row["variant"]
+        return cell_of(self.row)
 
     @property
     def metric(self) -> Metric:
@@ -125,15 +120,13 @@ class SweptCell:
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
     """Yield the cells of a study with what checks read of them."""
     rates = rows_by_cell(summary.learning_rates)
-    cells = summary.cells.to_dict("records")
-    means = defaultdict[tuple[str, str], list[tuple[str, float]]](list)
-    for row in cells:
-        if not math.isnan(row["validation_mean"]):
-            means[row["task"], row["model"]].append((row["variant"], row["validation_mean"]))
-    for row in cells:
-        task, model, variant = (row[name] for name in CELL)
-        others = [mean for other, mean in means[task, model] if other != variant]
-        yield SweptCell(row=row, rates=rates[task, model, variant], others=others, study=summary)
+    for row in summary.cells.to_dict("records"):
+        yield SweptCell(row=row, rates=rates[cell_of(row)], study=summary)
+
+
+def cell_of(row: Row) -> Cell:
+    """Return task, model and variant of a row."""
+    return row["task"], row["model"], row["variant"]
 
 
 def problems_first(found: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:

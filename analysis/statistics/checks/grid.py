@@ -25,6 +25,7 @@ from lr_sweep.analysis.statistics.rates.further_rates import (
 from lr_sweep.analysis.statistics.rates.optimum import is_lopsided
 from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, Gain, fitted_gain
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, inner_rate
+from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.common.text import counted, rate_text
 
 MIN_RATES = 3
@@ -195,8 +196,11 @@ def _weight(cell: SweptCell, gain: Gain) -> tuple[Level, str]:
     """Return the level of a gain, and why it is only a note."""
     if not gain.fit_seen:
         return "note", "; three rates do not show whether a parabola fits"
-    mean = cell.row["validation_mean"]
-    nearest = min((abs(other - mean) for other in cell.others), default=0.0)
+    cells = cell.study.cells
+    others = cells[
+        cells[GROUP].eq(list(cell.key[:2])).all(axis=1) & cells["variant"].ne(cell.key[2])
+    ]
+    nearest = (others["validation_mean"] - cell.row["validation_mean"]).abs().min()
     if nearest > gain.upper(GAIN_CONFIDENCE):
         away = cell.metric.amount_text(nearest)
         return "note", f"; the nearest variant is {away} away, so the order stays"

@@ -56,10 +56,10 @@ def test_main_table_by_hand_and_what_it_rests_on(small: Path) -> None:
     assert table.header == ("variant", "mnist", "cifar10")
     assert table.rows == (
         ("frozen-random", "60.0 ± 1.0", "– (6 of 6 missing)"),
-        ("unfrozen-pretrained", "80.0 ± 1.0 †", "– (2 of 2 diverged)"),
+        ("unfrozen-pretrained", "80.0 ± 1.0 †‡", "– (2 of 2 diverged)"),
     )
     assert table.bold == {(1, 1)}
-    assert "| unfrozen-pretrained | **80.0 ± 1.0 †** | – (2 of 2 diverged) |" in table.markdown()
+    assert "| unfrozen-pretrained | **80.0 ± 1.0 †‡** | – (2 of 2 diverged) |" in table.markdown()
     lines = table.text().splitlines()
     assert lines[1].index("cifar10") == lines[3].index("– (6 of")
     for fact in (
