@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, SweepChart, Table, report_markdown
 from lr_sweep.analysis.report.page import handle_data, page_html
-from lr_sweep.analysis.statistics.comparisons.verdicts import Order
+from lr_sweep.analysis.statistics.comparisons.orders import Order
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 from lr_sweep.tests.support.synthetic import HOSTILE, flip_record, hostile_record, page_record

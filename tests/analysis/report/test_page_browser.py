@@ -15,7 +15,7 @@ from PIL import Image
 from lr_sweep.analysis.report.blocks import Paragraph, Section, SweepChart
 from lr_sweep.analysis.report.page import chart_data, page_html
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, orders_in, summary_of
 from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
@@ -26,6 +26,19 @@ VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-p
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = true)"
 TITLES_CUT_OFF = """[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
     .map(each => each.querySelector('caption').textContent)"""
+
+BROKEN_NAMES = r"""(() => {
+    const broken = [], walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode());)
+        for (const name of node.data.matchAll(/\w+-(random|pretrained)/g)) {
+            const range = document.createRange();
+            range.setStart(node, name.index);
+            range.setEnd(node, name.index + name[0].length);
+            const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+            if (lines.size > 1) broken.push(node.data);
+        }
+    return broken;
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +251,27 @@ def test_a_table_of_five_rates_fits_a_phone(window: Browser, tmp_path: Path) -> 
     window.open(write_report(made.write(), "small").page, width=390, height=844, phone=True)
     of_rates = "document.querySelectorAll('.scroll')[1]"
     assert window.evaluate(f"(t => [t.scrollWidth, t.clientWidth])({of_rates})") == [361, 361]
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_no_line_breaks_a_name_at_its_hyphen(window: Browser, page: Path, width: int) -> None:
+    window.open(page, width=width, height=900)
+    window.evaluate(OPEN_ALL)
+    assert window.evaluate(BROKEN_NAMES) == []
+
+
+def test_fresh_seeds_are_marked_beside_the_rates_that_they_compare(window: Browser, tmp_path: Path) -> None:
+    """Test values are 0.70, 0.72 and 0.74: by Student's t of 2 the interval is 72 -+ 4.303 x 1.155."""
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-3, seed, [(300, 0.5, 0.5)])
+        made.add(1e-2, seed, [(300, 0.6, 0.6)])
+    add_fresh(made, 1e-2, "frozen-random", [0.70, 0.72, 0.74])
+    window.open(write_report(made.write(fresh={"max": 3}), "small").page)
+    assert [count(window, f"#plot {mark}") for mark in (".seeds circle", ".fresh")] == [3, 1]
+    window.point_at(f'{FROZEN} [data-rate="1e-2"]')
+    assert "72.0 ± 1.2 % on 3 fresh seeds, 95% interval 67.0 to 77.0" in tooltip(window)
+    assert "72.0 ± 1.2 %, at 1e-2" in window.evaluate("document.querySelector('#reading').innerText")
 
 
 def test_the_browser_itself_refuses_the_page_every_request(window: Browser, tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from lr_sweep.analysis.paper import paper
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figure_frame, figures, tables
 from lr_sweep.analysis.report.folder import LOCK
 from lr_sweep.analysis.report.page import chart_data
+from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, orders_in, summary_of
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
@@ -183,6 +185,22 @@ def test_figure_shows_what_was_chosen_and_what_diverged(tmp_path: Path) -> None:
     assert first[0].stat().st_size > 20_000
     assert first[1].read_bytes() == second[1].read_bytes()
     assert b"<dc:date>" not in first[1].read_bytes()
+
+
+def test_the_figure_shows_single_seeds_and_the_mean_of_fresh_ones(tmp_path: Path) -> None:
+    """The mean of 0.70, 0.72 and 0.74 is 0.72; by Student's t of 2 its interval is 72 -+ 4.303 x 1.155."""
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-3, seed, [(300, 0.6, 0.6)])
+    add_fresh(made, 1e-3, "frozen-random", [0.70, 0.72, 0.74])
+    summary = summary_of(made.write(fresh={"max": 3}))
+    info = record.read_study(tmp_path, "small")
+    (panel,) = paper.sweep_figure(info, summary, optima(summary), "gpt2").axes
+    seeds = next(each for each in panel.collections if len(each.get_offsets()) == 3)  # type: ignore[arg-type]
+    assert np.asarray(seeds.get_offsets())[:, 1].tolist() == pytest.approx([70, 72, 74])
+    drawn = [points(line) for line in panel.lines]
+    assert [[1e-3, 72.0]] in drawn
+    assert [[1e-3, pytest.approx(67.03, abs=0.01)], [1e-3, pytest.approx(76.97, abs=0.01)]] in drawn
 
 
 @pytest.mark.parametrize(("rates", "drawn"), [((1e-6, 1e-5), False), ((1e-5, 5e-4), True), ((5e-3, 1e-2), False)])

@@ -162,6 +162,12 @@ def said(
         ),
         ([], {}, "After tuning, a has a value, and there is nothing to compare it with."),
         (
+            [WINS._replace(failed=(0, 3), num_runs=(5, 5), working_difference=-0.005)],
+            {"certain": SURE},
+            f"{WON} 3 of the 5 runs of b failed, and none of the 5 runs of a (Fisher's exact test, p 0.17). Without "
+            "failed runs, b leads by 0.50 points.",
+        ),
+        (
             [lead("b", -0.5, -0.7, -0.3, 0.001)],
             {"certain": Certain(("a",), ("b",), (-0.5, -0.5)), "metric": LOSS},
             "After tuning, a beats b by 0.50 (95% interval 0.30 to 0.70, p 0.001).",
@@ -184,8 +190,10 @@ def test_of_fresh_seeds(tmp_path: Path) -> None:
     """Both deviations are 1 point, so the difference has an SEM of 0.8165; by 2.776 that is 2.27 points, p 0.004."""
     made = SyntheticRecord(tmp_path)
     for variant in "ab":
-        for rate, accuracy in ((1e-3, 0.5), (1e-2, 0.6), (1e-1, 0.5)):
-            made.add(rate, 0, [(300, accuracy, accuracy)], variant=variant)
+        for rate, accuracy in ((1e-3, 0.3), (1e-2, 0.5), (1e-1, 0.3)):
+            for seed in (0, 1):
+                value = accuracy + 0.001 * seed + 0.01 * (variant == "a")
+                made.add(rate, seed, [(300, value, value)], variant=variant)
     nothing = "No fresh seed has ended yet. The seeds that chose the learning rates do not compare the variants."
     assert nothing in write_report(made.write(fresh={"max": 3}), "small").text
     for variant, mean in (("a", 0.70), ("b", 0.65)):

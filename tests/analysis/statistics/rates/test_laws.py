@@ -111,7 +111,7 @@ def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
         rows += [f"{width},{2.0**at},{3 + 0.02 * (at - top) ** 2}" for at in np.arange(top - 2, top + 2.5)]
     (tmp_path / "widths.csv").write_text("\n".join(rows) + "\n")
     report = write_judged(judged([tmp_path / "widths.csv"], Reading()).study, tmp_path / "out")
-    assert "the best learning rate falls as width^−1.00 (−1.25 to −0.75): at 2048 start at 4.9e-4" in report.text
+    assert "The best learning rate falls as width^−1.00 (−1.25 to −0.75): at 2048 start at 4.9e-4" in report.text
     assert {"laws.csv", "optima.csv", "law-0-width.png"} <= {path.name for path in report.files}
     page = report.page.read_text()
     assert "How the best learning rate moves" in page
@@ -156,7 +156,7 @@ def test_two_axes_at_once_by_hand() -> None:
     half_width = 2.5706 * 0.001 * math.sqrt(2 / 5) / (0.30103 * math.sqrt(6))
     assert surface.fit.half_widths[0] == pytest.approx(half_width, rel=1e-3)
     assert surface_texts([surface])[0].startswith(
-        "the best learning rate changes as batch^0.50 (0.50 to 0.50) steps^−0.25"
+        "The best learning rate changes as batch^0.50 (0.50 to 0.50) steps^−0.25"
     )
 
 
