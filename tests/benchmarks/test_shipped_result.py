@@ -43,13 +43,13 @@ def test_a_folder_has_the_report_the_sweep_the_runs_and_the_checks(tmp_path: Pat
     assert tmp_path / "quickstart" / "index.html" in ship(tmp_path / "studies" / "small" / "report", tmp_path / SAMPLE)
 
 
-def test_what_fresh_seeds_decided_and_steps_to_a_target_are_shipped_too(tmp_path: Path) -> None:
+def test_fresh_runs_and_steps_to_a_target_are_shipped_too(tmp_path: Path) -> None:
     report = a_report(tmp_path)
-    for name in ("decided.png", "decided.svg", "fresh.csv", "target.png"):
+    for name in ("fresh.csv", "target.png", "target.svg"):
         (report / name).touch()
     made = {path.name for path in ship(report, tmp_path / "shipped")}
-    assert {"decided.png", "fresh.csv", "target.png"} < made
-    assert "decided.svg" not in made
+    assert {"fresh.csv", "target.png"} < made
+    assert "target.svg" not in made
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

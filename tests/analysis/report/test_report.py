@@ -67,10 +67,10 @@ def test_main_table_by_hand_and_what_it_rests_on(small: Path) -> None:
     for fact in (
         *("Study small.", "standard error of the mean (SEM)", "2 seeds", "highest validation accuracy"),
         *("Step budgets: 300 (mnist, cifar10)", "Pretrained on: English web text (gpt2)", "Data: torchvision (mnist"),
-        *("†: runs are missing, short or failed", "–: no value"),
+        *("†: runs are missing, short or failed", "‡: the chosen learning rate", "–: no value"),
     ):
         assert fact in table.full_caption
-    assert "‡" not in table.full_caption
+    assert "§" not in table.full_caption
 
 
 def test_the_best_steps_of_many_seeds_are_a_range(tmp_path: Path) -> None:
