@@ -148,7 +148,7 @@ def family_wise_error(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the rates that docs/statistics.md sums up."""
+    """Print the rates that docs/checks.md sums up."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

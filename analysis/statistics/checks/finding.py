@@ -23,7 +23,7 @@ class CheckFinding:
     """One thing to know about one cell before believing its number."""
 
     check: str
-    """Its name, as `edge`: docs/statistics.md lists all."""
+    """Its name, as `edge`: docs/checks.md lists all."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str

@@ -232,7 +232,7 @@ def test_a_terminal_gets_a_part_of_many_findings() -> None:
 
 
 def test_the_docs_list_every_check() -> None:
-    page = (ROOT / "docs" / "statistics.md").read_text()
+    page = (ROOT / "docs" / "checks.md").read_text()
     source = "".join(path.read_text() for path in (ROOT / "analysis" / "statistics").rglob("*.py"))
     names = set(re.findall(r'(?:finding|finding_of|asking_for)\(\s*(?:labels_of\(cell\), )?"([\w-]+)"', source))
     assert len(names) == 20
