@@ -218,6 +218,8 @@ def not_eligible(rates: Sequence[Row], winners: int | None) -> list[Row]:
 
 def fewer_seeds(cell: SweptCell) -> Iterator[CheckFinding]:
     """Report the best rate that could not be chosen because seeds have no value, and seeds that the number lacks."""
+    if math.isnan(cell.row["learning_rate"]):  # nothing selects
+        return
     yield from _lacking(cell)
     lost = not_eligible(cell.rates, cell.study.winners)
     better = max(lost, key=lambda row: _lead(cell, row), default=None)

@@ -192,7 +192,7 @@ def test_datasets_is_the_other_package_in_driver_and_workers(first: Ended, folde
 
 def test_a_second_run_trains_nothing_and_touches_nothing(first: Ended, again: Ended) -> None:
     assert again.code == 1
-    assert "only 2 learning rates were tried" in again.output
+    assert "2 of 2 learning rates with values, want at least 3" in again.output
     assert "4 complete" in again.output
     assert "nothing to train" in again.output
     assert again.files == first.files

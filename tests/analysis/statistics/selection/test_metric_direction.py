@@ -98,7 +98,7 @@ def test_a_report_on_perplexity_names_it_and_shows_no_percent(report: Report) ->
         *(
             "Test perplexity by learning rate, ",
             "lowest validation perplexity",
-            "Bold entries are the lowest of their column",
+            "Bold: the lowest mean",
         ),
         "lower is better",
     ):
