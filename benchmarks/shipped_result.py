@@ -15,10 +15,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lr_sweep.analysis.judge.fresh import on_fresh_seeds
+from lr_sweep.analysis.judge.fresh import UNTIL_DECIDED, on_fresh_seeds
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.study import Fresh
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
@@ -35,6 +36,10 @@ FIGURES = ("law-*.png", "learning-rates-*.png")
 FURTHER_FIGURES = ("target.png",)
 FRESH = "fresh.csv"
 """The fresh runs of a study that has some."""
+NUMBER_OF_FRESH = {SAMPLE: Fresh(max=5)}
+"""Studies with a fixed number of fresh seeds; the others added them until pairs were decided."""
+LAW = re.compile(r"(.*: )?[Tt]he best learning rate (falls|rises|may|changes)")
+"""How a sentence on a law begins."""
 TABLE = " at the chosen learning rates, "
 """Part of the title of a table of the variants."""
 FIGURE = re.compile(
@@ -75,8 +80,9 @@ def renewed(folder: Path) -> str:
     """
     shipped = (folder / "report.md").read_text(encoding="utf-8")
     judgement = judged([folder / "runs.csv"], Reading())
-    if (fresh := folder / FRESH).exists():
-        judgement = on_fresh_seeds(judgement, str(fresh))
+    if (table := folder / FRESH).exists():
+        fresh = NUMBER_OF_FRESH.get(folder.name, UNTIL_DECIDED)
+        judgement = on_fresh_seeds(judgement, str(table), fresh)
     with tempfile.TemporaryDirectory() as out:
         report = write_judged(judgement.study, Path(out) / "judged")
         today = (report.folder / "report.md").read_text(encoding="utf-8")
@@ -94,11 +100,13 @@ def _sections(report: str) -> list[tuple[str, str]]:
 
 
 def _with_verdict(opening: str, today: str) -> str:
-    """Replace the verdict of an opening, a list, and the tables of the variants below it."""
+    """Replace the verdict of an opening, a list, and the tables of the variants below it; laws are first."""
     title, *paragraphs = opening.split("\n\n")
-    verdict = _verdict(today)
     before = set(_verdict(opening))
-    return "\n\n".join([title, *verdict, *(text for text in paragraphs if text not in before)])
+    others = [text for text in paragraphs if text not in before]
+    laws = [text for text in others if LAW.match(text)]
+    rest = [text for text in others if text not in laws]
+    return "\n\n".join([title, *laws, *_verdict(today), *rest])
 
 
 def _verdict(opening: str) -> list[str]:

@@ -18,7 +18,7 @@ from lr_sweep.common.text import counted, rate_text
 UNTIL_DECIDED = Fresh(max=20, until_decided=True)
 
 
-def on_fresh_seeds(found: Judged, table: str) -> Judged:
+def on_fresh_seeds(found: Judged, table: str, fresh: Fresh = UNTIL_DECIDED) -> Judged:
     """Rest a judged table on the seeds of a second table, read as the first one was.
 
     Raises UserError if a run is in both: seeds that chose the learning rate are not fresh.
@@ -33,7 +33,7 @@ def on_fresh_seeds(found: Judged, table: str) -> Judged:
     if len(tasks) == 1 and runs["task"].nunique() == 1:
         runs = runs.assign(task=tasks[0])  # without a column of tasks each file is one
     _refuse_seeds_that_chose(chosen, runs, table)
-    summary = chosen.on_fresh_seeds(UNTIL_DECIDED, runs)
+    summary = chosen.on_fresh_seeds(fresh, runs)
     about = (*found.study.about_table, *_left_out(summary, len(runs)))
     return found._replace(study=replace(found.study, summary=summary, about_table=about))
 
