@@ -58,6 +58,8 @@ class Noise(NamedTuple):
 def cell_noise(values: Floats) -> Noise:
     """Estimate the noise of each cell of a study from runs at one rate and at its neighbours.
 
+    It is at least the noise of the rate itself, which may be noisier than its neighbours.
+
     Args:
         values: ... x cells x `WINDOW` x seeds; NaN: no run, or no such rate.
     """
@@ -68,7 +70,8 @@ def cell_noise(values: Floats) -> Noise:
     is_pooled[..., 1:] = is_few & has_spread & ~_is_noisier(squares, dof)
     pooled_dof = np.where(dof[..., 0] > 0, (dof * is_pooled).sum(-1), 0.0)
     with undefined_is_nan():
-        variance = (squares * is_pooled).sum(-1) / pooled_dof
+        own = squares[..., 0] / dof[..., 0]
+        variance = np.fmax(own, (squares * is_pooled).sum(-1) / pooled_dof)
     return Noise(np.where(pooled_dof > 0, variance, np.nan), pooled_dof)
 
 

@@ -7,12 +7,15 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, nctdtrinc, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL
-from lr_sweep.analysis.statistics.comparisons.noise import ENOUGH_SEEDS, WINDOW
+from lr_sweep.analysis.statistics.comparisons.noise import ENOUGH_SEEDS
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
 
 POWER = 0.8
 """Share of studies in which a difference is to be found."""
+POOLED_RATES = 2
+"""Learning rates whose noise few own seeds seem to have: it is pooled over three, and at least that of
+the rate itself."""
 NUM_QUANTILES = 200
 """Quantiles of a distribution over which a function is averaged."""
 
@@ -41,10 +44,10 @@ def findable(
         noise: standard deviation of a run.
         num_seeds: seeds of each variant; fewer than three find no difference: infinity.
         num_pairs: pairs of variants that the study compares.
-        is_fresh: whether the seeds are fresh; else the noise of few seeds is pooled over three rates.
+        is_fresh: whether the seeds are fresh; else the noise of few seeds is pooled.
     """
     seeds = np.asarray(num_seeds)
-    num_rates = np.where((seeds < ENOUGH_SEEDS) & (not is_fresh), WINDOW, 1)
+    num_rates = np.where((seeds < ENOUGH_SEEDS) & (not is_fresh), POOLED_RATES, 1)
     dof = num_rates * (np.maximum(seeds, FEWEST_SEEDS) - 1.0)
     sem = np.asarray(noise) * np.sqrt(2 / seeds)
     level = LEVEL / np.asarray(num_pairs)

@@ -28,7 +28,7 @@ def noise_of(*windows: Sequence[Sequence[float] | Floats]) -> list[tuple[float, 
     ("windows", "variance", "dof"),
     [
         ([(RISING + 5, BENT, NOTHING)], 8 / 4, 4),  # pooled over the rates
-        ([(BENT, RISING, RISING)], 10 / 6, 6),
+        ([(BENT, RISING, RISING)], 6 / 2, 6),  # at least that of the rate itself
         ([(RISING, np.zeros(3), BENT)], 8 / 4, 4),  # a rate without any spread is left out
         ([(ONE_SEED, RISING, NOTHING)], math.nan, 0),
         ([(RISING, ONE_SEED, ONE_SEED)], 1, 2),
@@ -45,7 +45,7 @@ def test_the_noise_of_a_cell(windows: list[tuple[Floats, Floats, Floats]], varia
     assert noise_of(*windows)[0] == pytest.approx((variance, dof), nan_ok=True)
 
 
-@pytest.mark.parametrize(("num_seeds", "variance", "dof"), [(4, 5 / 6, 6), (5, 2.5, 4)])
+@pytest.mark.parametrize(("num_seeds", "variance", "dof"), [(4, 5 / 3, 6), (5, 2.5, 4)])
 def test_from_five_seeds_on_the_noise_is_the_rates_own(num_seeds: int, variance: float, dof: float) -> None:
     """Squares of 0 to 3 around 1.5: 5, with 3 degrees of freedom; of 0 to 4: 10 with 4."""
     own = np.arange(float(num_seeds))

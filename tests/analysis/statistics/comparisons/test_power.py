@@ -20,11 +20,12 @@ def test_welch_finds_it_in_80_percent_of_studies(num_seeds: int, num_pairs: int)
 
 @pytest.mark.parametrize(("num_seeds", "num_pairs"), [(3, 1), (3, 3), (4, 6)])
 def test_own_seeds_find_it_with_the_noise_of_three_rates(num_seeds: int, num_pairs: int) -> None:
-    """Plain: both variances are pooled over three rates of equal noise."""
+    """Plain: both variances are pooled over three rates of equal noise, and at least that of the first."""
     rng, noise = np.random.default_rng(0), 0.02
     shift = float(findable(noise, num_seeds, num_pairs, is_fresh=False))
     values = rng.normal(0, noise, (2, 5_000, 3, num_seeds))
-    variance, dof = values.var(-1, ddof=1).mean(-1), 3 * (num_seeds - 1)
+    of_rates = values.var(-1, ddof=1)
+    variance, dof = np.maximum(of_rates.mean(-1), of_rates[..., 0]), 3 * (num_seeds - 1)
     difference = values[0, :, 0].mean(-1) + shift - values[1, :, 0].mean(-1)
     welch_dof = variance.sum(0) ** 2 / (variance**2 / dof).sum(0)
     p = 2 * t.sf(abs(difference) / np.sqrt(variance.sum(0) / num_seeds), welch_dof)
