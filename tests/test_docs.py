@@ -87,10 +87,13 @@ def commands_in(text: str) -> list[str]:
 
 
 def test_checks_find_no_problem_in_results_of_shipped_studies() -> None:
-    """docs/results also has studies of one learning rate, and two examples whose best rate is the largest tried."""
+    """docs/results also has studies of one learning rate, and two examples whose best rate is the largest tried.
+
+    The quickstart's budget is so small that a variant still improves at its end.
+    """
     found = {path.parent.name: json.loads(path.read_text()) for path in ROOT.glob("docs/results/*/checks.json")}
     assert len(found) >= 9
     shipped = {name: checks["num_problems"] for name, checks in found.items() if name in shipped_studies()}
     others = {"cifar10-at-one-rate", "listops-at-one-rate", "equal-digits", "lora-books", "league"}
     assert found.keys() - shipped.keys() == others
-    assert not any(shipped.values())
+    assert {name for name, number in shipped.items() if number} == {"quickstart"}
