@@ -1,4 +1,4 @@
-"""What conclusions cost: `python -m benchmarks.cost_to_decision --figure docs/images/cost-to-decision`.
+"""The cost of conclusions: `python -m benchmarks.cost_to_decision --figure docs/images/cost-to-decision`.
 
 Prints the run-steps of policies, and their right and false conclusions, on studies of known truth.
 Of the synthetic ones four variants have nine rates around a peak anywhere between the third and the

@@ -105,7 +105,7 @@ def windows_of(runs: Floats, at: Ints) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What is true of many studies of one kind."""
+    """The truth of many studies of one kind."""
 
     means: Floats
     """Means of the runs, studies x cells x rates."""

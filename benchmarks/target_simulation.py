@@ -27,7 +27,7 @@ BUDGET = 2000
 POWER = 0.3
 """Power by which losses fall."""
 SLOPE = 0.3
-"""What losses fall in a unit of log steps."""
+"""The fall of losses in a unit of log steps."""
 RATE_COSTS = 0.1 * ((np.arange(5) - 1.7) ** 2 - 0.09)
 """Logarithms of how many times as many steps each learning rate takes as the best one, which is the third."""
 SPEEDS = (1.0, 1.05, 1.3)

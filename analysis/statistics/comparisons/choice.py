@@ -1,4 +1,4 @@
-"""What the choice of a learning rate may have cost: how much better another rate of the cell may be."""
+"""The cost of choosing a learning rate: how much better another rate of the cell may be."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_the_curves_of_a_record_give_its_numbers(recorded: tuple[Path, Report], 
 def test_fresh_seeds_in_a_second_table_are_what_the_report_rests_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of three variants two are equal and the third is 20 points behind; b is best at its largest rate.
+    """Two variants are equal and a third one is 20 points behind; b is best at its largest rate.
 
     The noise of four fresh seeds has a mean of 0.25 points (80.25 is written as 80.2) and a standard error of 0.48; by
     Student's t of 3 (3.182) that is 1.5 points.
