@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def changed(content: Any, chance: random.Random) -> str:
         if chance.random() < 0.2 and container:
             del container[key]
         else:
-            container[key] = chance.choice(VALUES)
+            container[key] = deepcopy(chance.choice(VALUES))  # a later change may go into it
     return json.dumps(content)
 
 
