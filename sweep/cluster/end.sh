@@ -7,7 +7,7 @@ of_the_cluster() {
   {
     grep -lsz '^RAY_AUTH_MODE=token$' /proc/[0-9]*/environ
     grep -lsz -e '^ray::' -e '^ray-dashboard-' -e '^ssh: .*/ray_ssh_' -e 'cluster\.mlflow_server$' \
-      -e 'sweep/cluster/bin/ray start' /proc/[0-9]*/cmdline
+      -e 'sweep/cluster/bin/ra[y] start' /proc/[0-9]*/cmdline
   } | cut -d/ -f3 | sort -un | while read -r pid; do
     [ -O "/proc/$pid" ] || continue
     command=$(tr '\0' ' ' 2> /dev/null < "/proc/$pid/cmdline")
