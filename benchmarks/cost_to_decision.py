@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.correction import pairs_within
+from lr_sweep.analysis.statistics.comparisons.correction import Pairs, pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_noise
 from lr_sweep.analysis.statistics.comparisons.pair_tests import at_once
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
@@ -151,7 +151,9 @@ class Policy:
 
 def _at_once(windows: Floats, truth: Truth) -> tuple[Ints, Bools]:
     """Return the leader of each pair, and which pairs are equal, by all seeds of windows."""
-    tests = at_once(Sampled(windows[:, 0], cell_noise(windows)), *truth.pairs(), truth.within)
+    tests = at_once(
+        Sampled(windows[:, 0], cell_noise(windows)), Pairs(*truth.pairs()), truth.within
+    )
     return np.sign(tests.difference) * tests.is_different, tests.is_equal
 
 

@@ -18,7 +18,7 @@ from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.comparisons import noise
 from lr_sweep.analysis.statistics.comparisons.choice import choice_cost
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, pairs_within
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, Pairs, holm, pairs_within
 from lr_sweep.analysis.statistics.comparisons.failures import failures_among
 from lr_sweep.analysis.statistics.comparisons.pair_tests import after_every_seed
 from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
@@ -123,7 +123,9 @@ def until_decided(
 
     `values`: studies x cells x seeds.
     """
-    tests = [after_every_seed(study, first, second, within, values.shape[-1]) for study in values]
+    tests = [
+        after_every_seed(study, Pairs(first, second), within, values.shape[-1]) for study in values
+    ]
     leader = np.array([np.sign(test.difference) * test.is_different for test in tests])
     used = np.zeros(values.shape[:2], int)
     for cells in (first, second):

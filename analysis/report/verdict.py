@@ -15,6 +15,7 @@ from lr_sweep.analysis.report.blocks import Verdict
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.checks.grid import not_eligible
+from lr_sweep.analysis.statistics.comparisons.correction import compared_pairs
 from lr_sweep.analysis.statistics.comparisons.failures import fisher_p
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS, FIRST_LOOK
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
@@ -26,8 +27,8 @@ from lr_sweep.common.text import counted, rate_text
 MINUS = "\N{MINUS SIGN}"
 MOST_NAMED = 3
 """Variants, or learning rates, that a sentence names; more are counted."""
-MOST_LOST = 6
-"""Learning rates that could not be chosen; more are counted."""
+MOST_CHOSEN, MOST_LOST = 20, 6
+"""Learning rates that were chosen, and that could not be chosen, which are named; more are counted."""
 
 
 def verdict_block(
@@ -42,6 +43,7 @@ def verdict_block(
     """
     several = summary.cells["model"].nunique() > 1
     num_tested = int(comparisons(summary)["p"].count())
+    num_untested = compared_pairs(summary.cells, summary.metric.sign).num_untested
     items = []
     for row in found.to_dict("records"):
         task, model = row["task"], row["model"]
@@ -51,7 +53,7 @@ def verdict_block(
         sentences = [*_sentences(row, of)]
         if behind:
             sentences.append(say("improving", several=len(behind) > 1, named=_listed(behind)))
-        items.append((name, sentences, _rests_on(of, num_tested)))
+        items.append((name, sentences, _rests_on(of, num_tested, num_untested)))
     return Verdict(items)
 
 
@@ -195,7 +197,7 @@ def _one_rate(misleading: OneRate, metric: Metric) -> str:
     return say("one_rate", **{**misleading._asdict(), "rates": rates, "amount": amount})
 
 
-def _rests_on(group: StudySummary, num_tested: int) -> str:
+def _rests_on(group: StudySummary, num_tested: int, num_untested: int) -> str:
     """Name the chosen learning rates, and those with values that could not be chosen, and why."""
     known = group.cells.dropna(subset=["learning_rate"]).to_dict("records")
     chosen = [
@@ -206,6 +208,8 @@ def _rests_on(group: StudySummary, num_tested: int) -> str:
         f"({row['num_values']} of {row['num_seeds']} seeds: {incomplete_text(row)})"
         for row in not_eligible(group.learning_rates.to_dict("records"), group.winners)
     ]
-    if len(lost) > MOST_LOST:
-        lost[MOST_LOST:] = [f"{len(lost) - MOST_LOST} more"]
-    return say("rests_on", metric=group.metric, chosen=chosen, lost=lost, num_tested=num_tested)
+    for rates, most in ((chosen, MOST_CHOSEN), (lost, MOST_LOST)):
+        if len(rates) > most:
+            rates[most:] = [f"{len(rates) - most} more"]
+    said = {"metric": group.metric, "chosen": chosen, "lost": lost}
+    return say("rests_on", **said, num_tested=num_tested, num_untested=num_untested).lstrip()

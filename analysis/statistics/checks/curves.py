@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,10 +12,12 @@ from scipy.special import stdtr
 from scipy.stats import sem
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.correction import holm
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     Cell,
+    Floats,
+    arrays_by,
     arrays_by_cell,
     each_cell,
 )
@@ -28,8 +29,6 @@ QUARTER, MIN_WINDOW = 4, 3
 """Divisor of a run's evaluations, and fewest evaluations, that the last part of its curve has."""
 STILL_RISING = 0.005
 """Largest rise that counts as none, in the metric's unit."""
-LEVEL = 0.05
-"""Largest share of studies without any larger rise that have a cell which `improves`."""
 STUCK_EVALUATIONS = 4
 """Fewest evaluations of a cell that are not all equal by chance."""
 STUCK_SHARE = 0.5
@@ -81,10 +80,11 @@ def _rise(runs: list[pd.DataFrame], metric: Metric, least: float) -> Rise:
     x, y = np.moveaxis(last - last.mean(axis=1, keepdims=True), -1, 0)
     y *= metric.sign
     length = float(np.ptp(last[..., 0], axis=1).mean())
-    slope = float(np.sum(x * y) / np.sum(x**2))
+    products, squares = (x * y).sum(1), (x**2).sum(1)
+    slope = float(products.sum() / squares.sum())
     num_free = y.size - len(y) - 1
-    around = math.sqrt(np.sum((y - slope * x) ** 2) / num_free / np.sum(x**2))
-    slopes = np.sum(x * y, axis=1) / np.sum(x**2, axis=1)
+    around = math.sqrt(((y - slope * x) ** 2).sum() / num_free / squares.sum())
+    slopes = products / squares
     error = max(around, float(sem(slopes)) if len(slopes) > 1 else 0.0)
     excess = slope - least / length
     p = float(stdtr(num_free, -excess / error)) if error > 0 else float(excess <= 0)
@@ -131,21 +131,22 @@ def identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
 
 
 def ignored_rates(points: pd.DataFrame) -> dict[Cell, list[float]]:
-    """Return the learning rates of each cell at which runs of one seed have the same evaluations; most have none.
-
-    `points` are ordered by run.
-    """
+    """Return the learning rates of each cell at which runs of one seed have the same evaluations; most have none."""
+    alike = defaultdict[Any, list[tuple[float, Floats]]](list)
+    columns = ("seed", "learning_rate", "step", *ACCURACIES)
+    by_run = arrays_by(points, [*CELL, "run_id"], *columns)
+    for (*cell, _), (seeds, rates, *rows) in by_run.items():
+        numbers = np.array(rows, float)
+        run = float(rates[0]), numbers[2]
+        alike[*cell, seeds[0], numbers.tobytes()].append(run)
+    repeated = defaultdict[Cell, list[tuple[float, Floats]]](list)
+    for (task, model, variant, *_), runs in alike.items():
+        if len(runs) > 1:
+            repeated[task, model, variant] += runs
     found: dict[Cell, list[float]] = {}
-    columns = ("run_id", "seed", "learning_rate", "step", *ACCURACIES)
-    for cell, (ids, seeds, tried, *rows) in arrays_by_cell(points, *columns).items():
-        numbers = np.array(rows, float).T.copy()
-        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(ids)]
-        runs = defaultdict[tuple[int, bytes], list[int]](list)
-        for start, end in pairwise(starts):
-            runs[int(seeds[start]), numbers[start:end].tobytes()].append(start)
-        repeated = {numbers: starts for numbers, starts in runs.items() if len(starts) > 1}
-        rates = {float(tried[start]) for starts in repeated.values() for start in starts}
-        shared = [np.frombuffer(values).reshape(-1, 4)[:, 2] for _, values in repeated]
-        if len(rates) > 1 and len(np.unique(np.concatenate(shared))) >= LEAST_EQUAL:
-            found[cell] = sorted(rates)
+    for cell, runs in repeated.items():
+        tried, validations = zip(*runs, strict=True)
+        num_values = len(np.unique(np.concatenate(validations)))
+        if len(set(tried)) > 1 and num_values >= LEAST_EQUAL:
+            found[cell] = sorted(set(tried))
     return found

@@ -25,7 +25,6 @@ from lr_sweep.analysis.statistics.rates.further_rates import (
 from lr_sweep.analysis.statistics.rates.optimum import is_lopsided
 from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, Gain, fitted_gain
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable, inner_rate
-from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.common.text import counted, rate_text
 
 MIN_RATES = 3
@@ -196,10 +195,9 @@ def _weight(cell: SweptCell, gain: Gain) -> tuple[Level, str]:
     """Return the level of a gain, and why it is only a note."""
     if not gain.fit_seen:
         return "note", "; three rates do not show whether a parabola fits"
-    cells = cell.study.cells
-    others = cells[
-        cells[GROUP].eq(list(cell.key[:2])).all(axis=1) & cells["variant"].ne(cell.key[2])
-    ]
+    task, model, variant = cell.key
+    cells = cell.study.of(task=task, model=model).cells
+    others = cells[cells["variant"] != variant]
     nearest = (others["validation_mean"] - cell.row["validation_mean"]).abs().min()
     if nearest > gain.upper(GAIN_CONFIDENCE):
         away = cell.metric.amount_text(nearest)
@@ -243,13 +241,10 @@ def _lacking(cell: SweptCell) -> Iterator[CheckFinding]:
     if row["num_tests"] < row["num_values"]:
         message = f"{metric.test} {at} {row['num_tests']} of {row['num_seeds']} seeds"
         yield cell.finding("fewer-seeds", "problem", message, "measure it for every seed")
-    if any(rate["num_lacking"] for rate in cell.rates if _is_chosen(cell, rate)):
+    chosen = [rate for rate in cell.rates if rate["learning_rate"] == row["learning_rate"]]
+    if any(rate["num_lacking"] for rate in chosen):
         message = f"{metric.validation} {at} {row['num_values']} of {row['num_seeds']} seeds"
         yield cell.finding("fewer-seeds", "problem", message, TRAIN_SEEDS)
-
-
-def _is_chosen(cell: SweptCell, rate: Row) -> bool:
-    return bool(rate["learning_rate"] == cell.row["learning_rate"])
 
 
 def _rate(row: Row) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,18 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL
 from lr_sweep.analysis.statistics.comparisons.noise import num_known
-from lr_sweep.analysis.statistics.selection.best import CELL, Floats, arrays_by_cell, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    Bools,
+    Cell,
+    Floats,
+    arrays_by_cell,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 
 
-def choice_costs(summary: StudySummary) -> dict[tuple[str, str, str], float]:
+def choice_costs(summary: StudySummary) -> dict[Cell, float]:
     """Return by cell the largest gain that another of its rates may bring, in validation data.
 
     It is the upper limit of the mean at another rate less the mean at the chosen rate. The limits of
@@ -22,18 +30,27 @@ def choice_costs(summary: StudySummary) -> dict[tuple[str, str, str], float]:
     runs at the chosen rate: the fresh ones, and those that chose. That of the other rates is taken
     to be no smaller. Cells with fewer than two values have no entry.
     """
-    values = pd.concat([summary.runs, summary.fresh_runs]).dropna(subset=["validation_accuracy"])
-    by_cell = arrays_by_cell(values, "learning_rate", "validation_accuracy")
-    chosen = summary.cells.set_index(CELL)["learning_rate"]
     num_variants = Counter(tuples_in(summary.cells[GROUP]))
     costs = {}
-    for cell, (rates, accuracies) in by_cell.items():
-        at_chosen = rates == chosen[cell]
-        if at_chosen.sum() > 1:
-            better = summary.metric.sign * accuracies
-            others = _means(rates[~at_chosen], better[~at_chosen])
-            costs[cell] = float(choice_cost(better[at_chosen], *others, num_variants[cell[:2]]))
+    for cell, chosen, rates, values, _ in choices(summary):
+        others = _means(rates[rates != chosen], values[rates != chosen])
+        cost = choice_cost(values[rates == chosen], *others, num_variants[cell[:2]])
+        costs[cell] = float(cost)
     return costs
+
+
+def choices(summary: StudySummary) -> Iterator[tuple[Cell, float, Floats, Floats, Bools]]:
+    """Yield each cell with two values or more at its chosen rate, the chosen rate, and its runs.
+
+    A run has a learning rate, a validation value (more is better), and whether it chose, or is fresh.
+    """
+    runs = pd.concat([summary.runs, summary.fresh_runs]).dropna(subset=["validation_accuracy"])
+    runs["chose"] = runs["run_id"].isin(summary.runs["run_id"])
+    columns = ("learning_rate", "validation_accuracy", "chose")
+    chosen = summary.cells.set_index(CELL)["learning_rate"]
+    for cell, (rates, values, chose) in arrays_by_cell(runs, *columns).items():
+        if (rates == chosen[cell]).sum() > 1:
+            yield cell, chosen[cell], rates, summary.metric.sign * values, chose
 
 
 def _means(rates: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
 from lr_sweep.analysis.statistics.comparisons.failures import Failures, unexplained_failures
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.pairs import cells_of, comparisons
 from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
@@ -32,7 +32,7 @@ def with_conditions(summary: StudySummary, conditions: Conditions = NO_CONDITION
         costs, failures = choice_costs(summary), unexplained_failures(summary)
     texts = []
     for row in compared.to_dict("records"):
-        pair = [(row["task"], row["model"], row[side]) for side in ("variant", "other")]
+        pair = cells_of(row)
         worse, better = pair if summary.metric.sign * row["difference"] < 0 else pair[::-1]
         text, cost = conditions.get(worse, ""), costs.get(worse, 0.0)
         if not text and row["equal"]:

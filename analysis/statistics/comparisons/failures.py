@@ -6,16 +6,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.special import comb, stdtrit
 
+from lr_sweep.analysis.statistics.comparisons.choice import choices
 from lr_sweep.analysis.statistics.selection.best import (
-    CELL,
     Bools,
     Cell,
     Floats,
     Ints,
-    arrays_by_cell,
 )
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
@@ -48,19 +46,13 @@ def unexplained_failures(summary: StudySummary) -> dict[Cell, Failures]:
     chosen rate explains it in 1% of cells. If fresh seeds fail, too, that noise is large, the mean
     of the cell shows the failures, and nothing remains to be explained.
     """
-    values = pd.concat([summary.runs, summary.fresh_runs]).dropna(subset=["validation_accuracy"])
-    values = values.assign(chose=values["run_id"].isin(summary.runs["run_id"]))
-    columns = ("learning_rate", "validation_accuracy", "chose")
-    chosen = summary.cells.set_index(CELL)["learning_rate"]
     found = {}
-    for cell, (rates, accuracies, chose) in arrays_by_cell(values, *columns).items():
-        better = summary.metric.sign * accuracies
-        at_chosen = better[rates == chosen[cell]]
-        if len(at_chosen) > 1:
-            least = LEAST_LOSS * (1.0 if summary.metric.is_fraction else abs(at_chosen.mean()))
-            failures = failures_among(rates[chose], better[chose], at_chosen, least)
-            if failures.num_failed:
-                found[cell] = failures
+    for cell, chosen, rates, values, chose in choices(summary):
+        at_chosen = values[rates == chosen]
+        unit = 1.0 if summary.metric.is_fraction else abs(at_chosen.mean())
+        failures = failures_among(rates[chose], values[chose], at_chosen, LEAST_LOSS * unit)
+        if failures.num_failed:
+            found[cell] = failures
     return found
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FIRST_LOOK
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.pairs import cells_of, comparisons
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import counted
@@ -82,7 +82,7 @@ def _open_pairs(summary: StudySummary) -> Iterator[list[Cell]]:
     num_values = dict(zip(tuples_in(summary.cells[CELL]), summary.cells["num_tests"], strict=True))
     compared = comparisons(summary)
     for row in compared[~_is_decided(compared)].to_dict("records"):
-        pair = [(row["task"], row["model"], row[side]) for side in ("variant", "other")]
+        pair = cells_of(row)
         least = min(num_values[cell] for cell in pair)
         behind = [cell for cell in pair if num_values[cell] == least]
         if all(num_used.get(cell, fresh.max) < fresh.max for cell in behind):

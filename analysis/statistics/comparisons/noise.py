@@ -63,7 +63,7 @@ def cell_noise(values: Floats) -> Noise:
     Args:
         values: ... x cells x `WINDOW` x seeds; NaN: no run, or no such rate.
     """
-    squares, dof = _spread(values)
+    squares, dof = spread(values)
     is_pooled = np.ones(dof.shape, bool)
     is_few = num_known(values[..., :1, :]) < ENOUGH_SEEDS
     has_spread = squares[..., 1:] > 0  # models that only guess show no noise
@@ -75,7 +75,7 @@ def cell_noise(values: Floats) -> Noise:
     return Noise(np.where(pooled_dof > 0, variance, np.nan), pooled_dof)
 
 
-def _spread(values: Floats) -> tuple[Floats, Floats]:
+def spread(values: Floats) -> tuple[Floats, Floats]:
     """Return the sum of squared distances from the mean, and its degrees of freedom.
 
     `values`: ... x seeds. A sum that is only rounding is 0.

@@ -18,18 +18,20 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.correction import levels_of, pairs_within
+from lr_sweep.analysis.statistics.comparisons.correction import compared_pairs, levels_of
 from lr_sweep.analysis.statistics.comparisons.noise import cell_values, sampled
 from lr_sweep.analysis.statistics.comparisons.pair_tests import PairTests, at_once
 from lr_sweep.analysis.statistics.comparisons.pairs import numbers_of
-from lr_sweep.analysis.statistics.selection.best import CELL, rounded, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.selection.best import CELL, rounded
+from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, StudySummary
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et
 al., Figure 1."""
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
+MOST_ROWS = 100_000
+"""Rows of `comparisons_at_rates`: about 15 MB as CSV."""
 Kind = Literal["same", "order", "winner", "unknown"]
 """Conclusion at a learning rate: the tuned order, another order, another winner, or not comparable."""
 Differences = Mapping[tuple[str, str], float]
@@ -38,26 +40,30 @@ Differences = Mapping[tuple[str, str], float]
 
 @lru_cache(maxsize=2)
 def comparisons_at_rates(summary: StudySummary) -> pd.DataFrame:
-    """Compare every two variants at every learning rate that both tried, by their own seeds.
+    """Compare variants (`compared_pairs`) at every learning rate that both tried, by their own seeds.
 
     Returns:
         One row a pair and learning rate: `task`, `model`, `variant`, `other`, `learning_rate`,
         `num_seeds` (the fewer), and as of `comparisons` `difference` to `distinguishable`, corrected
-        over all pairs and rates of the study.
+        over all pairs and rates of the study; at most `MOST_ROWS`, those with the smallest p.
     """
     cells, values = summary.cells, cell_values(summary)
-    first, second = pairs_within(list(tuples_in(cells[GROUP])))
+    pairs = compared_pairs(cells, summary.metric.sign)
+    first, second, num_untested = pairs
     names = cells.iloc[first][CELL].assign(other=cells["variant"].to_numpy()[second])
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
-    tests = [at_once(sampled(values, [rate] * len(values)), first, second, None) for rate in rates]
+    tests = [at_once(sampled(values, [rate] * len(values)), pairs, None) for rate in rates]
     tested = PairTests(*map(np.concatenate, zip(*tests, strict=True)))
-    tested = tested._replace(level=levels_of(tested.p))
+    tested = tested._replace(level=levels_of(tested.p, num_untested * len(rates)))
     frame = pd.concat([names] * len(rates), ignore_index=True).assign(
         learning_rate=np.repeat(rates, len(names)),
         num_seeds=tested.num_seeds,
         **numbers_of(tested),
     )
-    return frame[frame["num_seeds"] > 0].reset_index(drop=True)
+    frame = frame[frame["num_seeds"] > 0]
+    if len(frame) > MOST_ROWS:
+        frame = frame.nsmallest(MOST_ROWS, "p").sort_index()
+    return frame.reset_index(drop=True)
 
 
 @lru_cache(maxsize=2)
@@ -84,19 +90,16 @@ def orders(summary: StudySummary) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for labels, group in summary.groups():
         tuned = order_of(ranked_means(group.cells, metric))
-        by_rate = {
-            float(str(rate)): at for rate, at in group.learning_rates.groupby("learning_rate")
-        }
+        by_rate: dict[Any, pd.DataFrame] = dict(list(group.learning_rates.groupby("learning_rate")))
         for rate, cells in ({math.nan: group.cells} | by_rate).items():
             means = ranked_means(cells, metric)
             incomplete = _incomplete(cells[["variant", *counted]])
             order = order_of(means)
             pairs = significant.get((*labels.values(), rate), {})
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
+            sure = _is_sure(kind, order, tuned, pairs, metric.sign)
             row = {"learning_rate": rate, "means": means, "order": order, "kind": kind}
-            row["incomplete"] = incomplete
-            row["sure"] = _is_sure(kind, order, tuned, pairs, metric.sign)
-            row["significant"] = pairs
+            row |= {"incomplete": incomplete, "sure": sure, "significant": pairs}
             rows.append(labels | row)
     return pd.DataFrame(rows)
 
@@ -169,14 +172,10 @@ def _is_sure(kind: Kind, order: Order, tuned: Order, significant: Differences, s
 
 
 def _only_diverged(counts: Mapping[str, int]) -> bool:
-    others = sum(number for status, number in counts.items() if status != "diverged")
-    return bool(counts.get("diverged")) and not others
+    num_diverged = counts.get("diverged", 0)
+    return 0 < num_diverged == sum(counts.values())
 
 
-def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
-    counts = rows.set_index("variant").to_dict("index")
-    return {
-        str(variant): dict(by_status)
-        for variant, by_status in counts.items()
-        if any(by_status.values())
-    }
+def _incomplete(rows: pd.DataFrame) -> dict[Any, Any]:
+    counts = rows.set_index("variant")
+    return counts[counts.any(axis=1)].to_dict("index")

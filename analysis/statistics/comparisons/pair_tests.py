@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import comb, stdtr, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, levels_of
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, Pairs, holm, levels_of
 from lr_sweep.analysis.statistics.comparisons.noise import (
     WINDOW,
     Sampled,
@@ -63,15 +63,15 @@ class PairTests(NamedTuple):
         return np.minimum(LEVEL * self.p / self.level, 1.0)
 
 
-def at_once(cells: Sampled, first: Ints, second: Ints, within: float | None) -> PairTests:
+def at_once(cells: Sampled, pairs: Pairs, within: float | None) -> PairTests:
     """Test pairs of cells by all of their seeds.
 
     Args:
         cells: their values.
-        first: index of each pair's first cell.
-        second: index of its second cell.
+        pairs: cells of each pair.
         within: limit of equality, in the unit of the values; None: no pair is called equal.
     """
+    first, second, num_untested = pairs
     difference = cells.means[first] - cells.means[second]
     sem, dof = welch(cells.noise, cells.counts, first, second)
     num_seeds = np.minimum(cells.counts[first], cells.counts[second])
@@ -85,7 +85,8 @@ def at_once(cells: Sampled, first: Ints, second: Ints, within: float | None) -> 
         with undefined_is_nan():
             p_beyond = stdtr(dof, (np.abs(difference) - within) / sem)
         is_equal = (holm(p_beyond) < LEVEL) & (num_seeds >= FEWEST_SEEDS)
-    return PairTests(num_seeds.astype(int), difference, sem, dof, p, levels_of(p), is_equal)
+    levels = levels_of(p, num_untested)
+    return PairTests(num_seeds.astype(int), difference, sem, dof, p, levels, is_equal)
 
 
 def _p_by_ranks(counts: Floats, other_counts: Floats) -> Floats:
@@ -99,7 +100,7 @@ def _p_by_ranks(counts: Floats, other_counts: Floats) -> Floats:
 
 
 def after_every_seed(
-    values: Floats, first: Ints, second: Ints, within: float | None, max_seeds: int
+    values: Floats, pairs: Pairs, within: float | None, max_seeds: int
 ) -> PairTests:
     """Test each pair after every fresh seed, from `FIRST_LOOK` seeds on, until it is decided.
 
@@ -107,21 +108,21 @@ def after_every_seed(
 
     Args:
         values: cells x fresh seeds, in the order of the seeds; NaN: a lost run, which is skipped.
-        first: index of each pair's first cell.
-        second: index of its second cell.
+        pairs: cells of each pair.
         within: as of `at_once`.
         max_seeds: most fresh seeds of a cell.
     """
+    first, second, num_untested = pairs
     known_first = np.argsort(np.isnan(values), axis=-1, kind="stable")
     values = np.take_along_axis(values, known_first, -1)
     counts = num_known(values)
     reached = np.minimum(counts[first], counts[second])
-    unknown = {"sem": np.full(len(first), np.nan), "p": np.full(len(first), np.nan)}
-    state = _tested_at(values, values.shape[-1], first, second)
-    state = state._replace(num_seeds=reached.copy(), **unknown)
-    is_open, num_pairs = np.ones(len(first), bool), len(first)
+    unknown = np.full(len(first), np.nan)
+    state = _tested_at(values, values.shape[-1], pairs)
+    state = state._replace(num_seeds=reached.copy(), sem=unknown, p=unknown.copy())
+    is_open, num_pairs = np.ones(len(first), bool), len(first) + num_untested
     for look in range(FIRST_LOOK, int(reached.max(initial=0)) + 1):
-        tested = _tested_at(values, look, first, second)
+        tested = _tested_at(values, look, pairs)
         is_equal = _equal_at(tested, look, within, max_seeds)
         for pair in np.argsort(tested.p, kind="stable").tolist():  # Holm: the smallest p first
             if is_open[pair] and reached[pair] >= look:
@@ -135,13 +136,13 @@ def after_every_seed(
     return state
 
 
-def _tested_at(values: Floats, look: int, first: Ints, second: Ints) -> PairTests:
+def _tested_at(values: Floats, look: int, pairs: Pairs) -> PairTests:
     """Test all pairs by the first seeds of both variants; the levels are not set yet."""
     windows = np.full((len(values), WINDOW, look), np.nan)
     windows[:, 0] = values[:, :look]
     cells = Sampled(windows[:, 0], cell_noise(windows))
-    tested = at_once(cells, first, second, None)
-    return tested._replace(num_seeds=np.full(len(first), look))
+    tested = at_once(cells, pairs, None)
+    return tested._replace(num_seeds=np.full(len(pairs.first), look))
 
 
 def _equal_at(tested: PairTests, look: int, within: float | None, max_seeds: int) -> Bools:

@@ -12,7 +12,8 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, pairs_within
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, compared_pairs
 from lr_sweep.analysis.statistics.comparisons.failures import failed_runs
 from lr_sweep.analysis.statistics.comparisons.noise import at_chosen
 from lr_sweep.analysis.statistics.comparisons.pair_tests import (
@@ -22,13 +23,13 @@ from lr_sweep.analysis.statistics.comparisons.pair_tests import (
     at_once,
 )
 from lr_sweep.analysis.statistics.comparisons.power import findable_difference
-from lr_sweep.analysis.statistics.selection.best import tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 
 @lru_cache(maxsize=2)
 def comparisons(summary: StudySummary) -> pd.DataFrame:
-    """Compare the mean test values of every two variants of a task and model.
+    """Compare the mean test values of the variants of a task and model: `compared_pairs`.
 
     Returns:
         One row a task, model and pair. Values are fractions, or in the metric's unit; NaN: not known.
@@ -47,36 +48,38 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         - `note`.
     """
     cells, values = summary.cells, at_chosen(summary)
-    first, second = pairs_within(list(tuples_in(cells[GROUP])))
-    tested = tests_of(summary)
-    frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
-    least = np.minimum(values.counts[first], values.counts[second])
-    sign, is_fraction = summary.metric.sign, summary.metric.is_fraction
-    has_failed = failed_runs(sign * values.values, is_fraction)
+    pairs = compared_pairs(cells, summary.metric.sign)
+    within, fresh = summary.equal_within, summary.fresh
+    if fresh is not None and fresh.until_decided:
+        tested = after_every_seed(values.values, pairs, within, fresh.max)
+    else:
+        tested = at_once(values, pairs, within)
+    first, second, _ = pairs
+    frame = cells.iloc[first][CELL].reset_index(drop=True)
+    counts = values.counts.astype(int)
+    has_failed = failed_runs(summary.metric.sign * values.values, summary.metric.is_fraction)
     working = values._replace(values=np.where(has_failed, np.nan, values.values)).means
     num_failed = has_failed.sum(-1)
     return frame.assign(
         other=cells["variant"].to_numpy()[second],
-        num_seeds=values.counts[first].astype(int),
-        num_other_seeds=values.counts[second].astype(int),
+        num_seeds=counts[first],
+        num_other_seeds=counts[second],
         **numbers_of(tested),
         equal=tested.is_equal,
         findable=findable_difference(tested.sem, tested.dof, tested.level),
         num_failed=num_failed[first],
         num_other_failed=num_failed[second],
         working_difference=working[first] - working[second],
-        note=list(map(_note, least, tested.difference, tested.sem)),
+        note=list(
+            map(_note, np.minimum(counts[first], counts[second]), tested.difference, tested.sem)
+        ),
     )
 
 
-def tests_of(summary: StudySummary) -> PairTests:
-    """Test every two variants of a task and model: once, or after every fresh seed."""
-    values = at_chosen(summary)
-    first, second = pairs_within(list(tuples_in(summary.cells[GROUP])))
-    within = summary.equal_within
-    if summary.fresh is not None and summary.fresh.until_decided:
-        return after_every_seed(values.values, first, second, within, summary.fresh.max)
-    return at_once(values, first, second, within)
+def cells_of(row: Row) -> tuple[Cell, Cell]:
+    """Return the two cells of a row of `comparisons`."""
+    group = row["task"], row["model"]
+    return (*group, row["variant"]), (*group, row["other"])
 
 
 def numbers_of(tested: PairTests) -> dict[str, np.ndarray]:
@@ -92,7 +95,7 @@ def numbers_of(tested: PairTests) -> dict[str, np.ndarray]:
     }
 
 
-def _note(num_seeds: float, difference: float, sem: float) -> str:
+def _note(num_seeds: int, difference: float, sem: float) -> str:
     if num_seeds == 0:
         return "a variant without a value"
     if num_seeds < FEWEST_SEEDS:

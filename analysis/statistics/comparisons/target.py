@@ -7,7 +7,6 @@ corrected over all pairs. How often this is right: `benchmarks/target_simulation
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.polynomial import polynomial
 from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.correction import holm, pairs_within
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, pairs_within
 from lr_sweep.analysis.statistics.comparisons.noise import (
     NO_SPREAD,
     Noise,
@@ -25,6 +24,8 @@ from lr_sweep.analysis.statistics.comparisons.noise import (
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     CONFIDENCE,
+    RATE,
+    UPPER,
     Bools,
     Floats,
     Ints,
@@ -37,7 +38,6 @@ from lr_sweep.analysis.statistics.selection.summary import (
     points_within_budget,
 )
 
-RATE = [*CELL, "learning_rate"]
 PAIR = [*CELL, "other"]
 LOG_STEPS = Metric(name="log steps", higher_is_better=False, is_fraction=False)
 LOCAL = 0.2
@@ -53,12 +53,8 @@ CHOSEN_LAST = 100.0
 LEAST_RUNS = 3
 """Smallest number of runs of each variant that a p value needs."""
 FEW_RUNS = f"fewer than {LEAST_RUNS} runs of a variant: no p"
+AT_FIRST = "the faster one reaches the target at its first evaluation: evaluate more often"
 FASTER_IS_SHORT = "the faster one does not reach the target with all its runs"
-LEVEL = 1 - CONFIDENCE
-UPPER = 1 - LEVEL / 2
-"""Quantile of the upper end of an interval."""
-ONE_SIDED = 1 - LEVEL
-"""The same of an interval with one end."""
 
 
 class StepsCompared(NamedTuple):
@@ -66,7 +62,8 @@ class StepsCompared(NamedTuple):
 
     cells: pd.DataFrame
     """A row a variant, the fastest first: `learning_rate` (that reaches the target first), `num_runs`, `num_reached`,
-    `short` (does not reach it), `steps` (then its budget) with a 95% interval, `certain_step` (first in `means`)."""
+    `short` (does not reach it), `at_first` (is there at its first evaluation, and perhaps earlier), `steps` (of a short
+    one its budget) with a 95% interval, `certain_step` (first in `means`)."""
     pairs: pd.DataFrame
     """A row a pair: what `speedups` returns, `corrected_p` over all pairs (NaN: the faster one is short, or there are
     too few runs), `distinguishable` (whether that is below `LEVEL`) and `note`."""
@@ -91,16 +88,16 @@ def compare_steps(
     fastest = _fastest_rates(runs)
     cells, pairs = _compared(runs, fastest)
     cells.insert(4, "target", cells["task"].map(summary.targets))
-    means = _means_at_steps(
-        runs.merge(fastest, on=RATE), curves, summary.targets, summary.metric.sign
-    )
+    means = _means_at_steps(summary, runs.merge(fastest, on=RATE), curves)
     certain = means[means["certain"]].groupby(CELL)["step"].min()
     cells = cells.join(certain.rename("certain_step"), on=CELL)
     shared = _shared_rates(runs, fastest)
     if len(shared) and runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
-        shared_cells, shared_pairs = _compared(runs, shared)
-        cells = cells.join(shared_cells.set_index(CELL).add_prefix("shared_"), on=CELL)
-        pairs = pairs.join(shared_pairs.set_index(PAIR).add_prefix("shared_"), on=PAIR)
+        at_shared = _compared(runs, shared)
+        cells, pairs = (
+            frame.join(other.set_index(keys).add_prefix("shared_"), on=keys)
+            for frame, other, keys in zip((cells, pairs), at_shared, (CELL, PAIR), strict=True)
+        )
     return StepsCompared(cells, pairs, means)
 
 
@@ -118,9 +115,9 @@ def _with_crossings(
     points["gap"] = summary.metric.sign * (points["validation_accuracy"] - target) + rounding
     by_rate = points[points["step"] > 0].groupby(RATE, sort=False)
     crossed = [_crossings_of_rate(rows) for _, rows in by_rate]
-    none = pd.DataFrame(columns=["run_id", "log_steps", "short"])
-    runs = runs.merge(pd.concat(crossed or [none]), on="run_id", how="left")
-    crossing = runs["log_steps"].astype(float)
+    none = pd.DataFrame(columns=["run_id", "crossing", "short", "at_first"])
+    runs = runs.merge(pd.concat([none, *crossed]), on="run_id", how="left")
+    crossing = runs["crossing"].astype(float)
     budget = np.log(runs["num_steps"].astype(float))
     unit = 0.0 if per_step is None else np.log(runs["run_id"].map(per_step))
     short = runs["short"].eq(True) | crossing.isna()
@@ -130,6 +127,7 @@ def _with_crossings(
         log_budget=budget + unit,
         reached=crossing <= budget,
         short=short,
+        at_first=runs["at_first"].eq(True),
         validation_accuracy=log_steps + CHOSEN_LAST * short,
     )
 
@@ -141,15 +139,15 @@ def _crossings_of_rate(points: pd.DataFrame) -> pd.DataFrame:
     ended = points.loc[points["status"] == "complete", "run_id"]
     complete = gaps.columns.isin(ended)
     gaps = gaps[gaps.loc[:, complete].notna().all(axis=1)]
-    log_steps, short = np.full(len(complete), math.nan), True
-    if complete.any() and len(gaps):
-        log_steps, short = crossings(
-            np.log(gaps.index.to_numpy(float)),
-            gaps.to_numpy(float),
-            complete,
-            math.log(points["num_steps"].max()),
-        )
-    return pd.DataFrame({"run_id": gaps.columns, "log_steps": log_steps, "short": short})
+    crossed = pd.DataFrame({"run_id": gaps.columns, "short": True, "at_first": False})
+    if not complete.any() or gaps.empty:
+        return crossed.assign(crossing=math.nan)
+    log_steps = np.log(gaps.index.to_numpy(float))
+    log_budget = math.log(points["num_steps"].max())
+    values = gaps.to_numpy(float)
+    crossing, short = crossings(log_steps, values, complete, log_budget)
+    at_first = values[0, complete].mean() >= 0
+    return crossed.assign(crossing=crossing, short=short, at_first=at_first)
 
 
 def crossings(
@@ -229,20 +227,28 @@ class LogSteps(NamedTuple):
 
 def _compared(runs: pd.DataFrame, rates: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of cells, at one rate each, and of their pairs."""
-    by_rate = runs.groupby(RATE)
-    cells = rates.join(by_rate["reached"].agg(num_runs="size", num_reached="sum"), on=RATE)
-    cells = cells.join(by_rate["short"].any(), on=RATE)
-    logs = rates.join(by_rate["log_steps"].agg(["mean", "var", "size"]), on=RATE)
-    logs = logs.join(by_rate["log_budget"].max(), on=RATE)
-    limits = logs["log_budget"].where(cells["short"], math.inf)
-    half = stdtrit(logs["size"] - 1, UPPER) * np.sqrt(logs["var"] / logs["size"])
-    low, high = logs["mean"] - half, logs["mean"] + half
-    cells["steps"] = np.exp(np.minimum(logs["mean"], limits))
-    cells["low"] = np.exp(np.minimum(low, limits))
-    cells["high"] = np.exp(high.mask(cells["short"], math.inf))
-    means, variances, counts = logs[["mean", "var", "size"]].to_numpy(float).T
-    steps = LogSteps(means, limits.to_numpy(), Noise(variances, counts - 1), counts)
-    return cells, _pairs(cells, steps)
+    numbers = runs.groupby(RATE).agg(
+        num_runs=("reached", "size"),
+        num_reached=("reached", "sum"),
+        short=("short", "any"),
+        at_first=("at_first", "any"),
+        mean=("log_steps", "mean"),
+        variance=("log_steps", "var"),
+        log_budget=("log_budget", "max"),
+    )
+    cells = rates.join(numbers, on=RATE)
+    mean, variance, log_budget = (cells.pop(name) for name in ("mean", "variance", "log_budget"))
+    counts, short = cells["num_runs"], cells["short"]
+    limits = log_budget.where(short, math.inf)
+    half = stdtrit(counts - 1, UPPER) * np.sqrt(variance / counts)
+    high = (mean + half).mask(short, math.inf)
+    cells["steps"] = np.exp(np.minimum(mean, limits))
+    cells["low"] = np.exp(np.minimum(mean - half, limits))
+    cells["high"] = np.exp(high)
+    cells.loc[cells["at_first"], ["low", "high"]] = math.nan
+    columns = (mean, limits, variance, counts - 1, counts)
+    means, ends, variances, dof, sizes = (column.to_numpy(float) for column in columns)
+    return cells, _pairs(cells, LogSteps(means, ends, Noise(variances, dof), sizes))
 
 
 def _pairs(cells: pd.DataFrame, steps: LogSteps) -> pd.DataFrame:
@@ -250,12 +256,15 @@ def _pairs(cells: pd.DataFrame, steps: LogSteps) -> pd.DataFrame:
     pairs = cells.iloc[first][CELL].reset_index(drop=True)
     pairs["other"] = cells["variant"].to_numpy()[second]
     pairs = pairs.assign(**speedups(steps, first, second))
-    faster = np.where(steps.means[first] < steps.means[second], first, second)
-    is_short = np.isfinite(steps.limits[faster])
-    is_few = np.minimum(steps.counts[first], steps.counts[second]) < LEAST_RUNS
-    p = pairs["p"].mask(is_short | is_few)
+    faster = cells.iloc[np.where(steps.means[first] < steps.means[second], first, second)]
+    reasons = {
+        FASTER_IS_SHORT: faster["short"].to_numpy(),
+        AT_FIRST: faster["at_first"].to_numpy(),
+        FEW_RUNS: np.minimum(steps.counts[first], steps.counts[second]) < LEAST_RUNS,
+    }
+    note = np.select([*reasons.values()], [*reasons], "")
+    p = pairs["p"].mask(note != "")
     corrected = holm(p.to_numpy())
-    note = np.select([is_short, is_few], [FASTER_IS_SHORT, FEW_RUNS], "")
     return pairs.assign(p=p, corrected_p=corrected, distinguishable=corrected < LEVEL, note=note)
 
 
@@ -272,21 +281,21 @@ def speedups(steps: LogSteps, first: Ints, second: Ints) -> dict[str, Floats]:
         second: of its second cell.
     """
     sem, dof = welch(steps.noise, steps.counts, first, second)
-    t = (steps.means[..., first] - steps.means[..., second]) / sem
+    away = np.abs(steps.means[..., first] - steps.means[..., second])
     is_short = np.isfinite(steps.limits)
     has_low, has_high = ~is_short[..., first], ~is_short[..., second]
-    factor = stdtrit(dof, np.where(has_low & has_high, UPPER, ONE_SIDED))
+    factor = stdtrit(dof, np.where(has_low & has_high, UPPER, CONFIDENCE))
     log_steps = np.minimum(steps.means, steps.limits)
     beyond = steps.means - log_steps
-    sems = np.sqrt(steps.noise.variance / steps.counts)
-    half_first, half_second = (
+    num_steps, sems = np.exp(log_steps), np.sqrt(steps.noise.variance / steps.counts)
+    half, other_half = (
         np.maximum(factor * sems[..., cell] - beyond[..., cell], 0.0) for cell in (first, second)
     )
-    num_first, num_second = np.exp(log_steps[..., first]), np.exp(log_steps[..., second])
-    ratio, saved = num_second / num_first, num_second - num_first
+    number, other_number = num_steps[..., first], num_steps[..., second]
+    ratio, saved = other_number / number, other_number - number
+    half_saved = np.hypot(number * half, other_number * other_half)
     with np.errstate(over="ignore"):
-        scale = np.exp(np.hypot(half_first, half_second))
-    half_saved = np.hypot(num_first * half_first, num_second * half_second)
+        scale = np.exp(np.hypot(half, other_half))
     return {
         "ratio": ratio,
         "ratio_low": np.where(has_low, ratio / scale, 0.0),
@@ -294,12 +303,12 @@ def speedups(steps: LogSteps, first: Ints, second: Ints) -> dict[str, Floats]:
         "saved": saved,
         "saved_low": np.where(has_low, saved - half_saved, -math.inf),
         "saved_high": np.where(has_high, saved + half_saved, math.inf),
-        "p": 2 * stdtr(dof, -np.abs(t)),
+        "p": 2 * stdtr(dof, -away / sem),
     }
 
 
 def _means_at_steps(
-    runs: pd.DataFrame, curves: pd.DataFrame, targets: Mapping[str, float], sign: int
+    summary: StudySummary, runs: pd.DataFrame, curves: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the mean of each cell at every step that all its runs have, and whether it is `certain` to be there.
 
@@ -311,14 +320,9 @@ def _means_at_steps(
     means = by_step.agg(mean="mean", sem="sem", num_runs="count").reset_index()
     all_runs = means.groupby(CELL)["num_runs"].transform("max")
     means = means[means["num_runs"] == all_runs]
-    dof, sem = means["num_runs"] - 1, means["sem"]
+    mean, sem, dof = means["mean"], means.pop("sem"), means["num_runs"] - 1
     half = stdtrit(dof, UPPER) * sem
-    behind = sign * (means["task"].map(targets) - means["mean"])
-    means = means.assign(
-        low=means["mean"] - half,
-        high=means["mean"] + half,
-        p=stdtr(dof, behind / sem),
-    )
-    from_last = (means["p"] < LEVEL)[::-1]
-    means["certain"] = from_last.groupby([means[name] for name in CELL]).cummin()
-    return means.drop(columns="sem")
+    behind = summary.metric.sign * (means["task"].map(summary.targets) - mean)
+    means = means.assign(low=mean - half, high=mean + half, p=stdtr(dof, behind / sem))
+    from_last = means[::-1].assign(certain=means["p"] < LEVEL)
+    return means.assign(certain=from_last.groupby(CELL)["certain"].cummin())

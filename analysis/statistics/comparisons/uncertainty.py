@@ -14,16 +14,13 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD
-from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats
+from lr_sweep.analysis.statistics.selection.best import CELL, UPPER, Floats
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 NUM_DRAWS = 2000
 """Resamples of the seeds for the intervals of `overall`."""
 QUARTER = 0.25
 """Share of the values that an interquartile mean cuts at each end."""
-LOWER = (1 - CONFIDENCE) / 2
-UPPER = (1 + CONFIDENCE) / 2
-"""Quantiles of the ends of an interval."""
 
 
 def t_factor(num_seeds: int) -> float:
@@ -126,5 +123,5 @@ def _with_draws(seeds: Floats, rng: np.random.Generator) -> Floats:
 
 def _with_ends(ratings: Floats) -> Floats:
     """Return the measured rating and the ends of its interval, variants x 3, of variants x (1 + draws)."""
-    ends = np.quantile(ratings[:, 1:], [LOWER, UPPER], axis=1)
+    ends = np.quantile(ratings[:, 1:], [1 - UPPER, UPPER], axis=1)
     return np.column_stack([ratings[:, 0], *ends])

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.statistics.comparisons.conditions import (
@@ -93,16 +92,13 @@ def verdicts(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> p
         - `certain`: the `Certain` statement; None: nothing is certain;
         - `one_rate`: an `OneRate` for each pair that single rates would have shown otherwise.
     """
-    at_rate = defaultdict[tuple[str, str], list[dict[Any, Any]]](list)
-    for row in orders(summary).dropna(subset=["learning_rate"]).to_dict("records"):
-        at_rate[row["task"], row["model"]].append(row)
+    at_rates = dict(list(orders(summary).groupby(GROUP)))
     rows = []
     for labels, best, leads, certain in ranked(summary, conditions):
-        tried = at_rate[labels["task"], labels["model"]]
-        misleading = list(_misleading(best, leads, tried))
-        rows.append(
-            labels | {"best": best, "leads": leads, "certain": certain, "one_rate": misleading}
-        )
+        tried = at_rates[tuple(labels.values())].to_dict("records")
+        row: dict[str, Any] = {"best": best, "leads": leads, "certain": certain}
+        row["one_rate"] = list(_misleading(best, leads, tried))
+        rows.append(labels | row)
     return pd.DataFrame(rows)
 
 
@@ -111,14 +107,13 @@ def ranked(
 ) -> Iterator[tuple[dict[str, str], tuple[str, ...], tuple[Lead, ...], Certain | None]]:
     """Yield each task and model with `best`, `leads` and `certain` of `verdicts`."""
     compared = with_conditions(summary, conditions)
-    by_group = dict(list(compared.groupby(GROUP, sort=False)))
     for labels, group in summary.groups():
         tuned = tuple(ranked_means(group.cells, group.metric))
-        rows = by_group.get(tuple(labels.values()), compared.head(0))
+        rows = compared[compared[GROUP].eq([*labels.values()]).all(axis=1)]
         pairs = dict(_leads(rows, tuned))
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
         best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
-        yield labels, best, leads, _largest_certain(tuned, pairs) if tuned else None
+        yield labels, best, leads, _largest_certain(tuned, pairs)
 
 
 def _largest_certain(
@@ -126,20 +121,29 @@ def _largest_certain(
 ) -> Certain | None:
     """Choose how many of the best variants to name as winners, for the most certain pairs.
 
-    No winner certainly beats another one. `tuned`: variants, the best first.
+    No winner certainly beats another one, and pairs that are not compared are not certain. `tuned`:
+    variants, the best first.
     """
-    beaten = [pairs[tuned[0], other].certain for other in tuned[1:]]
-    most = 1 + next(iter(np.flatnonzero(beaten)), 0)
+    certain = {pair for pair, lead in pairs.items() if lead.certain}
     splits = []
-    for n in range(1, most + 1):
+    for n in range(1, len(tuned)):
         winners = tuned[:n]
-        losers = [x for x in tuned[n:] if all(pairs[winner, x].certain for winner in winners)]
+        losers = [x for x in tuned[n:] if certain.issuperset(product(winners, [x]))]
         splits.append((winners, tuple(losers)))
-    winners, beaten_by_all = max(splits, key=lambda split: len(split[0]) * len(split[1]))
-    if not beaten_by_all:
-        return None
-    sizes = [pairs[pair].difference for pair in product(winners, beaten_by_all)]
-    return Certain(winners, beaten_by_all, (min(sizes, key=abs), max(sizes, key=abs)))
+        if (tuned[0], tuned[n]) in certain:
+            break
+    winners, beaten = max(splits, key=_num_pairs, default=((), ()))
+    sizes = [pairs[pair].difference for pair in product(winners, beaten)]
+    return Certain(winners, beaten, _ends(sizes)) if sizes else None
+
+
+def _num_pairs(split: tuple[tuple[str, ...], tuple[str, ...]]) -> int:
+    winners, losers = split
+    return len(winners) * len(losers)
+
+
+def _ends(differences: Sequence[float]) -> tuple[float, float]:
+    return min(differences, key=abs), max(differences, key=abs)
 
 
 def _leads(compared: pd.DataFrame, tuned: Sequence[str]) -> Iterator[tuple[tuple[str, str], Lead]]:
@@ -183,5 +187,4 @@ def _misleading(
             at_rates[winner].append((row["learning_rate"], lead))
     for winner, found in at_rates.items():
         rates, differences = zip(*found, strict=True)
-        ends = (min(differences, key=abs), max(differences, key=abs))
-        yield OneRate(winner, leader, winner in beaten, rates, ends)
+        yield OneRate(winner, leader, winner in beaten, rates, _ends(differences))

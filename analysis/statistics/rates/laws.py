@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.record.columns import settings
-from lr_sweep.analysis.statistics.selection.best import CELL, CONFIDENCE, Floats
+from lr_sweep.analysis.statistics.selection.best import CELL, UPPER, Floats
 
 LEAST_SIZES = 3
 """Through two there is always a line."""
@@ -66,7 +66,7 @@ def fitted(sizes: Floats, optima: Floats, errors: Floats, next_sizes: Floats) ->
     dof = OWN_DOF + len(optima) - len(found)
     noise = errors**2 * (OWN_DOF * own + misfit) / (dof * own)
     at_next = np.array([1.0, *(next_sizes - centre)])
-    factor = float(stdtrit(dof, (1 + CONFIDENCE) / 2))
+    factor = float(stdtrit(dof, UPPER))
     return Fit(
         found[1:],
         factor * np.sqrt(weights[1:] ** 2 @ noise),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -141,6 +141,20 @@ class Curve(NamedTuple):
     def best(self) -> int:
         """The index of the best mean, the lowest rate of equals."""
         return int(np.nanargmax(rounded(self.means)))
+
+    @property
+    def falls(self) -> Floats:
+        """By how much each mean is behind the best one."""
+        return self.means[self.best] - self.means
+
+    @property
+    def away(self) -> Floats:
+        """log10 of each rate, less that of the best one."""
+        return self.log_rates - self.log_rates[self.best]
+
+    def sides(self, values: Any) -> tuple[Any, Any]:
+        """Return the values before and after that of the best rate, the nearest first."""
+        return values[: self.best][::-1], values[self.best + 1 :]
 
 
 @dataclass(frozen=True, kw_only=True)

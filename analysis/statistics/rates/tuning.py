@@ -13,12 +13,12 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.noise import (
     CellValues,
-    num_known,
+    spread,
     undefined_is_nan,
 )
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
-    CONFIDENCE,
+    UPPER,
     Floats,
     arrays_by_cell,
     rounded,
@@ -78,16 +78,13 @@ def half_widths(values: CellValues) -> Floats:
 
     The noise at each rate is pooled over it and the rates beside it, and is at least its own. NaN: a rate has one seed.
     """
-    counts = num_known(values.values)
-    dof = np.maximum(counts - 1.0, 0.0)
+    squares, dof = spread(values.values)
     with undefined_is_nan():
-        means = np.nansum(values.values, -1) / counts
-        squares = np.nansum((values.values - means[:, None]) ** 2, -1)
         pooled_dof = _with_neighbours(dof)
         variance = np.fmax(squares / dof, _with_neighbours(squares) / pooled_dof)
-    level = (1 - CONFIDENCE) / 2 / len(values.rates)
+    level = (1 - UPPER) / len(values.rates)
     factor = stdtrit(np.where(dof > 0, pooled_dof, np.nan), 1 - level)
-    return np.asarray(factor * np.sqrt(variance / counts))
+    return np.asarray(factor * np.sqrt(variance / (dof + 1)))
 
 
 def _with_neighbours(sums: Floats) -> Floats:

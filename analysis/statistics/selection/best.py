@@ -25,8 +25,12 @@ CELL = ["task", "model", "variant"]
 """The columns that name a cell: one entry of the main table."""
 Cell = tuple[str, str, str]
 """Their values."""
+RATE = [*CELL, "learning_rate"]
+"""The columns that name a learning rate of a cell."""
 CONFIDENCE = 0.95
 """Confidence of every interval."""
+UPPER = (1 + CONFIDENCE) / 2
+"""Quantile of the upper end of an interval."""
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
@@ -86,14 +90,21 @@ def each_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, pd.DataFrame]]:
 
 def arrays_by_cell(frame: pd.DataFrame, *names: str) -> dict[Cell, list[np.ndarray[Any, Any]]]:
     """Return columns of each cell of a frame, in order of appearance: hundreds of cells take a tenth of `each_cell`."""
+    return arrays_by(frame, CELL, *names)
+
+
+def arrays_by(
+    frame: pd.DataFrame, keys: list[str], *names: str
+) -> dict[Any, list[np.ndarray[Any, Any]]]:
+    """Return columns of each combination of keys, in order of appearance."""
     if frame.empty:
         return {}
-    codes = frame.groupby(CELL, sort=False).ngroup().to_numpy()
+    codes = frame.groupby(keys, sort=False).ngroup().to_numpy()
     order = codes.argsort(kind="stable")
     starts = np.flatnonzero(np.diff(codes[order])) + 1
-    keys = tuples_in(frame[CELL].drop_duplicates())
+    groups = tuples_in(frame[keys].drop_duplicates())
     columns = (np.split(frame[name].to_numpy()[order], starts) for name in names)
-    return {key: arrays for key, *arrays in zip(keys, *columns, strict=True)}
+    return {group: arrays for group, *arrays in zip(groups, *columns, strict=True)}
 
 
 def rows_by_cell(frame: pd.DataFrame) -> dict[Cell, list[Row]]:
@@ -132,7 +143,8 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     """Choose each cell's learning rate: the best mean over seeds of the runs' best validation accuracy.
 
     Eligible are the learning rates with the most seeds that have a value: all wanted seeds, unless no learning rate
-    has them all; then the cell is flagged incomplete. Ties go to the smaller learning rate: training diverges above
+    has them all; then the cell is flagged incomplete. Where runs have seeds of their own, a rate needs a value of each
+    of its own runs, however many these are. Ties go to the smaller learning rate: training diverges above
     a good learning rate and only slows below it, so the smaller one is the safer to reuse.
 
     Args:
@@ -148,7 +160,6 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
         equally good).
     """
     _refuse_test_columns(per_run)
-    num_seeds = seeds_of(per_run).to_dict()
     columns = [
         *CELL,
         "learning_rate",
@@ -159,30 +170,42 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
         "at_edge",
     ]
     bounding = per_run.assign(bounding=per_run["status"].isin(BOUNDING))
-    by_rate = bounding.groupby([*CELL, "learning_rate"], sort=False).agg(
+    by_rate = bounding.groupby(RATE, sort=False).agg(
         mean=("validation_accuracy", "mean"),
         count=("validation_accuracy", "count"),
         bounding=("bounding", "all"),
     )
+    by_rate["wanted"] = seeds_of(per_run)
+    by_rate["eligible"] = are_eligible(by_rate["count"], by_rate["wanted"], CELL)
     by_rate["mean"] = rounded(by_rate["mean"].to_numpy(float))
     cells = rows_by_cell(by_rate.reset_index())
-    chosen = {cell: _choose(rates, num_seeds[cell], metric) for cell, rates in cells.items()}
+    chosen = {cell: _choose(rates, metric) for cell, rates in cells.items()}
     rows = [labels_of(cell) | choice for cell, choice in chosen.items()]
     return pd.DataFrame(rows, columns=columns)
 
 
 def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
-    """Return by cell how many seeds each of its learning rates is to have: all that occur in the cell.
+    """Return by cell and learning rate how many seeds the rate is to have: all that occur in its cell.
 
-    Where no seed occurs at two rates, as in a table whose runs drew theirs, it is the most that a rate has.
+    Where no seed occurs at two rates, as in a table whose repeats have no numbers, each rate has its own number.
     """
-    by_rate = (
-        runs.groupby([*CELL, "learning_rate"], sort=False)["seed"]
-        .nunique()
-        .groupby(CELL, sort=False)
-    )
-    number = runs.groupby(CELL, sort=False)["seed"].nunique()
-    return number.where(number < by_rate.sum(), by_rate.max())
+    by_rate = runs.groupby(RATE, sort=False)["seed"].nunique()
+    table = by_rate.rename("own").reset_index()
+    of_cell = runs.groupby(CELL, sort=False)["seed"].nunique().rename("all")
+    table = table.join(of_cell, on=CELL)
+    has_shared = table["all"] < table.groupby(CELL)["own"].transform("sum")
+    return table["all"].where(has_shared, table["own"]).set_axis(by_rate.index)
+
+
+def are_eligible(counts: pd.Series[int], wanted: pd.Series[int], cells: Any) -> pd.Series[bool]:
+    """Return which learning rates may be chosen: those with all wanted values or, in cells without any, with the most.
+
+    `counts`, `wanted`: values and wanted seeds of each rate. `cells`: as of `Series.groupby`.
+    """
+    is_whole = counts.eq(wanted) & counts.gt(0)
+    has_whole = is_whole.groupby(cells).transform("any")
+    most = counts.groupby(cells).transform("max")
+    return is_whole | (~has_whole & counts.eq(most) & counts.gt(0))
 
 
 def was_tried(rate: Row) -> bool:
@@ -205,12 +228,11 @@ def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
     return min(inside or equal, default=math.nan)
 
 
-def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
-    """Choose among the rates of one cell, with the `mean`, `count` and `bounding` (`BOUNDING` alone) of each."""
+def _choose(rates: list[Row], metric: Metric) -> dict[str, Any]:
+    """Choose among the rates of a cell, with `mean`, `count`, `wanted`, `eligible` and `bounding`."""
     rates = sorted(rates, key=lambda row: row["learning_rate"])
     tried = [row["learning_rate"] for row in rates if row["count"] or row["bounding"]]
-    most = max(row["count"] for row in rates)
-    means = {row["learning_rate"]: row["mean"] for row in rates if row["count"] == most > 0}
+    means = {row["learning_rate"]: row["mean"] for row in rates if row["eligible"]}
     best, second = [
         *sorted(means, key=lambda rate: -metric.sign * means[rate]),
         math.nan,
@@ -223,7 +245,7 @@ def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
         "validation_mean": means.get(best, math.nan),
         "runner_up": second,
         "runner_up_mean": means.get(second, math.nan),
-        "incomplete": most < num_seeds,
+        "incomplete": all(row["count"] < row["wanted"] for row in rates),
         # Text in every case: pandas turns a None among texts into NaN, which counts as true.
         "at_edge": "" if len(equal) == len(tried) else edges.get(inner_rate(equal, tried), ""),
     }

@@ -16,6 +16,8 @@ from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import Fresh, Refinement, SearchRange
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
+    RATE,
+    are_eligible,
     best_learning_rates,
     best_steps,
     seeds_of,
@@ -67,7 +69,7 @@ class StudySummary:
     def chosen_runs(self) -> pd.DataFrame:
         """The runs at their cell's chosen learning rate on which its numbers rest."""
         runs = self.runs if self.fresh_runs is None else self.fresh_runs
-        return runs.merge(self.cells[[*CELL, "learning_rate"]], on=[*CELL, "learning_rate"])
+        return runs.merge(self.cells[RATE], on=RATE)
 
     def on_fresh_seeds(self, fresh: Fresh, runs: pd.DataFrame) -> StudySummary:
         """Rest the test values of each cell on fresh runs at its learning rate; rows as of `runs`."""
@@ -82,15 +84,11 @@ class StudySummary:
 
     def of(self, **labels: Any) -> StudySummary:
         """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
-        frames: dict[str, Any] = {
-            name: frame[
-                np.logical_and.reduce(
-                    [frame[label].to_numpy() == value for label, value in labels.items()]
-                )
-            ]
-            for name, frame in vars(self).items()
-            if isinstance(frame, pd.DataFrame)
-        }
+        frames: dict[str, Any] = {}
+        for name, frame in vars(self).items():
+            if isinstance(frame, pd.DataFrame):
+                has_labels = frame[[*labels]].eq([*labels.values()]).all(axis=1)
+                frames[name] = frame[has_labels]
         return replace(self, **frames)
 
 
@@ -102,43 +100,45 @@ def summarise(
     `record.read` gives the frames; rows of `runs` and `curves` that are not wanted are ignored. Raises RecordError if a
     run counts as complete and its curve ends before the budget.
     """
-    if not metric.chosen_on:
-        return _without_selection(wanted, runs, curves, metric)
     accounted = account(wanted, runs)
+    if metric.chosen_on:
+        measured, chosen = _with_selection(accounted, curves, metric)
+    else:
+        measured, chosen = _without_selection(accounted, curves)
+    rates = per_learning_rate(measured)
+    cells = per_cell(measured, rates, chosen)
+    if not metric.chosen_on:
+        rates["num_values"] = rates["num_tests"]
+        cells["num_values"] = rates.groupby(CELL, sort=False)["num_tests"].sum().to_numpy()
+    return StudySummary(runs=measured, learning_rates=rates, cells=cells, metric=metric)
+
+
+def _with_selection(
+    accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs with the values of their selected models, and the chosen learning rates."""
     _check_curves(accounted, curves)
     selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]], metric)
     chosen = best_learning_rates(selected, metric)
     # Only here test data enters: the test accuracy of each run's selected model.
     test = curves[["run_id", "step", "test_accuracy"]].rename(columns={"step": "best_step"})
-    measured = selected.merge(
-        test.astype({"best_step": "Int64"}), on=["run_id", "best_step"], how="left"
-    )
-    rates = per_learning_rate(measured)
-    return StudySummary(
-        runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric
-    )
+    test = test.astype({"best_step": "Int64"})
+    return selected.merge(test, on=["run_id", "best_step"], how="left"), chosen
 
 
 def _without_selection(
-    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric
-) -> StudySummary:
-    """Summarise runs without validation data: the test value of each run's last evaluation, and no choice of a rate."""
-    tests = curves[["run_id", "step", "test_accuracy"]].dropna().sort_values(["run_id", "step"])
-    last = tests.drop_duplicates("run_id", keep="last")[["run_id", "test_accuracy"]]
-    accounted = account(wanted, runs).assign(
-        best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan
-    )
-    chosen = best_learning_rates(accounted)
-    measured = accounted.merge(last, on="run_id", how="left")
+    accounted: pd.DataFrame, curves: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs with the test values of their last evaluations; no learning rate is chosen by these."""
+    no_step = pd.Series(pd.NA, accounted.index, dtype="Int64")
+    runs = accounted.assign(best_step=no_step, validation_accuracy=math.nan)
+    chosen = best_learning_rates(runs)
+    tests = curves.dropna(subset=["test_accuracy"]).sort_values("step")
+    last = tests.groupby("run_id")["test_accuracy"].last()
     # As in `per_run`: what did not end is not compared at a smaller budget.
-    measured["test_accuracy"] = measured["test_accuracy"].where(
-        measured["status"].isin(["complete", "diverged"])
-    )
-    rates = per_learning_rate(measured)
-    rates = rates.assign(num_values=rates["num_tests"])
-    num_values = measured.groupby(CELL)["test_accuracy"].count().rename("num_values").reset_index()
-    cells = per_cell(measured, rates, chosen).drop(columns="num_values").merge(num_values, on=CELL)
-    return StudySummary(runs=measured, learning_rates=rates, cells=cells, metric=metric)
+    has_ended = runs["status"].isin(["complete", "diverged"])
+    values = last.reindex(runs["run_id"]).to_numpy()
+    return runs.assign(test_accuracy=np.where(has_ended, values, math.nan)), chosen
 
 
 def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -169,11 +169,7 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     )
     in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
     complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
-    stopped = (
-        found["stopped_at_step"].notna()
-        if "stopped_at_step" in found
-        else pd.Series(False, found.index)
-    )
+    stopped = found.reindex(columns=["stopped_at_step"])["stopped_at_step"].notna()
     printed = found["last_printed"].astype(float)
     short = complete & printed.lt(printed.groupby([found[name] for name in CELL]).transform("max"))
     known = [short.astype(bool), complete, diverged, failed, stopped]
@@ -215,10 +211,9 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
         a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
         `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_seeds` (of the
         cell, see `selection.seeds_of`), `most_seeds` (of any cell), `num_lacking` (seeds of the cell without a run
-        here, or whose complete run has no value) and `eligible` (may be chosen: the most values of its cell).
+        here, or whose complete run has no value) and `eligible` (may be chosen, see `selection.are_eligible`).
     """
-    keys = [*CELL, "learning_rate"]
-    found = runs.groupby(keys, sort=False).agg(
+    found = runs.groupby(RATE, sort=False).agg(
         num_wanted=("seed", "size"),
         num_values=("validation_accuracy", "count"),
         num_tests=("test_accuracy", "count"),
@@ -227,18 +222,18 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
         test_mean=("test_accuracy", "mean"),
         test_sem=("test_accuracy", "sem"),
     )
-    valueless = (
-        runs["status"].eq("complete")
-        & runs["validation_accuracy"].isna()
-        & runs["test_accuracy"].isna()
-    )
-    lacking = valueless.groupby([runs[key] for key in keys], sort=False).sum().rename("num_lacking")
-    found = found.join([_status_counts(runs, keys), lacking]).reset_index()
+    flags = pd.DataFrame({status: runs["status"].eq(status) for status in OUTCOMES})
+    has_value = runs[["validation_accuracy", "test_accuracy"]].notna().any(axis=1)
+    flags["num_lacking"] = flags["complete"] & ~has_value
+    counts = flags.groupby([runs[key] for key in RATE], sort=False).sum()
+    found = found.join(counts).reset_index()
     found["cell"] = found.groupby(CELL, sort=False).ngroup()
     found = found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
-    most = found.groupby(CELL)["num_values"].transform("max")
-    found = _with_seeds(found, runs).assign(eligible=found["num_values"].eq(most) & most.gt(0))
-    return found.assign(num_lacking=found["num_lacking"] + found["num_seeds"] - found["num_wanted"])
+    found = _with_seeds(found, runs)
+    cells = [found[name] for name in CELL]
+    eligible = are_eligible(found["num_values"], found["num_seeds"], cells)
+    num_lacking = found["num_lacking"] + found["num_seeds"] - found["num_wanted"]
+    return found.assign(eligible=eligible, num_lacking=num_lacking)
 
 
 def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
@@ -250,10 +245,9 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
         whole cell `num_wanted` runs, `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` and `most_seeds`
         as of `per_learning_rate`.
     """
-    keys = [*CELL, "learning_rate"]
-    wanted = rates.groupby(CELL, sort=False)[["num_wanted", "num_lacking"]].sum()
-    counts = wanted.join(_status_counts(runs, CELL)).reset_index()
-    cells = chosen.merge(rates[[*keys, "validation_sem"]], on=keys, how="left")
+    summed = ["num_wanted", "num_lacking", *OUTCOMES]
+    counts = rates.groupby(CELL, sort=False)[summed].sum().reset_index()
+    cells = chosen.merge(rates[[*RATE, "validation_sem"]], on=RATE, how="left")
     cells = _with_numbers_at_chosen(cells, runs, rates).merge(counts, on=CELL)
     return _with_seeds(cells, runs)
 
@@ -262,12 +256,12 @@ def _with_numbers_at_chosen(
     cells: pd.DataFrame, runs: pd.DataFrame, rates: pd.DataFrame
 ) -> pd.DataFrame:
     """Add to cells the test numbers of runs at their learning rates; `rates`: of these runs."""
-    keys, counts = [*CELL, "learning_rate"], ["num_values", "num_tests", "num_diverged"]
+    counts = ["num_values", "num_tests", "num_diverged"]
     numbers = rates.rename(columns={"diverged": "num_diverged"})
-    numbers = numbers[[*keys, *counts, "test_mean", "test_sem"]]
+    numbers = numbers[[*RATE, *counts, "test_mean", "test_sem"]]
     known = runs.dropna(subset=["best_step"]).sort_values("seed")
-    steps = known.groupby(keys)["best_step"].agg(tuple).rename("best_steps").reset_index()
-    found = cells.merge(numbers, on=keys, how="left").merge(steps, on=keys, how="left")
+    steps = known.groupby(RATE)["best_step"].agg(tuple).rename("best_steps").reset_index()
+    found = cells.merge(numbers, on=RATE, how="left").merge(steps, on=RATE, how="left")
     return found.assign(**found[counts].astype("float64").fillna(0).astype("int64"))
 
 
@@ -286,8 +280,12 @@ def _on_fresh_runs(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Add how many seeds each number of a cell is to rest on, and the most that any cell's does."""
-    numbers = seeds_of(runs).rename("num_seeds")
-    return frame.merge(numbers.reset_index(), on=CELL, how="left").assign(most_seeds=numbers.max())
+    numbers = seeds_of(runs).rename("num_seeds").reset_index()
+    found = frame.merge(numbers, on=RATE, how="left")
+    most = numbers.groupby(CELL)["num_seeds"].max()  # for cells without a chosen rate
+    most_of_cell = most.reindex(pd.MultiIndex.from_frame(found[CELL])).to_numpy()
+    num_seeds = found["num_seeds"].fillna(pd.Series(most_of_cell)).astype("int64")
+    return found.assign(num_seeds=num_seeds, most_seeds=most.max())
 
 
 def points_within_budget(
@@ -300,17 +298,10 @@ def points_within_budget(
     return points.sort_values(["learning_rate", "seed", "run_id", "step"], kind="stable")
 
 
-def _status_counts(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    flags = pd.DataFrame({status: runs["status"].eq(status) for status in OUTCOMES})
-    return flags.groupby([runs[key] for key in keys], sort=False).sum().astype("int64")
-
-
 def _check_curves(accounted: pd.DataFrame, curves: pd.DataFrame) -> None:
     complete = accounted[accounted["status"] == "complete"]
-    last = (
-        curves.groupby("run_id")["step"].max().reindex(complete["run_id"], fill_value=-1).to_numpy()
-    )
-    short = complete[last < complete["num_steps"].to_numpy()]
+    last = curves.groupby("run_id")["step"].max().reindex(complete["run_id"], fill_value=-1)
+    short = complete[last.to_numpy() < complete["num_steps"].to_numpy()]
     if len(short):
         run_id, budget = short[["run_id", "num_steps"]].iloc[0]
         raise RecordError(

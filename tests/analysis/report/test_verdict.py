@@ -16,6 +16,7 @@ from lr_sweep.analysis.report.verdict import _sentences, verdict_block
 from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
+from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of
 from lr_sweep.tests.support.synthetic import flip_record
 
@@ -184,6 +185,15 @@ def test_of_a_study_with_two_seeds_nothing_is_established(tmp_path: Path) -> Non
     leads = "a leads c by 10.0 points and b by 20.0 points. Variants with fewer than 3 seeds are not tested."
     assert (name, " ".join(sentences)) == ("mnist", f"{NONE} {leads}")
     assert chosen == "Learning rates chosen on validation: a 1e-3, b 1e-3, c 1e-3."
+
+
+def test_of_many_variants_the_number_of_pairs_is_that_of_the_correction(tmp_path: Path) -> None:
+    """61 variants make 1,830 pairs, of which the best one is in 60."""
+    rows = [f"v{number},0.1,{seed},{(500 + number + seed) / 1000}" for number in range(61) for seed in range(3)]
+    summary = study_of(tmp_path, rows_of("method,lr,seed,val_acc", rows)).summary
+    ((_, _, rests_on),) = verdict_block(verdicts(summary), summary).items
+    corrected = "Intervals and p values are corrected for all 1830 pairs of the study, of which 60 are compared"
+    assert f"v19 1e-1, 41 more. {corrected}" in rests_on
 
 
 def test_of_fresh_seeds(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
+from lr_sweep.analysis.statistics.comparisons.correction import Pairs
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Sampled, cell_noise
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FIRST_LOOK, PairTests, after_every_seed, at_once
 from lr_sweep.analysis.statistics.comparisons.spending import nominal_levels
@@ -25,7 +26,7 @@ def alone(values: Floats) -> Sampled:
 
 
 def once(*values: Floats, within: float | None = None) -> PairTests:
-    return at_once(alone(np.array(values)), FIRST, SECOND, within)
+    return at_once(alone(np.array(values)), Pairs(FIRST, SECOND), within)
 
 
 def test_of_five_seeds_it_is_welchs_test() -> None:
@@ -39,7 +40,7 @@ def test_an_interval_excludes_0_exactly_where_the_corrected_p_is_below_5_percent
     """Three pairs of the same seeds, 2.5, 3 and 0.1 apart."""
     cells = alone(np.array([BENT, BENT + 2.5, BENT + 3.0, BENT + 3.1]))
     first, second = np.array([0, 0, 2]), np.array([1, 2, 3])
-    tested = at_once(cells, first, second, None)
+    tested = at_once(cells, Pairs(first, second), None)
     excludes_0 = np.abs(tested.difference) > tested.half_width
     assert excludes_0.tolist() == (tested.corrected_p < 0.05).tolist() == [True, True, False]
 
@@ -62,7 +63,7 @@ def test_of_runs_without_any_spread_the_ranks_decide(num_seeds: int, p: float) -
 def in_turn(values: Floats, within: float | None = None, max_seeds: int = 8) -> PairTests:
     pairs = (0, 1) if len(values) == 2 else (np.array([0, 0, 1]), np.array([1, 2, 2]))
     first, second = (np.atleast_1d(each) for each in pairs)
-    return after_every_seed(values, first, second, within, max_seeds)
+    return after_every_seed(values, Pairs(first, second), within, max_seeds)
 
 
 NOISE = np.array([0.1, -0.2, 0.1, 0.05, -0.05, 0.0, 0.2, -0.2])

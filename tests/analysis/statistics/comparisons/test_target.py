@@ -13,6 +13,7 @@ from scipy.special import stdtr, stdtrit
 from lr_sweep.analysis.report.texts import laid_out
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.target import (
+    AT_FIRST,
     LogSteps,
     StepsCompared,
     compare_steps,
@@ -281,3 +282,14 @@ def test_the_report_has_it_where_there_is_a_target(made: SyntheticRecord) -> Non
     assert "Steps to a target" in report.page.read_text()
     without = write_report(made.write(), made.study)
     assert "targets.csv" not in {path.name for path in without.files}
+
+
+def test_a_target_that_is_met_at_the_first_evaluation_has_no_interval(made: SyntheticRecord) -> None:
+    """The first one is above 0.5 from step 10 on, and is evaluated from step 20 on."""
+    add(made, "early", 10)
+    add(made, "late", 100)
+    found = compared(made)
+    assert list(found.cells["at_first"]) == [True, False]
+    assert (found.cells["steps"][0], found.cells["high"].isna().tolist()) == (pytest.approx(20), [True, False])
+    (pair,) = found.pairs.to_dict("records")
+    assert (math.isnan(pair["p"]), pair["distinguishable"], pair["note"]) == (True, False, AT_FIRST)

@@ -33,18 +33,26 @@ def test_highest_validation_accuracy_wins_and_ties_go_to_the_earliest_step() -> 
 
 
 @pytest.mark.parametrize(
-    ("seeds", "number"),
+    ("seeds", "numbers"),
     [
-        ({1e-3: [0], 1e-2: [0]}, 1),
-        ({1e-3: [0], 1e-2: [0, 1, 2]}, 3),
-        ({1e-3: [0, 1], 1e-2: [1, 2]}, 3),  # each has lost one
-        ({1e-3: [3, 5], 1e-2: [4, 6, 7]}, 3),  # each run drew its own
+        ({1e-3: [0], 1e-2: [0]}, [1, 1]),
+        ({1e-3: [0], 1e-2: [0, 1, 2]}, [3, 3]),
+        ({1e-3: [0, 1], 1e-2: [1, 2]}, [3, 3]),  # each has lost one
+        ({1e-3: [3, 5], 1e-2: [4, 6, 7]}, [2, 3]),  # each run drew its own
     ],
 )
-def test_seeds_of_a_cell(seeds: dict[float, list[int]], number: int) -> None:
+def test_seeds_of_a_learning_rate(seeds: dict[float, list[int]], numbers: list[int]) -> None:
     rows = [("t", "m", "v", rate, seed) for rate, found in seeds.items() for seed in found]
     frame = pd.DataFrame(rows, columns=["task", "model", "variant", "learning_rate", "seed"])
-    assert seeds_of(frame).to_dict() == {("t", "m", "v"): number}
+    assert seeds_of(frame).tolist() == numbers
+
+
+def test_a_rate_with_fewer_seeds_of_its_own_may_be_the_best() -> None:
+    """Of rates with seeds in common, one that lost a seed may not."""
+    for seeds, best in (([0, 1, 2], 1e-2), ([0, 1, 0], 1e-3)):
+        runs = pd.DataFrame({"learning_rate": [1e-3, 1e-3, 1e-2], "seed": seeds, "status": "complete"})
+        runs = runs.assign(task="t", model="m", variant="v", validation_accuracy=[0.5, 0.6, 0.9])
+        assert best_learning_rates(runs)["learning_rate"].tolist() == [best]
 
 
 @pytest.mark.parametrize(
