@@ -217,7 +217,7 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     chart = SweepChart(say("measured", metric=metric, fresh=summary.fresh is not None), opening)
     top: list[Block] = [*map(Paragraph, laws), opening, chart, *rankings, *sweeps]
-    top += map(Paragraph, [*when, about])
+    top += map(Paragraph, [*study.left_out, *when, about])
     several = len(by_rate) > 1
     sections = [
         Section("", [*top, *([] if several else by_rate)], folded=False),
@@ -238,7 +238,7 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> str:
     data = chart_data(summary, best_published(info, summary.cells), orders(summary), conditions)
     (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
-    first = [*laws, *filter(None, [opening.text()]), *when]
+    first = [*laws, *filter(None, [opening.text()]), *study.left_out, *when]
     if info.from_table:  # the answer; the page has the rest
         shown = [*rankings, *by_rate]
         return "\n".join([*first, status, "", *(table.text() for table in shown), checked])

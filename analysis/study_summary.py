@@ -33,6 +33,8 @@ class Study:
     """What the checks found, problems first."""
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
+    left_out: Sequence[str] = ()
+    """Variants of a table that are not compared, and the command that keeps them, a sentence each."""
     num_table_runs: int | None = None
     """Runs of a table whose settings were tuned as the learning rate was; None: the summary has all runs."""
 

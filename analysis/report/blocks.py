@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from lr_sweep.common.text import aligned
+from lr_sweep.common.text import aligned, counted
 
 _SPECIAL = re.compile(r"[<&|\n]|\]\(")
 _MARKS = re.compile(
@@ -28,6 +28,10 @@ LONGEST_STEM = 100
 _FORMULA = re.compile(r"[=+\-@\t\r＝＋－＠]")
 """How a formula begins; the last four are wide forms, which spreadsheets in East Asia read as the others."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?%?", re.ASCII | re.IGNORECASE)
+
+
+MOST_ROWS, MOST_COLUMNS = 60, 20
+"""Rows and columns of a table that a terminal shows; the report has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +74,14 @@ class Table:
         return "\n".join([markdown_text(f"**{self.title}.** {caption}"), "", *lines, ""])
 
     def text(self) -> str:
-        """Render for a terminal, columns aligned."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        head, *lines = aligned([self.header, *self.rows])
-        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        return "\n".join([self.title, head, rule, *lines, "", self.caption, ""])
+        """Render for a terminal, columns aligned; of a large table, its beginning."""
+        rows = [row[:MOST_COLUMNS] for row in (self.header, *self.rows[:MOST_ROWS])]
+        more = {"row": len(self.rows) - MOST_ROWS, "column": len(self.header) - MOST_COLUMNS}
+        left_out = [counted(number, f"more {what}") for what, number in more.items() if number > 0]
+        ends = [f"... {' and '.join(left_out)}: in the report"] if left_out else []
+        head, *lines = aligned(rows)
+        rule = "-" * max(map(len, (head, *lines)))
+        return "\n".join([self.title, head, rule, *lines, *ends, "", self.caption, ""])
 
     def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
         """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""

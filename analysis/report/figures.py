@@ -225,6 +225,7 @@ def _draw_panel(
         chosen=shown["variant"].map(cells.set_index("variant")["learning_rate"]),
     )
     panel.set_xscale("log")
+    panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     points = [shown[name].to_numpy() for name in ("learning_rate", "mean")]
     points += [_partial(shown).to_numpy(), _all_diverged(shown).to_numpy()]
     rows_of = shown.groupby("variant", sort=False).indices
@@ -244,7 +245,6 @@ def _draw_panel(
         )
     if "seed_values" in cells:
         _draw_seeds(panel, rings.merge(cells[[*CELL, *AT_CHOSEN]], on=CELL), metric)
-    panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     mark_rates(panel.xaxis, *panel.get_xlim())
     if rates["test_mean"].isna().all():
         panel.text(
