@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,9 +46,10 @@ class TableFile:
     lines: list[Line]  # the place of each row
     sha256: str = ""  # of the file, or of what was read where it is no single file
     reader: str = ""  # what it is, where it is no file of CSV or Parquet
-    said: dict[str, str] = field(
-        default_factory=dict
-    )  # by meaning, how its columns were found, if not by name
+    known: dict[str, str] = field(default_factory=dict)
+    """Columns by the meaning that the format itself gives them, as `{"status": "state"}` of Optuna."""
+    higher_is_better: bool | None = None
+    """Whether more is better, where the format says so, as a study of Optuna does."""
     remarks: tuple[str, ...] = ()  # what was left out, or may be damaged, a sentence each
 
     @property
@@ -112,15 +114,20 @@ def table_of_rows(
 
     `numbers`: the line of each row in the file, where it has lines.
     """
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(chain.from_iterable(rows))
     check_size(path, len(rows), len(names))
     if not names:
-        raise UserError(f"{path} has no runs to read{', as ' if reader else ''}{reader}")
-    columns = {str(name): [as_field(row.get(name)) for row in rows] for name in names}
+        kind = f", as {reader}" if reader else ""
+        raise UserError(f"{path} has no runs to read{kind}: write a row for each run or evaluation")
+    columns = {str(name): _fields(row.get(name) for row in rows) for name in names}
     lines = [
         Line(path, row, "" if numbers else "row ") for row in numbers or range(1, len(rows) + 1)
     ]
     return TableFile(path=path, columns=columns, lines=lines, reader=reader)
+
+
+def _fields(values: Iterable[object]) -> list[str]:
+    return [value if isinstance(value, str) else as_field(value) for value in values]
 
 
 @contextmanager

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
 
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
@@ -33,6 +37,18 @@ def rows_of(head: str, rows: Sequence[str] | str) -> str:
 def chosen(study: Study) -> dict[str, tuple[float, float]]:
     cells = study.summary.cells.to_dict("records")
     return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
+
+
+def shown(study: Study) -> str:
+    """Return the chosen rate and its value by variant, as `a 0.1 0.75, b 0.01 0.5`."""
+    return ", ".join(f"{name} {rate:g} {value:g}" for name, (rate, value) in chosen(study).items())
+
+
+def cases(text: str) -> list[ParameterSet]:
+    """Return cases for `parametrize`, a line each, with its indented lines: a name, and fields behind bars."""
+    lines = re.sub(r"\n +", " ", text).strip("\n").splitlines()
+    split = ([field.strip(" ") for field in re.split(r" \|(?: |$)", line)] for line in lines)
+    return [pytest.param(*fields, id=name) for name, *fields in split]
 
 
 def run_script(text: str, *arguments: str, folder: Path) -> None:

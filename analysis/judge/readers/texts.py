@@ -1,4 +1,4 @@
-"""Texts of separated fields, tables of Markdown among them, as columns of text; and logs as rows."""
+"""Texts of separated fields, tables of Markdown among them, and logs, as columns of texts."""
 
 from __future__ import annotations
 
@@ -6,248 +6,239 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.limits import MOST_TEXT, check_size
-from lr_sweep.analysis.judge.names import SPLITS, is_metric, is_named, is_rate, split_of
-from lr_sweep.analysis.judge.readers.labels import SETTING, repeat_in
+from lr_sweep.analysis.judge.names import SETTING, words_of
 from lr_sweep.analysis.judge.table_file import (
-    MOST_MISTAKES,
     MOST_NAME,
-    Line,
     TableFile,
     raise_mistakes,
+    table_of_rows,
 )
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields
+from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.text import counted
 
+Rows = dict[int, list[str]]
+"""Fields by the numbers of their lines."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
-_MARKDOWN = re.compile(r"^.*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*", re.MULTILINE)
+_ABOVE = re.compile(r"(?i)\s*(?:#|$|sep=[,;\t|]\s*$)")  # lines above that of the names
 _MARK = re.compile(
-    r"[ \t\r]*sep=([,;\t|])[ \r]*\n", re.IGNORECASE
+    r"(?im)^[ \t]*sep=([,;\t|])[ \t\r]*$"
 )  # the first line that a spreadsheet may write
-_DECIMAL = re.compile(r"\s*[+-]?\d*[.,]\d+(?:e[+-]?\d+)?\s*%?\s*", re.ASCII | re.IGNORECASE)
-_CUT = re.compile(
-    r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE
-)  # `0.` may have been 0.7
-_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*", re.ASCII)
-_GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+\.\d+\s*%?\s*", re.ASCII)
-_HEADING = re.compile(r"^#+[ \t]*(.+?)[ \t#]*$", re.MULTILINE)
-_PLAIN = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")  # bold type and code
-_SUMMARY = re.compile(r"±|^[\s|*_]*(?:mean|std|average|avg)\b", re.MULTILINE | re.IGNORECASE)
-_ABOVE = re.compile(  # lines above that of the names: comments, but not the last above numbers, which has the names
-    rf"(?:[ \t\r]*\n|{_MARK.pattern}|[ \t]*#(?!.*\n(?:[ \t\r]*\n)*[\d.eE+\-,;|\t ]*\d[ \t\r]*(?:\n|\Z)).*(?:\n|\Z))*+",
-    re.IGNORECASE,
+_POINT = re.compile(r"(?ai)\s*[+-]?[\d,]*\.\d+(?:e[+-]?\d+)?\s*%?\s*")
+_COMMA = re.compile(r"(?ai)\s*[+-]?\d*,\d+(?:e[+-]?\d+)?\s*%?\s*")
+_THOUSANDS = re.compile(r"(?a)\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+\s*")
+_GROUPED = re.compile(r"(?a)\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+\s*%?\s*")
+_CUT = re.compile(r"(?ai)[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)\s*")  # `0.` of 0.7
+_BOLD = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")  # and code
+_BLOCK = re.compile(
+    r"(?m)^#+[ \t]+(?P<heading>.+)$"
+    r"|^[^|\n]*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*"
 )
+_STEP = re.compile(r"(?i)(?:^|.* )(?:global_)?(?:step|iter|iteration|epoch|round)$")  # a name
+_EXTREME = re.compile(" - .+__M(IN|AX)$")  # name of a column that W&B's charts add for each run
+_MEASURED = re.compile("(?i)" + "|".join(words_of("validation", "test")))  # in a line
+_STEP_FIRST = re.compile(  # in a line, or behind what a logger writes before it
+    r"(?i)(?:^|[|\]:-])\s*(?:train )?(?:global_)?(?:step|iter|iteration|epoch|round)\b"
+)
+_NUMERIC = re.compile(r"[-+.\d]|(?:nan|NaN|inf)$")
 _PAIR = re.compile(
-    r"""['"]?([A-Za-z][\w./@-]*(?:[ ][A-Za-z]\w*){0,2}?)['"]?(?:\s*[:=]\s*|[ ])['"]?"""
-    r"""([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf)(?![\w.])""",
-    re.IGNORECASE,
+    r"""(?<![\w./@-])['"]?((?!(?:DEBUG|INFO|WARNING|ERROR)\b)[A-Za-z][\w./@-]*(?: [A-Za-z]\w*){0,2}?)['"]?"""
+    r"""(\s*[:=]\s*|\s+)(?:\[|tensor\()?"""
+    r"""((?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:/\d+)?%?|[+-]?(?:nan|NaN|inf)\b)(?![\w.]|[:-]\d)"""
+    r"""|'[^']*'|"[^"]*"|(?<==)[A-Za-z][\w./-]*(?![\w(]))"""
 )
-_ARGUMENT = re.compile(r"""([A-Za-z]\w*)=('[^']*'|"[^"]*"|[^\s,()]+)""")
-_LINE = re.compile(r"\s*([A-Za-z][\w. ]{0,40}?)\s*[:=]\s*['\"]?([\w.+-]+)['\"]?\s*")
-_HAS_SPLIT = re.compile("|".join(sorted(SPLITS["validation"] | SPLITS["test"])), re.IGNORECASE)
+_ARGUMENT = re.compile(r"""([A-Za-z]\w*)=('[^']*'|"[^"]*"|\[[^\]]*\]|[^\s,()]+)""")
+_SETTING = re.compile(r"^([A-Za-z][\w.]*(?: [\w.]+){0,3})\s*[:=]\s*(['\"]?[\w.+-]+['\"]?)\s*$")
 
 
 def read_delimited(path: Path, text: str) -> TableFile:
-    """Read a table of separated fields; raises UserError, csv.Error."""
-    if not text.strip():
-        raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
+    """Read a table of separated fields, or those of Markdown in a text; raises UserError, csv.Error."""
     if text.lstrip().startswith(("<", "\\")):
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
-    tables = [*_MARKDOWN.finditer(text)] if "|" in text else []
-    body, mark, reader = _table_of_markdown(text, tables) if tables else _table_in(text)
+    markdown = _table_of_markdown(path, text)
+    table = _with_points(markdown) if markdown else _separated(path, text)
+    last = [*table.columns.values()][-1][-1]
+    if not text.endswith(("\n", "\r")) and _CUT.fullmatch(last):
+        place = table.lines[-1]
+        raise UserError(f"{place}: the file ends within a number, {last!r}: write the whole file")
+    columns = {name: texts for name, texts in table.columns.items() if not _EXTREME.search(name)}
+    return replace(table, columns=columns) if columns else table
+
+
+def _separated(path: Path, text: str) -> TableFile:
+    lines = list(io.StringIO(text, newline=""))
+    above = next((place for place, line in enumerate(lines) if not _ABOVE.match(line)), len(lines))
+    body = lines[above:]
+    head = "".join(body[:1])
+    mark = max(",;\t|", key=head.count)
+    if said := _MARK.search("".join(lines[:above])):
+        mark = said[1]
+    elif mark not in head and len(head.split()) > 1:
+        mark, body = " ", [line.strip() for line in body]
     csv.field_size_limit(MOST_TEXT)
-    fields = csv.reader(
-        io.StringIO(body, newline=""), delimiter=mark, strict=True, skipinitialspace=mark == " "
-    )
-    rows = dict[int, list[str]]()
+    fields = csv.reader(body, delimiter=mark, strict=True, skipinitialspace=mark == " ")
+    rows = Rows()
     for row in fields:
         check_size(path, len(rows), len(row))
-        if any(map(str.strip, row)):
-            rows[fields.line_num] = row[:-1] if mark == " " and not row[-1] else row
-    found = table_of_fields(path, rows, reader)
-    is_cut = not body.endswith(("\n", "\r"))
-    last = [*found.columns.values()][-1][-1].strip()
-    if is_cut and _CUT.fullmatch(last):
-        raise UserError(
-            f"{found.lines[-1]}: the file ends within a number, {last!r}: write the whole file"
-        )
-    columns = _with_points(found.columns) if mark != "," and "," in body else found.columns
-    cut = f"{found.name}: no line end after the last row; was the file cut?"
-    return replace(found, columns=columns, remarks=(cut,) * is_cut)
+        if "".join(row).strip():
+            rows[above + fields.line_num] = row
+    table = table_of_fields(path, rows)
+    return table if mark == "," else _with_points(table)
 
 
-def _with_points(columns: dict[str, list[str]]) -> dict[str, list[str]]:
+def _with_points(table: TableFile) -> TableFile:
     """Write decimal commas as points, unless a number has a point, or every comma may be a mark of thousands.
 
     Commas before a point are left out.
     """
-    fields = {text: text for texts in columns.values() for text in texts}
-    fields |= {text: text.replace(",", "") for text in fields if _GROUPED.fullmatch(text)}
-    decimals = list(filter(_DECIMAL.fullmatch, fields.values()))
-    if not any("." in text for text in decimals) and not all(map(_THOUSANDS.fullmatch, decimals)):
-        fields |= {text: text.replace(",", ".") for text in decimals}
-    return {name: [fields[text] for text in texts] for name, texts in columns.items()}
+    fields = {field for fields in table.columns.values() for field in fields}
+    commas = set(filter(_COMMA.fullmatch, fields))
+    plain = {field: field.replace(",", "") for field in filter(_GROUPED.fullmatch, fields)}
+    if not (any(map(_POINT.fullmatch, fields)) or all(map(_THOUSANDS.fullmatch, commas))):
+        plain |= {field: field.replace(",", ".") for field in commas}
+    columns = {
+        name: [plain.get(field, field) for field in fields]
+        for name, fields in table.columns.items()
+    }
+    return replace(table, columns=columns)
 
 
-def table_of_fields(path: Path, rows: Mapping[int, list[str]], reader: str) -> TableFile:
-    """Return rows as a table, the first with the names; raises UserError if there are no others, or odd ones.
+def table_of_fields(path: Path, rows: Rows, reader: str = "") -> TableFile:
+    """Return rows as a table, the first with the names unless it has a number, and no text that stands nowhere below.
 
-    Comments are left out, and beginnings of the row below. `rows`: by the numbers of their lines.
+    Raises UserError.
     """
-    (head, first), *others = rows.items() or [(0, [])]
-    if _are_fields(first, [row for _, row in others]):
-        first, others, reader = [""] * len(first), [*rows.items()], "no line of names"
-    names = [name.strip() or f"#{place}" for place, name in enumerate(first, 1)]
-    check_names(path, names, head)
-    below, want = dict(others), len(names)
-    whole = {line: row for line, row in below.items() if len(row) == want}
-    odd = {
-        line: row
-        for line, row in below.items()
-        if len(row) != want and not row[0].lstrip().startswith("#")
-    }
-    begun = {
-        line
-        for line, after in pairwise(below)
-        if line in odd and odd[line] == below[after][: len(odd[line])]
-    }
-    wrong = [
-        f"{path}:{line}: got {len(row)} fields, want {want}"
-        for line, row in odd.items()
-        if line not in begun
-    ]
-    if len(wrong) > max(len(whole) + 1, MOST_MISTAKES):
-        raise UserError(
-            f"{path} is no table: most lines have other fields than the first: {FORMAT}"
-        )
-    raise_mistakes(wrong)
-    if not whole:
-        raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
-    columns = dict(zip(names, map(list, zip(*whole.values(), strict=True)), strict=True))
-    dropped = f"without {counted(len(begun), 'row')} cut before the whole one" if begun else ""
-    reader = ", ".join(filter(None, [dropped, reader]))
-    return TableFile(
-        path=path, columns=columns, lines=[Line(path, number) for number in whole], reader=reader
-    )
+    if not rows:
+        raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
+    first, *below = rows.values()
+    texts = {field for field in first if not is_number(field.strip())}
+    has_numbers = any(is_number(field.strip()) for field in first)
+    again = {field for row in below for field in row} & texts - {""} if has_numbers else ()
+    if has_numbers and (again or not texts):
+        rows = {0: [f"#{place}" for place in range(1, len(first) + 1)], **rows}
+    return _table(path, _named(path, rows), reader)
 
 
-def _are_fields(first: list[str], others: list[list[str]]) -> bool:
-    """Return whether the first row has no names: none is known, one is a number, and one is in its column again."""
-    if any(is_named(field) or is_rate(field) or is_metric(field) for field in first):
-        return False
-    below = zip_longest(*others, fillvalue="")
-    again = any(
-        field.strip() and field in column for field, column in zip(first, below, strict=False)
-    )
-    return again and any(is_number(field.strip()) for field in first)
+def _table(path: Path, rows: dict[int, Fields], reader: str) -> TableFile:
+    return table_of_rows(path, [*rows.values()], reader, [*rows])
+
+
+def _named(path: Path, rows: Rows) -> dict[int, Fields]:
+    """Return rows by the names in the first of them, without comments; an unnamed column is `#2` by its position.
+
+    A later row that has all names of the first one is a new line of names, as of a log that was resumed.
+    """
+    first, names, head = next(iter(rows.values())), list[str](), 0
+    named, mistakes = dict[int, Fields](), list[str]()
+    for number, row in rows.items():
+        if first[0] in row and set(first) <= set(row):
+            names, head = [name.strip() or f"#{place}" for place, name in enumerate(row, 1)], number
+            check_names(path, names, number)
+        elif len(row) == len(names):
+            named[number] = dict(zip(names, row, strict=True))
+        elif row[0].lstrip()[:1] != "#":
+            want = f"want {len(names)} as in line {head}"
+            advice = "correct it, or write the names of its fields above it"
+            mistakes.append(f"{path}:{number}: got {len(row)} fields, {want}: {advice}")
+    raise_mistakes(mistakes)
+    return named
 
 
 def check_names(path: Path, names: Iterable[str], line: int = 1) -> None:
     """Raise UserError where two columns have one name."""
-    twice = [name for name, number in Counter(names).items() if number > 1]
-    raise_mistakes([f"{path}:{line}: two columns are named {name[:MOST_NAME]!r}" for name in twice])
+    twice = [name[:MOST_NAME] for name, number in Counter(names).items() if number > 1]
+    raise_mistakes([f"{path}:{line}: two columns are named {name!r}" for name in twice])
 
 
-def _table_in(text: str) -> tuple[str, str, str]:
-    """Return a table of separated fields, below empty lines in place of those above it, and their mark."""
-    body = _ABOVE.sub("", text, count=1)
-    above = text[: len(text) - len(body)]
-    body = re.sub(r"^[ \t]*#[ \t]*", "", body)
-    head = body.partition("\n")[0]
-    mark = max(",;\t|", key=head.count)
-    if said := _MARK.search(above):
-        mark = said[1]
-    elif mark not in head and len(head.split()) > 1:
-        mark = " "
-    return "\n" * above.count("\n") + body, mark, ""
-
-
-def _table_of_markdown(text: str, tables: list[re.Match[str]]) -> tuple[str, str, str]:
-    """Return the rows of the best table of Markdown in their lines, their mark, and which of how many it is.
-
-    Other tables with its names are read, too, if each has a heading: the variant, or the task of rows with names.
-    """
-    best = max(tables, key=_size)
-    names = _cells(best)[0]
-    which = f"table {tables.index(best) + 1} of {len(tables)}" if len(tables) > 1 else ""
-    alike = [table for table in tables if _cells(table)[0] == names]
-    above = [_HEADING.findall(_PLAIN.sub(r"\2", text[: table.start()]))[-1:] for table in alike]
-    headings = ["".join(heading).translate(str.maketrans('|"', "/'")) for heading in above]
-    are_apart = len(alike) == len(set(headings)) > 1 and "" not in headings
-    lines = [""] * (text.count("\n") + 1)
-    for heading, table in zip(headings, alike, strict=True) if are_apart else [("", best)]:
-        first = text.count("\n", 0, table.start())
-        cells = [f"{heading}|{row}" if heading and row else row for row in _cells(table)[1:]]
-        lines[first + 1 : first + 1 + len(cells)] = cells
-    if are_apart:
-        are_named = any(
-            line.count("|") and not is_number(line.split("|")[1].strip()) for line in lines
-        )
-        names = f"{'task' if are_named else 'variant'}|{names}"
-        which = f"{len(alike)} of {len(tables)} tables, each with its heading"
-    lines[text.count("\n", 0, (alike[0] if are_apart else best).start())] = names
-    return "\n".join([*lines, ""]), "|", which
-
-
-def _cells(table: re.Match[str]) -> list[str]:
-    """Return the lines of a table without bold type, code and outer marks, that below the names empty."""
-    head, _, *rows = _PLAIN.sub(r"\2", table[0]).split("\n")
-    return [line.strip().strip("|") for line in [head, "", *rows]]
-
-
-def _size(table: re.Match[str]) -> tuple[bool, bool, int, int]:
-    """Return whether a table has learning rates, and seeds alone, and its rows and characters: the largest is read."""
-    names = [name.strip() for name in _cells(table)[0].split("|")]
-    have_seeds = any(is_named(name, "seed") or repeat_in(name) is not None for name in names)
-    is_summary = _SUMMARY.search(table[0]) is not None
-    return (
-        any(map(is_rate, names)),
-        have_seeds and not is_summary,
-        table[0].count("\n"),
-        len(table[0]),
-    )
-
-
-def log_rows(path: Path, text: str) -> dict[int, Fields]:
-    """Return the evaluations in a log, as `step:100 val_loss:3.2` or `{'eval_loss': 3.2}`, by the number of their line.
-
-    Empty: it is no log. An evaluation without a step has the last one above it. The settings are those of a line of
-    argparse, and lines above the first evaluation such as `lr: 0.1`. A log without evaluations that has a learning rate
-    is a run without a value, which was killed.
-    """
-    rows, above = dict[int, Fields](), list[str]()
-    settings, step = Fields(), Fields()
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("Namespace("):
-            settings = {
-                f"{SETTING}{name}": value.strip("'\"") for name, value in _ARGUMENT.findall(line)
-            }
-        elif not rows and (pair := _LINE.fullmatch(line)):
-            name, value = pair.groups()
-            if is_named(name, "seed", "variant", "model", "task") or (
-                is_rate(name) and is_number(value)
-            ):
-                settings[f"{SETTING}{name}"] = value
-        found = dict(_PAIR.findall(line)) if _HAS_SPLIT.search(line) else {}
-        if found or "ep" in line[:20].lower():
-            above.append(line)
-        if any(is_metric(name) and split_of(name) in ("validation", "test") for name in found):
-            pairs = map(_PAIR.findall, reversed(above))
-            steps = (
-                {name: value for name, value in each if is_named(name, "step")} for each in pairs
-            )
-            step = next(filter(None, steps), step)
-            rows[number] = {**settings, **step, **found}
-            check_size(path, len(rows), len(rows[number]))
-            above = []
-    stepped = {
-        number: row for number, row in rows.items() if any(is_named(name, "step") for name in row)
+def _table_of_markdown(path: Path, text: str) -> TableFile | None:
+    """Return the tables of a text, several with their numbers and the headings above them; None: it has none."""
+    tables, heading, line, last = list[tuple[str, dict[int, Fields]]](), "", 1, 0
+    for block in _BLOCK.finditer(text) if "|" in text else ():
+        line, last = line + text.count("\n", last, block.start()), block.start()
+        if block["heading"]:
+            heading = _BOLD.sub(r"\2", block["heading"]).strip(" \t\r#")
+            continue
+        cells = dict(enumerate(map(_cells, block[0].split("\n")), line))
+        del cells[line + 1]
+        rows = {number: row for number, row in cells.items() if any(row)}
+        tables.append((heading, _named(path, rows)))
+    named = {
+        number: {"table": place, "heading": heading, **row} if len(tables) > 1 else row
+        for place, (heading, rows) in enumerate(tables, 1)
+        for number, row in rows.items()
     }
-    return stepped or rows or ({1: settings} if any(map(is_rate, settings)) else {})
+    return _table(path, named, f"{counted(len(tables), 'table')} of Markdown") if named else None
+
+
+def _cells(line: str) -> list[str]:
+    """Return the cells of a line of Markdown without bold type and code."""
+    inner = _BOLD.sub(r"\2", line).strip().removeprefix("|").removesuffix("|")
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", inner)]
+
+
+def log_table(path: Path, text: str) -> TableFile | None:
+    """Return the rows in a log, the lines with two or more numbers behind their names; None: it is no log.
+
+    The forms are `name: value`, `name=value`, `'name': value`, and `name value` in a line that begins with a step. Of
+    a log with validation or test data only their lines are read. A line without a step has the last one above it; rows
+    above the first step are left out. Settings are the arguments of `Namespace(...)`, and lines of one pair, above the
+    first row.
+    """
+    lines = text.splitlines()
+    measured = [number for number, line in enumerate(lines) if _MEASURED.search(line)]
+    rows = _log_rows(lines, measured) or _log_rows(lines, range(len(lines)))
+    settings = _settings_in(lines[: min(rows, default=len(lines))])
+    whole = {number + 1: {**settings, **row} for number, row in rows.items()}
+    if not whole and settings:  # of a run that was killed
+        whole = {1: settings}
+    return _table(path, whole, "a log") if whole else None
+
+
+def _log_rows(lines: Sequence[str], numbers: Iterable[int]) -> dict[int, Fields]:
+    """Return the pairs of some lines, those with a step if there are any."""
+    rows, steps, above = dict[int, Fields](), Fields(), -1
+    for number in numbers:
+        pairs = _pairs_in(lines[number])
+        if _has_numbers(pairs) and "Namespace(" not in lines[number]:
+            steps = _steps_in(pairs) or _last_steps(lines[above + 1 : number]) or steps
+            rows[number] = {**pairs, **steps}
+            above = number
+    stepped = {number: row for number, row in rows.items() if any(map(_STEP.match, row))}
+    return stepped or rows
+
+
+def _last_steps(lines: Sequence[str]) -> Fields:
+    """Return the step of the last line that has one."""
+    return next(filter(None, (_steps_in(_pairs_in(line)) for line in reversed(lines))), {})
+
+
+def _steps_in(pairs: ReadFields) -> Fields:
+    return {name: pairs[name].partition("/")[0] for name in pairs if _STEP.match(name)}
+
+
+def _settings_in(lines: Sequence[str]) -> Fields:
+    settings = Fields()
+    for line in lines:
+        arguments = _ARGUMENT.findall(line.partition("Namespace(")[2])
+        pairs = arguments or ([] if _steps_in(_pairs_in(line)) else _SETTING.findall(line))
+        settings |= {f"{SETTING}{name}": value.strip("'\"") for name, value in pairs}
+    return settings
+
+
+def _pairs_in(line: str) -> Fields:
+    """Return the values behind names; those behind a blank count only in a line that begins with a step."""
+    found = _PAIR.findall(line)
+    if any(mark.isspace() for _, mark, _ in found) and not _STEP_FIRST.search(line):
+        found = [pair for pair in found if not pair[1].isspace()]
+    return {name: value.strip("'\"") for name, _, value in found}
+
+
+def _has_numbers(pairs: ReadFields) -> bool:
+    """Return whether two or more values are numbers."""
+    return len(pairs) > 1 and sum(map(bool, map(_NUMERIC.match, pairs.values()))) > 1
