@@ -1,18 +1,18 @@
-"""What `judge` reads in files whose content is known: right at once, after a command that it offers, or not at all.
+"""Readings of `judge` in files whose content is known: right at once, right with a complete command, or refused.
 
     python -m benchmarks.judge_readings FOLDER [FOLDER...] [--truths FILE]
 
 A folder has `expected.json`, or FILE has its content: by the name of each file or folder in it a truth, or several that
 are equally good. A truth has `means` (by variant and learning rate; a rate that is empty: the file has none), `seeds`
-(at every rate, if they are equal), `best` (the rate by variant) and `winner`, or `refused`, a part of the message.
-`columns` are those that the user gives at first. Commands that a question offers are run; the table counts:
+(at every rate, if they are equal), `best` (the rate by variant) and `winner`, or `refused`, a part of the message. The
+first truth may have `command`, options that say what names leave open, and `source`, a pattern within the folder in
+place of the name. The table counts:
 
-- first: right without a question
-- offer: right after the first command that is offered
-- other: right after another one that is offered
+- at once: right without a command
+- command: listed at first, and right with the command
 - refused: no report, as the truth wants it, with its words
-- useless: no report, and no offered command leads to a right one
-- wrong: a report that differs from the truth
+- useless: no report, and the command leads to none, or there is none
+- wrong: a report that differs from the truth, at once or with the command
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ import argparse
 import json
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.judge.judge import judged
-from lr_sweep.analysis.judge.reading import QuestionError, Reading, columns_in
+from lr_sweep.analysis.judge.reading import Reading, columns_in
 from lr_sweep.analysis.study_summary import Study
 from lr_sweep.common.errors import UserError
 
-OUTCOMES = ("first", "offer", "other", "refused", "useless", "wrong")
+OUTCOMES = ("at once", "command", "refused", "useless", "wrong")
 TOLERANCE = 2e-4
 """Relative difference up to which means are equal; percents are compared as fractions, too."""
 _SETTING = re.compile(r"(?:^|(?<=, ))[A-Za-z]\w*=(?=[^\s,]*(?:,|$))")
@@ -51,54 +52,55 @@ def main() -> None:
     lines = []
     for folder in given.folders:
         truths = json.loads((given.truths or folder / "expected.json").read_text())
-        found = {name: outcome(folder / name, truth) for name, truth in truths.items()}
-        counts = Counter(each for each, _ in found.values())
-        print(
-            f"{folder.name:<24}{len(found):>6}{''.join(f'{counts[name]:>9}' for name in OUTCOMES)}",
-            flush=True,
-        )
-        lines += [
-            f"{each}: {folder.name}/{name}: {why}"
-            for name, (each, why) in found.items()
-            if each != "first"
-        ]
+        outcomes = {name: outcome(folder / name, truth) for name, truth in truths.items()}
+        counts = Counter(kind for kind, _ in outcomes.values())
+        numbers = "".join(f"{counts[name]:>9}" for name in OUTCOMES)
+        print(f"{folder.name:<24}{len(outcomes):>6}{numbers}", flush=True)
+        lines += [f"{kind}: {name}: {why}" for name, (kind, why) in outcomes.items() if why]
     print("\n".join(sorted(lines)))
 
 
 def outcome(path: Path, truth: Truth | Sequence[Truth]) -> tuple[str, str]:
-    """Return one of `OUTCOMES`, and what was said or is wrong."""
+    """Return one of `OUTCOMES`, and what was printed or is wrong."""
     truths = [truth] if isinstance(truth, Mapping) else truth
-    reading = Reading(columns=columns_in([truths[0].get("columns", "")]))
-    refusal = next((each["refused"] for each in truths if "refused" in each), None)
-    wanted = [each for each in truths if "refused" not in each]
+    source = str(path.parent / truths[0].get("source", path.name))
     try:
-        why = _difference(judged([path], reading).study, wanted)
-        return ("wrong", why) if why else ("first", "")
-    except QuestionError as question:
-        whys = [_answer(path, reading.but(choice.reading), wanted) for choice in question.choices]
-        said = question.text.partition("\n")[0]
-        right = [number for number, why in enumerate(whys) if not why]
-        if right:
-            return ("other" if right[0] else "offer"), said
-        return _refused(refusal, str(question)) or ("useless", f"{said}: {whys}")
+        why = _difference(judged([source], Reading()).study, truths)
+        return ("wrong", why) if why else ("at once", "")
     except UserError as error:
-        return _refused(refusal, str(error)) or ("useless", str(error).partition("\n")[0])
-
-
-def _refused(wanted: str | None, text: str) -> tuple[str, str] | None:
-    return ("refused", text.partition("\n")[0]) if wanted is not None and wanted in text else None
-
-
-def _answer(path: Path, reading: Reading, wanted: Sequence[Truth]) -> str:
+        refusals = [each["refused"] for each in truths if "refused" in each]
+        if any(refusal in str(error) for refusal in refusals):
+            return "refused", ""
+        first = str(error).partition("\n")[0]
+    if "command" not in truths[0]:
+        return "useless", first
     try:
-        return _difference(judged([path], reading).study, wanted)
+        why = _difference(judged([source], reading_of(truths[0]["command"])).study, truths)
+        return ("wrong", why) if why else ("command", "")
     except UserError as error:
-        return str(error).partition("\n")[0]
+        return "useless", str(error)
 
 
-def _difference(study: Study, wanted: Sequence[Truth]) -> str:
+def reading_of(command: str) -> Reading:
+    """Read options of the command `judge`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--columns", default="")
+    parser.add_argument("--where", action="append", default=[])
+    parser.add_argument("--higher-is-better", action="store_const", const=True, dest="higher")
+    parser.add_argument("--lower-is-better", action="store_const", const=False, dest="higher")
+    parser.add_argument("--select-on-test", action="store_true")
+    given = parser.parse_args(shlex.split(command))
+    return Reading(
+        columns=columns_in([given.columns]),
+        where=tuple(given.where),
+        higher_is_better=given.higher,
+        select_on_test=given.select_on_test,
+    )
+
+
+def _difference(study: Study, truths: Sequence[Truth]) -> str:
     """Return how a study differs from each of several truths; empty: it is one of them."""
-    whys = [difference(study, truth) for truth in wanted]
+    whys = [difference(study, truth) for truth in truths if "means" in truth]
     return "" if "" in whys else " | ".join(whys) or "a report, where a refusal is wanted"
 
 

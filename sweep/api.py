@@ -211,12 +211,16 @@ def judge(
     columns: Mapping[str, str] = MappingProxyType({}),
     **how: Any,
 ) -> Judged:
-    """Read runs that any program made, as the command does; raises UserError.
+    """Read runs that any program made, as the command does.
 
     Args:
         tables: files, folders, databases, and pandas' frames, in which NaN is nothing.
-        columns: the column of a meaning, as `{"learning_rate": "lr"}`; others are guessed.
-        how: `metric`, `higher_is_better`, `select_on_test`, `equal_within`, `target`, `by`, as its options.
+        columns: the column of a meaning, as `{"learning_rate": "lr"}`, where names leave it open; see docs/judge.md.
+        how: `where`, `higher_is_better`, `select_on_test`, `equal_within`, `target`, `by`, as its options.
+
+    Raises:
+        UserError: a table that cannot be read or, as `ListingError`, one whose columns names leave open; its text, and
+            its `listing`, have the columns and what is in doubt.
     """
     if not tables:
         raise UserError("got no table, want a path or a pandas DataFrame")

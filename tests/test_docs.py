@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
+import pytest
+
+from lr_sweep.analysis.judge.names import SYNONYMS
 from lr_sweep.analysis.record.columns import markdown
 from lr_sweep.sweep.study.file import load_study, shipped_studies
-from lr_sweep.tests.support.tiny_study import arguments_of
+from lr_sweep.tests.support.tiny_study import arguments_of, said
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
@@ -36,6 +40,33 @@ def test_the_study_for_those_who_come_from_elsewhere_is_one(tmp_path: Path) -> N
     for text in (study, re.sub("learning_rates.*", f"{search[1]}\n{resources[1]}", study)):
         (tmp_path / "mine.yaml").write_text(text)
         assert load_study(tmp_path / "mine.yaml").study == "mine"
+
+
+def test_the_page_of_judge_has_the_names_that_decide() -> None:
+    page = re.sub(r"\s+", " ", (ROOT / "docs" / "judge.md").read_text())
+    shown = [*SYNONYMS][: [*SYNONYMS].index("lower") + 1]
+    lines = [f"- `{meaning}`: {', '.join(SYNONYMS[meaning].split())}" for meaning in shown]
+    assert [line for line in lines if f"{line} " not in page] == []
+
+
+def test_the_examples_of_judge_are_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    best = {"adam": (-3, 0.93), "muon": (-2, 0.955)}
+    rows = [
+        f"{name},1e{power},{seed},{top - 0.06 * (power - peak) ** 2 + ((seed + place) * 7 % 5 - 2) / 400:.4f}"
+        for place, (name, (peak, top)) in enumerate(best.items())
+        for power in range(-4, 0)
+        for seed in range(3)
+    ]
+    text = "\n".join(rows) + "\n"
+    Path("runs.csv").write_text(f"optimizer,lr,seed,val_acc\n{text}")
+    Path("sweep.csv").write_text(f"setup,eta,rep,dev_f1\n{text.replace('adam', 'base').replace('muon', 'wide')}")
+    page = (ROOT / "docs" / "judge.md").read_text()
+    examples = re.findall(r"```console\n\$ lr-sweep (.*?)\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 3
+    for command, output in examples:
+        pattern = ".*".join(map(re.escape, output.strip().split("...")))
+        assert re.search(pattern, said(*shlex.split(command))[1], re.DOTALL)
 
 
 def test_the_messages_of_troubleshooting_are_messages() -> None:

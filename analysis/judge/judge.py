@@ -1,14 +1,13 @@
 """`judge`: tables from anywhere -> the report that a study's record gets.
 
-Files are read as text (`table_file`), their columns get a meaning (`columns`), the fields become numbers (`rows`), rows
-become runs (`runs`), and runs a study, whose report `write_judged` writes. `remarks` collects what was read, assumed
-and lacking.
+Readers give a table of texts (`table_file`), names or the user give its columns their meanings (`contract`), fields
+become values (`rows`), rows become runs (`runs`), and runs a study, whose report `write_judged` writes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,29 +15,21 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import Columns, columns_of
-from lr_sweep.analysis.judge.exported import exported_reading
-from lr_sweep.analysis.judge.layouts import arranged
-from lr_sweep.analysis.judge.names import SEVERAL, listed, words
+from lr_sweep.analysis.judge.contract import Contract, contract_of
+from lr_sweep.analysis.judge.exported import exported
+from lr_sweep.analysis.judge.names import listed, shortened
 from lr_sweep.analysis.judge.readers.sources import Source, expanded, read_sources
-from lr_sweep.analysis.judge.reading import MEANINGS, Choice, QuestionError, Reading, asking
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
-from lr_sweep.analysis.judge.runs import (
-    Runs,
-    refuse_schedules,
-    runs_of,
-    with_one_rate,
-    without_own_seeds,
-)
+from lr_sweep.analysis.judge.runs import Runs, runs_of
 from lr_sweep.analysis.judge.settings import (
     best_settings,
     settings_findings,
     tuned_remark,
-    with_settings,
     with_tuned,
 )
 from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, stem_of
-from lr_sweep.analysis.judge.values import measured_rows, per_step, refuse_means
+from lr_sweep.analysis.judge.values import measured_rows, per_step
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing_ours
@@ -50,45 +41,45 @@ from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
+from lr_sweep.common.collector import without_collector
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder
 from lr_sweep.common.text import counted, rate_text
 
-FIXES = {  # what to do about findings, by check, where the record's advice names its own commands
+FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
     "stopped": "train them to the end, unless a rule that treats all alike stopped them",
     "stuck": "look at the data: do inputs differ between examples, and are they scaled?",
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
-OF_RATES = words("untuned edge narrow cliff flat rate-ignored unstable unequal")  # checks of rates
+"""Advice on findings by check, where that of a record names its own commands."""
+OF_RATES = ["untuned", "edge", "narrow", "cliff", "flat", "rate-ignored", "unstable", "unequal"]
+"""Checks of learning rates."""
 NOT_CHOSEN = ("not-chosen", "no learning rate is chosen")
 CHOSEN_ON_TEST = ("chosen-on-test", "its learning rate was chosen on test data")
-MOST_NAMED = 20  # columns that are not used; more are counted
-CELLS = [
-    *CELL,
-    "learning_rate",
-    "num_values",
-    "validation_mean",
-    "test_mean",
-    "test_sem",
-]  # in JSON
-PAIR = words(
-    "task model variant other difference low high corrected_p distinguishable equal findable condition"
-)
+MOST_NAMED = 20
+"""Columns that are not used and are named; more are counted."""
+CELLS = [*CELL, *["learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]]
+PAIR = [
+    *["task", "model", "variant", "other", "difference", "low", "high"],
+    *["corrected_p", "distinguishable", "equal", "findable", "condition"],
+]
+"""Columns of cells and of pairs in JSON."""
 
 
 class Judged(NamedTuple):
-    """A study, and the reading of its tables with every guess filled in, so that reading again guesses nothing."""
+    """A study, and the reading of its tables with the meaning of every column."""
 
     study: Study
     reading: Reading
 
 
+@without_collector()  # a table has millions of texts, and none is in a circle
 def judged(sources: Sequence[Source], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
     runs, reading = runs_read(read_sources(sources), reading)
-    if "nuisance" not in reading.columns:
+    if "tuned" not in reading.columns:
         return Judged(_study(runs), reading)
     num_runs = len(runs.wanted)
     runs, num_settings, best = best_settings(runs)
@@ -98,112 +89,70 @@ def judged(sources: Sequence[Source], reading: Reading) -> Judged:
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
-    """Read tables of one study, and return the reading with every guess filled in.
+    """Read tables of one study, and return the reading with the meaning of every column.
 
-    Raises UserError with every mistake in them, and QuestionError where readings are equally good, and work.
+    Raises UserError with every mistake in them, and ListingError where names leave a meaning open.
     """
-    return asking(partial(_runs_read, tables), reading)
-
-
-def _runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
-    reading = reading.at_positions(list(tables[0].columns))
-    tables = [only(table, reading.where) for table in tables]
-    reading = exported_reading(tables, reading)
-    tables = [arranged(table, reading) for table in tables]
-    table, remarks = joined(tables), list[str]()
-    columns = columns_of(table, reading)
-    _refuse_unlike(tables, columns)
-    refuse_means(table, columns)
-    metric, rows = measured_rows(rows_of(table, columns, remarks), columns, reading, remarks)
-    refuse_schedules(rows, columns)
-    rows = without_own_seeds(with_one_rate(rows, remarks), columns, remarks)
-    rows = with_tuned(with_settings(rows, columns), metric)
+    table, said = exported(only(joined(tables), reading.where))
+    contract = contract_of(table, reading)
+    remarks = list[str]()
+    rows = rows_of(contract, remarks)
+    metric, rows = measured_rows(rows, contract, said, reading.select_on_test)
+    may_select = metric.chosen_on == "validation" or reading.select_on_test
+    rows = whole_steps(with_tuned(rows, may_select=may_select), remarks)
     name = stem_of(tables[0].path)
     options = {option: getattr(reading, option) for option in ("equal_within", "target")}
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
-    runs = runs_of(whole_steps(rows, remarks), info, remarks)
-    if metric.untuned and reading.target is None:
-        _refuse_nothing(table, runs, reading)
-    of = {role: columns.of[role] for role in MEANINGS if role in columns.of}
-    about = [
-        _read_as(of, columns, metric),
-        *_about_tables(tables),
-        *remarks,
-        *_lacking(set(of), metric),
-    ]
-    given = {"learning_rate": ""} | of if metric.untuned else of
-    filled = replace(
-        reading, columns=given, metric=metric.name, higher_is_better=metric.higher_is_better
-    )
-    counts = per_step(table, runs.rows, reading.by) if reading.by else None
+    runs = runs_of(rows, info, remarks)
+    about = [_read_as(contract, metric), *_about_tables(tables), *remarks]
+    about += _lacking(set(contract.columns), metric)
+    counts = per_step(contract.table, runs.rows, reading.by) if reading.by else None
+    columns = {**reading.columns, **contract.options()}
+    filled = replace(reading, columns=columns, higher_is_better=metric.higher_is_better)
     return replace(runs, remarks=list(map(printable, about)), per_step=counts), filled
 
 
-def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
-    for role, name in columns.of.items():
-        if without := [
-            table for table in tables if role not in SEVERAL and name not in table.columns
-        ]:
-            other = next(each for each in tables if name in each.columns)
-            there = f"{without[0].path} has other columns than {other.path}, where {role} is {name}"
-            raise UserError(f"{there}: judge them one by one, or write the same names in all")
-
-
-def _refuse_nothing(table: TableFile, runs: Runs, reading: Reading) -> None:
-    """Raise UserError for a single run without a rate, and QuestionError for runs of one cell, unless given so."""
-    there = f"{table.path}: no column of learning rates, and nothing to compare, in {listed(list(table.columns))}"
-    if len(runs.wanted) == 1:
-        raise UserError(
-            f"{there}: it is a single run: add the others, or give --columns learning_rate=NAME"
-        )
-    if "learning_rate" not in reading.columns and len(runs.wanted[CELL].drop_duplicates()) == 1:
-        says = "no rate was tuned, and runs differ in nothing but chance"
-        raise QuestionError(
-            f"{there}: name one with --columns",
-            [Choice(says, Reading(columns={"learning_rate": ""}))],
-        )
-
-
-def _read_as(of: Mapping[str, str], columns: Columns, metric: Metric) -> str:
-    """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
-    guessed = {role: f" (guessed: {printable(why)})" for role, why in columns.guessed.items()}
+def _read_as(contract: Contract, metric: Metric) -> str:
+    """Return one paragraph: `read as: variant = optimizer, learning rate = lr; accuracy: higher is better; ...`."""
     read = [
-        f"{role.replace('_', ' ')} = {printable(name)}{guessed.get(role, '')}"
-        for role, name in of.items()
+        f"{meaning.replace('_', ' ')} = {shortened(printable(text))}"
+        for meaning, text in contract.options().items()
     ]
-    unread = [
-        f"{printable(each.name)} ({counted(len(each.values), 'value')})" for each in columns.unread
+    values = contract.table.columns
+    unused = [
+        f"{printable(name)} ({counted(len(set(values[name])), 'value')})"
+        for name in contract.unused
     ]
-    rest = f"; not used: {listed(unread, MOST_NAMED)}" if unread else ""
+    rest = f"; not used: {listed(unused, MOST_NAMED)}" if unused else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
 
 
-def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    rows = [f"{each.reader}, {len(each.lines)} rows".removeprefix(", ") for each in tables]
-    files = [
-        f"{each.name}: {said}, sha256 {each.sha256[:16]}"
-        for each, said in zip(tables, rows, strict=True)
-    ]
-    return files + [said for each in tables for said in each.remarks]
+def _about_tables(tables: Sequence[TableFile]) -> Iterator[str]:
+    for table in tables:
+        reader = f"{table.reader}, " if table.reader else ""
+        rows = counted(len(table.lines), "row")
+        yield f"{table.name}: {reader}{rows}, sha256 {table.sha256[:16]}"
+        yield from table.remarks
 
 
 def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
     if "learning_rate" not in has:
-        doubt = (
-            "a better rate may change the order. Where the report has a learning rate, it writes"
-        )
-        yield f"NO LEARNING RATE: nothing was tuned, and values are compared as they are; {doubt} {rate_text(UNTUNED)}"
+        doubt = "a better rate may change the order"
+        text = f"values are compared as they are; {doubt}"
+        shown = f"Where the report has a learning rate, it writes {rate_text(UNTUNED)}"
+        yield f"NO LEARNING RATE: nothing was tuned, and {text}. {shown}"
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
     elif "variant" not in has:
         yield "no column of variants: the models are compared, as variants"
     if not metric.chosen_on:
-        why = "choosing on test data makes a result look better than it is; --select-on-test does so all the same"
-        yield f"NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because {why}"
+        why = "choosing on test data makes a result look better than it is"
+        yield f"NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because {why}; --select-on-test does"
     if metric.chosen_on == "test" and "learning_rate" in has:
-        yield "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: THE RESULTS LOOK BETTER THAN THEY ARE"
+        yield "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: RESULTS LOOK BETTER THAN THEY ARE"
     if "test" not in has:
-        yield f"no column of test {metric.name}: validation is shown, which chose and so looks better than a test would"
+        looks = "which chose, and looks better than a test would"
+        yield f"no column of test {metric.name}: validation is shown, {looks}"
 
 
 def _study(runs: Runs) -> Study:
@@ -218,7 +167,7 @@ def _study(runs: Runs) -> Study:
             summary.cells.to_dict("records"),
         )
         found += [finding_of(cell, check, "problem", message, advice) for cell in cells]
-    found += settings_findings(runs.rows)
+    found += dict.fromkeys(settings_findings(runs.rows))
     fixed = [
         replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found
     ]
@@ -231,6 +180,7 @@ def _study(runs: Runs) -> Study:
         per_step=runs.per_step,
         findings=problems_first(fixed),
         about_table=tuple(runs.remarks),
+        left_out=tuple(text for text in runs.remarks if text.startswith("LEFT OUT")),
     )
 
 
@@ -266,10 +216,10 @@ def check_apart(sources: Sequence[str], folder: Path) -> None:
 
 def judged_json(study: Study, report: Report) -> dict[str, Any]:
     """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
-    metric, pairs = study.summary.metric, pd.DataFrame(columns=list(PAIR))
+    metric, pairs = study.summary.metric, pd.DataFrame(columns=PAIR)
     if metric.chosen_on:
         pairs = with_conditions(study.summary, conditions_of(study.findings))
-    frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[list(PAIR)]}
+    frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
     if (steps := compare_steps(study.summary, study.curves, study.per_step)) is not None:
         frames |= {"target_cells": steps.cells, "target_pairs": steps.pairs}
     return {

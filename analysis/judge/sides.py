@@ -13,9 +13,8 @@ import numpy as np
 from annotated_types import Interval
 
 from lr_sweep.analysis.judge.judge import runs_read
-from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.limits import read_bounded
-from lr_sweep.analysis.judge.names import SPLITS, is_rate, listed
+from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading, validated
 from lr_sweep.analysis.judge.runs import Runs
@@ -133,36 +132,30 @@ def stored_side(path: Path) -> Side:
 def read_side(table: str, reading: Reading, guards: Sequence[Guard] = ()) -> Side:
     """Read the fresh runs of a table.
 
-    Raises:
-        UserError: with every mistake in the table, or why its runs cannot be compared.
-        QuestionError: there are readings that are equally good.
+    Raises UserError with every mistake in the table, or why its runs cannot be compared; ListingError as `judge`.
     """
     tables = read_sources([table])
-    side, found = _side(*_read(tables, reading)), {}
-    columns = {role: column for role, column in reading.columns.items() if role not in SPLITS}
+    runs, meanings = _read(tables, reading)
+    side, guarded = _side(runs, meanings), dict[str, Side]()
+    columns = {role: name for role, name in meanings.columns.items() if role not in SPLITS}
     for name, higher, _ in guards:
-        given = {**columns, "validation": name, "test": "", "train": ""}
-        runs, read = _read(
-            tables, replace(reading, metric=name, higher_is_better=higher, columns=given)
-        )
-        found[name] = _side(runs, read, side.learning_rate)
-    return replace(side, guards=found)
+        given = {**columns, "validation": name}
+        read = replace(reading, columns=given, higher_is_better=higher)
+        guarded[name] = _side(*_read(tables, read), side.learning_rate)
+    return replace(side, guards=guarded)
 
 
 def _read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
     """Read the runs of one variant on one task; a table without learning rates has none that were tuned."""
-    names = {name for each in tables for name in arranged(each, reading).columns}
-    if not any(map(is_rate, names)):
-        reading = replace(reading, columns={"learning_rate": "", **reading.columns})
     runs, reading = runs_read(tables, reading)
     for role in ("task", "variant"):
-        if len(several := runs.wanted[role].unique().tolist()) > 1:
-            advice = _advice(role, several[0], reading, len(several) == len(runs.wanted))
-            raise UserError(f"{tables[0].path} has several {role}s ({listed(several)}): {advice}")
-    if "nuisance" in reading.columns:
-        raise UserError(
-            f"{tables[0].path} has several tuned settings: keep the rows of one, as by --where COLUMN=VALUE"
-        )
+        names = runs.wanted[role].unique().tolist()
+        if len(names) > 1:
+            advice = _advice(role, names[0], reading, len(names) == len(runs.wanted))
+            raise UserError(f"{tables[0].path} has several {role}s ({listed(names)}): {advice}")
+    if "tuned" in reading.columns:
+        advice = "keep the rows of one, as by --where COLUMN=VALUE"
+        raise UserError(f"{tables[0].path} has several tuned settings: {advice}")
     return runs, reading
 
 
@@ -171,7 +164,8 @@ def _advice(role: str, name: str, reading: Reading, are_single: bool) -> str:
     column = reading.columns.get(role, "COLUMN")
     if role == "variant" and are_single:
         columns = shlex.quote(f"variant=,run={column}")
-        return f"if they are repeats of one recipe, give --columns {columns}; if not, name the runs of one alone"
+        repeats = f"if they are repeats of one recipe, give --columns {columns}"
+        return f"{repeats}; if not, name the runs of one alone"
     return f"keep the rows of one, as by --where {shlex.quote(f'{column}={name}')}"
 
 

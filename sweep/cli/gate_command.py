@@ -10,7 +10,7 @@ from typing import Annotated
 from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
-from lr_sweep.sweep.cli.judge_command import answered, reading_of
+from lr_sweep.sweep.cli.judge_command import named, reading_of
 
 CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
 """Exit codes by decision; an error has 2."""
@@ -71,6 +71,8 @@ def gate(
     ] = False,
     columns: opt.Columns = None,
     where: opt.Where = None,
+    lower_is_better: opt.LowerIsBetter = False,
+    higher_is_better: opt.HigherIsBetter = False,
     json: opt.Json = False,
 ) -> int:
     """Accept (exit code 0) or reject (1) a change of a recipe, or name the seeds to run next (3; docs/gate.md)."""
@@ -80,14 +82,9 @@ def gate(
 
     opt.not_together(accept=accept, drift=drift)
     guards = [Guard.read(each) for each in guard or ()]
-    words = [
-        "judge",
-        shown_uri(table),
-        "--save=reading.yaml",
-    ]  # answers a question once, by a file for --columns
-    candidate = answered(
-        partial(read_side, table, guards=guards), reading_of(columns, where), words
-    )
+    reading = reading_of(columns, where, lower_is_better, higher_is_better)
+    words = ["gate", str(baseline), shown_uri(table), *["--accept"] * accept]
+    candidate = named(partial(read_side, table, reading, guards), words, json=json)
     if accept:
         refuse_accepted(stream, candidate)
         candidate.store(baseline)

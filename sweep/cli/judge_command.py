@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
+import typer
+
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import PROGRAM
@@ -34,7 +36,6 @@ def judge(
     ],
     columns: opt.Columns = None,
     where: opt.Where = None,
-    metric: opt.MetricName = None,
     lower_is_better: opt.LowerIsBetter = False,
     higher_is_better: opt.HigherIsBetter = False,
     select_on_test: opt.SelectOnTest = False,
@@ -92,12 +93,13 @@ def judge(
         )
     if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
-    reading = reading_of(columns, where, metric, lower_is_better, higher_is_better, select_on_test)
+    reading = reading_of(columns, where, lower_is_better, higher_is_better, select_on_test)
     if target is not None and not math.isfinite(target):
         raise UserError(f"--target: got {target:g}, want a number")
     by = "" if by in (None, "steps") else by
     reading = reading.but(Reading(equal_within=equal_within, target=target, by=by))
-    found = answered(partial(judged, tables), reading, ["judge", *map(shown_uri, tables)])
+    words = ["judge", *map(shown_uri, tables)]
+    found = named(partial(judged, tables, reading), words, json=json)
     if decide is not None:
         found = on_fresh_seeds(found, decide)
     out = out or Path("judged") / found.study.info.study
@@ -114,7 +116,8 @@ def judge(
     warnings = [line for line in remarks if line.isupper() or line.startswith(("NO ", "NOT READ"))]
     opt.say("\n".join([read_as, *warnings]))
     opt.say(f"\n{written.text}\n")
-    opt.say("\n".join(f"- {line}" for line in remarks if line not in warnings))
+    notes = [line for line in remarks if line not in [*warnings, *written.text.splitlines()]]
+    opt.say("\n".join(f"- {line}" for line in notes))
     if save is not None:
         opt.say(f"saved      {save}: give it as --columns {save}")
     if decided is not None:
@@ -128,50 +131,40 @@ def judge(
 def reading_of(
     columns: Sequence[str] | None,
     where: Sequence[str] | None,
-    metric: str | None = None,
     lower: bool = False,
     higher: bool = False,
     select_on_test: bool = False,
 ) -> Reading:
     """Return how the options want a table read; raises UserError."""
-    from lr_sweep.analysis.judge.reading import Reading
-
-    opt.not_together(lower_is_better=lower, higher_is_better=higher)
-    said = Reading(
-        metric=metric,
-        higher_is_better=higher if higher or lower else None,
-        select_on_test=select_on_test,
-        where=tuple(where or ()),
-    )
-    return _reading(columns or []).but(said)
-
-
-def _reading(given: Sequence[str]) -> Reading:
     from lr_sweep.analysis.judge.reading import KEPT, Reading, columns_in, saved_reading
 
-    files = [
-        text for text in given if text.endswith(KEPT) and ("=" not in text or Path(text).is_file())
-    ]
-    kept = Reading()
+    opt.not_together(lower_is_better=lower, higher_is_better=higher)
+    given = columns or []
+    files = [text for text in given if text.endswith(KEPT) and "=" not in text]
+    reading = Reading()
     for file in files:
-        kept = kept.but(saved_reading(opt.local_path(file)))
-    return kept.but(Reading(columns=columns_in([text for text in given if text not in files])))
+        reading = reading.but(saved_reading(opt.local_path(file)))
+    return reading.but(
+        Reading(
+            columns=columns_in([text for text in given if text not in files]),
+            higher_is_better=higher if higher or lower else None,
+            select_on_test=select_on_test,
+            where=tuple(where or ()),
+        )
+    )
 
 
-def answered(read: Callable[[Reading], T], reading: Reading, words: Sequence[str]) -> T:
-    """Read tables; where two readings are equally good, raise UserError with a command for each.
+def named(read: Callable[[], T], words: Sequence[str], *, json: bool) -> T:
+    """Read tables; where names leave a doubt, print the listing as JSON, or raise it as an error.
 
-    `words`: of the command without a reading.
+    `words`: the beginning of the command that the listing suggests. Raises ListingError, and Exit with code 2.
     """
-    from lr_sweep.analysis.judge.reading import QuestionError, options_text
+    from lr_sweep.analysis.judge.listing import ListingError
 
     try:
-        return read(reading)
-    except QuestionError as question:
-        mark = "" if question.text.endswith("?") else "."
-        start, lines = shlex.join([PROGRAM, *words]), [f"{question.text}{mark} One of:"]
-        for choice in question.choices:
-            lines.append(
-                f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}"
-            )
-        raise UserError("\n".join(lines)) from question
+        return read()
+    except ListingError as error:
+        if not json:
+            raise ListingError(error.listing, shlex.join([PROGRAM, *words])) from error
+        opt.print_json(error.listing.as_json())
+        raise typer.Exit(2) from error

@@ -132,18 +132,15 @@ Columns = Annotated[
     list[str] | None,
     option(
         "MEANING=NAME,...",
-        "Name the columns that are not guessed right. MEANING is task, model, variant, learning_rate, seed, step, "
-        "num_steps, run, status, validation, test, train, nuisance (an option that is tuned as the rate is) or "
-        "ignored. A+B names several columns, #2 the second one, an empty NAME none. Or give the file that --save "
-        "wrote.",
+        "Say what columns mean: variant, task, model, learning_rate, validation, test, train, seed, run, step, status, "
+        "tuned (chosen as the rate is) or ignored. A+B joins columns, A* is a pattern, #2 the second column, A.2 the "
+        "second part of its texts, an empty NAME none; seed=rows counts each row as a seed. Or give the file that "
+        "--save wrote (docs/judge.md).",
     ),
 ]
 Where = Annotated[
     list[str] | None,
     option("COLUMN=VALUE", "Read these rows alone; COLUMN!=VALUE leaves rows out."),
-]
-MetricName = Annotated[
-    str | None, option("NAME", "The name of the metric; by default that of validation's column.")
 ]
 LowerIsBetter = Annotated[bool, flag("Lower values are better; by default the name decides.")]
 HigherIsBetter = Annotated[bool, flag("Higher values are better; by default the name decides.")]

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from lr_sweep.common.collector import without_collector
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scratch_folder
 from lr_sweep.sweep.cluster.jobs import copy_program
@@ -127,25 +128,14 @@ def _end(folder: Path | None) -> None:
         kill_processes()
     started = _processes(folder) if folder is not None else []
     end_without_waiting()
-    with _nothing_freed():
-        # The raylet lives until then: without it, Ray ends a driver whose parent has ended, as after `nohup`.
+    gc.collect()
+    # The raylet lives until then: without it, Ray ends a driver whose parent has ended, as after `nohup`. Ray (2.60)
+    # also ends the process if one of its objects is freed meanwhile.
+    with without_collector():
         ray.shutdown()
     for process in started:
         with suppress(psutil.Error):
             process.kill()
-
-
-@contextmanager
-def _nothing_freed() -> Iterator[None]:
-    """Let no thread collect garbage: Ray (2.60) ends the process if one of its objects is freed during its shutdown."""
-    gc.collect()
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _processes(folder: Path) -> list[psutil.Process]:

@@ -93,17 +93,19 @@ def test_a_table_is_judged(tmp_path: Path) -> None:
         for seed in (0, 1)
     )
     table.to_csv(tmp_path / "runs.csv", index=False)
-    found = judge(tmp_path / "runs.csv", columns={"variant": "kind"}, metric="acc", equal_within=0.5)
+    found = judge(tmp_path / "runs.csv", columns={"variant": "kind"}, equal_within=0.5)
     assert found.summary.cells.set_index("variant")["test_mean"].round(6).to_dict() == {"a": 0.7, "b": 0.5}
     assert found.comparisons()["difference"].round(6).tolist() == [0.2]
     assert "variant = kind" in found.read_as[0]
     found.figure().savefig(tmp_path / "figure.pdf")
     for frame in (table, table.set_index(["kind", "seed"])):
-        again = judge(frame, columns={"variant": "kind"}, metric="acc")
+        again = judge(frame, columns={"variant": "kind"})
         assert again.summary.cells["test_mean"].equals(found.summary.cells["test_mean"])
     assert found.report(tmp_path / "report", latex=True).folder.joinpath("table.tex").is_file()
-    with pytest.raises(UserError, match="variant=knid: no such column"):
+    with pytest.raises(UserError, match="unknown column 'knid'; did you mean 'kind'"):
         judge(tmp_path / "runs.csv", columns={"variant": "knid"})
+    with pytest.raises(UserError, match="columns: unknown meaning 'nuisance'"):
+        judge(tmp_path / "runs.csv", columns={"nuisance": "kind"})
 
 
 @pytest.mark.parametrize(

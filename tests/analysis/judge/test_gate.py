@@ -162,10 +162,10 @@ def test_test_values_without_validation_need_one_rate(tmp_path: Path) -> None:
 MISTAKES = {
     "two tasks": ("task,seed,val_acc\na,0,0.5\nb,0,0.6\n", r"has several tasks \(a, b\)"),
     "seeds of their own": ("lr,seed,val_acc\n0.1,0,0.5\n0.2,1,0.6\n", "several learning rates, and no seed"),
-    "no seeds": ("lr,val_acc\n0.1,0.5\n0.1,0.5\n0.2,0.6\n", "several learning rates, and no seed"),
+    "no seeds": ("lr,val_acc\n0.1,0.5\n0.1,0.5\n0.2,0.6\n", "write seed=rows"),
     "tuned settings": (
         "lr,optimizer,wd,seed,val_acc\n0.1,adam,0.1,0,0.5\n0.1,adam,0.2,0,0.6\n",
-        "settings are no seeds",
+        r"differ in wd \(2 values\)",
     ),
 }
 
@@ -188,7 +188,7 @@ def test_settings_tuned_beside_the_rate_are_refused(tmp_path: Path) -> None:
     rows = [f"0.1,{decay},{seed},0.5" for decay in (0.1, 0.2) for seed in (0, 1)]
     (tmp_path / "wd.csv").write_text("\n".join(["lr,wd,seed,val_acc", *rows, ""]))
     with pytest.raises(UserError, match="has several variants"):
-        read_side(f"{tmp_path}/wd.csv", Reading(columns={"nuisance": "wd"}))
+        read_side(f"{tmp_path}/wd.csv", Reading(columns={"tuned": "wd"}))
 
 
 def test_the_command_ends_with_the_outcome_as_its_code(
@@ -218,11 +218,12 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         assert message in capsys.readouterr().err
 
 
-def test_a_question_names_a_file_that_answers_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_listing_has_the_gate_s_own_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"{seed},{seed / 10},{seed / 20}\n" for seed in range(20))
     (tmp_path / "t.csv").write_text(f"seed,val_acc,val_f1\n{rows}")
     assert main(["gate", f"{tmp_path}/b.json", f"{tmp_path}/t.csv", "--accept"]) == 2
-    assert f"lr-sweep judge {tmp_path}/t.csv --save=reading.yaml --columns" in capsys.readouterr().err
+    command = f"lr-sweep gate {tmp_path}/b.json {tmp_path}/t.csv --accept --columns seed=seed,validation=..."
+    assert command in capsys.readouterr().err
 
 
 def test_logs_without_a_variant_are_read_by_the_command_that_the_error_names(
@@ -233,7 +234,7 @@ def test_logs_without_a_variant_are_read_by_the_command_that_the_error_names(
         (tmp_path / "logs" / f"seed{seed}.log").write_text(f"step:1 val_acc:0.5\nstep:2 val_acc:0.6{seed}\n")
     words = ["gate", f"{tmp_path}/b.json", f"{tmp_path}/logs", "--accept"]
     assert main(words) == 2
-    advice = re.search(r"give (--columns) (\S+);", capsys.readouterr().err)
+    advice = re.search(r"(--columns) (\S+),...=file", capsys.readouterr().err)
     assert advice
-    assert main([*words, *advice.groups()]) == 0
+    assert main([*words, advice[1], f"{advice[2]},seed=file"]) == 0
     assert "20 fresh seeds" in capsys.readouterr().out

@@ -140,7 +140,8 @@ def test_files_of_the_gate_end_in_messages(
         with limited(case):
             code = main(words)
         said = capsys.readouterr()
-        assert (code == 2) == said.err.startswith("error: "), (case, words, said)
+        is_listed = "--json" in words and '"doubts"' in said.out
+        assert (code == 2) == (is_listed or said.err.startswith("error: ")), (case, words, said)
         assert code in (0, 1, 2, 3), case
         if "--json" in words and code != 2 and not {"--accept", "--drift"} & {*words}:
             assert json.loads(said.out)["format"] == 1

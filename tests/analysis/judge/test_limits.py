@@ -52,12 +52,16 @@ def archive(path: Path, name: str = "results.csv") -> None:
             file.write(b"0.1,0.5\n" * 125_000)
 
 
-def parquet(path: Path, **columns: object) -> None:
-    pq.write_table(pa.table(columns), path)
+def parquet(**columns: object) -> Callable[[Path], object]:
+    return lambda path: pq.write_table(pa.table(columns), path)
 
 
 def equal_texts() -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(11_000, np.int32)), pa.array(["x" * 100_000]))
+
+
+def text(content: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(content)
 
 
 def sparse(path: Path, head: bytes = b"") -> None:
@@ -70,23 +74,22 @@ def rows_below(settings: int, rows: int) -> str:
 
 
 BOMBS: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "aliases": ("r.yaml", lambda path: path.write_text(ALIASES), "aliases .* make more than 1,000,000 values"),
-    "an alias of itself": ("r.yaml", lambda path: path.write_text("a: &a [*a]"), "aliases"),
-    "long YAML": ("r.yaml", lambda path: path.write_text("a: 1\n" * 300_000), "more than 1,000,000 characters"),
+    "aliases": ("r.yaml", text(ALIASES), "aliases .* make more than 1,000,000 values"),
+    "long YAML": ("r.yaml", text("a: 1\n" * 300_000), "more than 1,000,000 characters"),
     "a view": ("mlflow.db", database, "not authorized.*views"),
     "a large database": ("x.db", lambda path: sparse(path, b"SQLite format 3\0"), "2,000,000,000 bytes"),
     "a packed table": ("results.csv.zip", archive, "more than 100,000,000 bytes"),
     "a packed sheet": ("sheet.xlsx", lambda path: archive(path, "[Content_Types].xml"), "more than 100,000,000 bytes"),
     "a cell at the end of a sheet": ("sheet.xlsx", spreadsheet, "1,000,001 rows"),
     "gzip": ("r.csv.gz", lambda path: path.write_bytes(gzip.compress(bytes(100_000_001), 1)), "100,000,000 bytes"),
-    "rows of Parquet": ("r.parquet", lambda path: parquet(path, lr=np.zeros(1_000_001)), "1,000,001 rows"),
-    "lists of Parquet": ("r.parquet", lambda path: parquet(path, lr=[[0] * 200_000]), "1 rows of 200,000 columns"),
-    "texts of Parquet": ("r.parquet", lambda path: parquet(path, note=equal_texts()), "1,000,000,000 bytes unpacked"),
-    "deep JSON": ("r.json", lambda path: path.write_text("[" * 1_000_000), "maximum recursion depth"),
-    "settings of rows": ("r.json", lambda path: path.write_text(rows_below(1_000, 21_000)), "21,000 rows of 1,000"),
+    "rows of Parquet": ("r.parquet", parquet(lr=np.zeros(1_000_001)), "1,000,001 rows"),
+    "lists of Parquet": ("r.parquet", parquet(lr=[[0] * 200_000]), "1 rows of 200,000 columns"),
+    "texts of Parquet": ("r.parquet", parquet(note=equal_texts()), "1,000,000,000 bytes unpacked"),
+    "deep JSON": ("r.json", text("[" * 1_000_000), "maximum recursion depth"),
+    "settings of rows": ("r.json", text(rows_below(1_000, 21_000)), "21,000 rows of 1,000"),
     "a large log": ("train.log", sparse, "more than 100,000,000 bytes"),
     "a pipe": ("r.csv", os.mkfifo, "no plain file"),
-    "many columns": ("r.csv", lambda path: path.write_text("," * 5_000_000), "5,000,001 columns"),
+    "many columns": ("r.csv", text("," * 5_000_000), "5,000,001 columns"),
 }
 
 

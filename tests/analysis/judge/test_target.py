@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.reading import Reading, options_text
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.api import judge
@@ -50,7 +50,8 @@ def test_runs_in_two_folders_are_two_variants(tmp_path: Path) -> None:
             losses = ((step, 3 - 0.3 * math.log(step / at) + off) for step in range(20, 301, 20))
             lines = [f"step:{step}/300 val_loss:{loss:.5f} train_time:{step}s" for step, loss in losses]
             (tmp_path / name / f"{seed}.txt").write_text("\n".join(["import torch", *lines, ""]))
-    found = judge(tmp_path / "fast", tmp_path / "slow", target=3.0)
+    columns = {"variant": "folder", "seed": "file"}
+    found = judge(tmp_path / "fast", tmp_path / "slow", columns=columns, target=3.0)
     steps = found.steps_to_target()
     assert steps is not None
     assert steps.pairs[["variant", "other"]].to_numpy().tolist() == [["fast", "slow"]]
@@ -60,14 +61,9 @@ def test_runs_in_two_folders_are_two_variants(tmp_path: Path) -> None:
 
 def test_a_column_a_step(tmp_path: Path) -> None:
     rows = ["0,3.2,3.05,2.9", "1,3.22,3.06,2.92", "2,3.21,3.07,2.91"]
-    study = study_of(tmp_path, rows_of("seed,step 100,step 110,step 120", rows), Reading(metric="loss", target=3.0))
+    reading = Reading(columns={"validation": "step *", "step": "names.2"}, higher_is_better=False, target=3.0)
+    study = study_of(tmp_path, rows_of("seed,step 100,step 110,step 120", rows), reading)
     found = compare_steps(study.summary, study.curves)
     assert found is not None
     assert found.means["step"].tolist() == [100, 110, 120]
     assert found.cells["certain_step"].tolist() == [120]
-
-
-def test_what_was_said_is_kept() -> None:
-    reading = Reading(target=0.0, by="tokens")
-    assert Reading().but(reading) == reading
-    assert options_text(reading) == "--target 0 --by tokens"

@@ -57,7 +57,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("plan", "tiny.yaml", "--only", ONLY),
     ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
-    ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
+    ("judge", PATH, "--columns", ONLY, "--where", ANY_TEXT, "--out", "file"),
     ("show", PATH | NUMBER, "--log", "--results", PATH),
     ("gc", "--only", st.sampled_from(("leftovers", "checkpoints", "unwanted", "x")), "--results", PATH),
     ("cluster", "check", PATH),

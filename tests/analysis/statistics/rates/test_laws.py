@@ -110,7 +110,8 @@ def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
         top = -1.0 * math.log2(width)
         rows += [f"{width},{2.0**at},{3 + 0.02 * (at - top) ** 2}" for at in np.arange(top - 2, top + 2.5)]
     (tmp_path / "widths.csv").write_text("\n".join(rows) + "\n")
-    report = write_judged(judged([tmp_path / "widths.csv"], Reading()).study, tmp_path / "out")
+    reading = Reading(columns={"variant": "width", "validation": "loss"})
+    report = write_judged(judged([tmp_path / "widths.csv"], reading).study, tmp_path / "out")
     assert "The best learning rate falls as width^−1.00 (−1.25 to −0.75): at 2048 start at 4.9e-4" in report.text
     assert {"laws.csv", "optima.csv", "law-0-width.png"} <= {path.name for path in report.files}
     page = report.page.read_text()
