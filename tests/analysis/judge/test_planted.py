@@ -58,7 +58,7 @@ class Planted:
         return self.frame.to_csv(index=False, sep=self.mark)
 
     def reading(self) -> Reading:
-        """Return what is said by a user who knows the table."""
+        """Return the reading of a user who knows the table."""
         seeds = {} if {"seed", "run"} & self.names.keys() else {"seed": "rows"}
         ignored = "+".join({*self.frame} - {*self.names.values()})
         return Reading(columns={**self.names, **seeds, "ignored": ignored}, higher_is_better=self.higher)

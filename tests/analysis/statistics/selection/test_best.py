@@ -48,7 +48,7 @@ def test_seeds_of_a_learning_rate(seeds: dict[float, list[int]], numbers: list[i
 
 
 def test_a_rate_with_fewer_seeds_of_its_own_may_be_the_best() -> None:
-    """Of rates with seeds in common, one that lost a seed may not."""
+    """A rate that lost one of the seeds that it has in common with others may not."""
     for seeds, best in (([0, 1, 2], 1e-2), ([0, 1, 0], 1e-3)):
         runs = pd.DataFrame({"learning_rate": [1e-3, 1e-3, 1e-2], "seed": seeds, "status": "complete"})
         runs = runs.assign(task="t", model="m", variant="v", validation_accuracy=[0.5, 0.6, 0.9])
