@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from lr_sweep.common.files import Fields
 from lr_sweep.trainables.run import AnyRun
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Evaluation:
     """Unix time."""
     elapsed_s: float
     """Seconds of training and evaluation since step 0, over all starts of the run."""
+    logged: list[Fields] | None = None
+    """What a training function logged since the last evaluation: `step`, `name` and `value`; None: nothing."""
 
 
 @dataclass(kw_only=True)
@@ -48,6 +51,8 @@ class Progress:
 
     step: int = 0
     curve: list[Evaluation] = field(default_factory=list)
+    logged: list[Fields] = field(default_factory=list)
+    """What was logged since the last evaluation."""
     best_step: int | None = None
     """Step of the highest validation accuracy so far, the earliest of equals; None before the first evaluation."""
     diverged_at_step: int | None = None
@@ -97,6 +102,7 @@ class Progress:
             train_loss=self.loss_sum / evaluate_every,
             time_ms=int(unix_s * 1000),
             elapsed_s=self.elapsed_s,
+            logged=None,
             **scores,
         )
         if self.improves(evaluation.validation_accuracy):

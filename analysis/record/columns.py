@@ -64,6 +64,7 @@ Now = Callable[[str], str | None]
 """Returns the version that a file has now; None: not known."""
 
 _STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
+_LOGGED = pa.struct([("step", _I64), ("name", _STR), ("value", _F64)])
 _STEPS = "gradient steps"
 _TIME = pa.timestamp("ms", tz="UTC")
 
@@ -108,8 +109,20 @@ RUNS: Columns = (
     Column("started_at", _TIME, "UTC", "when training started"),
     Column("finished_at", _TIME, "UTC", "when training ended"),
     Column("attempts", _I32, "", "times the run was started"),
-    Column("git_commit", _STR, "", "commit of the code; null: no git checkout", True),
-    Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: no git checkout", True),
+    Column(
+        "git_commit",
+        _STR,
+        "",
+        "commit of the user's own code, else of this program; null: no git checkout",
+        True,
+    ),
+    Column(
+        "git_dirty",
+        _BOOL,
+        "",
+        "whether that code had uncommitted changes; null: no git checkout",
+        True,
+    ),
     Column("versions", _STR, "", "JSON object, package to version"),
     _later("lost_steps", _I64, _STEPS, "lost and trained again, at least; null: not counted"),
     _later("engine", _STR, "", "`stacked`, `plain` or `own`; null: not known"),
@@ -154,6 +167,12 @@ CURVES: Columns = (
     Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
     Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
     Column("elapsed_s", _F64, "s", "time trained so far, shared out as `wall_s`"),
+    _later(
+        "logged",
+        pa.list_(_LOGGED),
+        "",
+        "`session.log` since the last evaluation; selects nothing; null: none",
+    ),
 )
 
 WANTED: Columns = (

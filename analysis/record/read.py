@@ -224,6 +224,16 @@ def read_curves(
     )
 
 
+def logged_values(evaluations: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
+    """Return what was logged up to these evaluations, a row a value: `labels`, `step`, `name` and `value`."""
+    import pandas as pd
+
+    known = evaluations[[*labels, "logged"]].dropna(subset="logged")
+    found = known.explode("logged", ignore_index=True)
+    values = pd.DataFrame(found.pop("logged").tolist(), columns=["step", "name", "value"])
+    return found.join(values)
+
+
 def read_rows(path: Path, columns: Columns) -> list[Fields] | None:
     """Read one file of the record as plain values; None if there is none. Raises RecordError if it is damaged."""
     found = read_table(path, columns)

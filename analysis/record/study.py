@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -76,6 +76,9 @@ class StudyInfo:
 
     study: str
     title: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Values by key; a word without a value has an empty one."""
+    notes: str = ""
     metric: Metric = ACCURACY
     selection: Literal["best", "final"] = "best"
     """As of `Metric.model`, which `read_study` sets."""
@@ -96,6 +99,11 @@ class StudyInfo:
     """In percent or in the metric's unit, or by task; None: steps are not counted."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
+
+    def about(self) -> list[str]:
+        """Return lines with the tags and the notes, if the study has any."""
+        tags = [f"{key}={text}" if text else key for key, text in self.tags.items()]
+        return [f"tags: {', '.join(tags)}"] * bool(tags) + self.notes.splitlines()
 
     @property
     def kind(self) -> str:

@@ -29,12 +29,13 @@ from lr_sweep.common.object_store import checked, local_path
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.common.text import Say, gigabytes
-from lr_sweep.sweep.results.recorder import PACKED_STATE, git_state
+from lr_sweep.sweep.results.provenance import PACKED, origin
 from lr_sweep.trainables.worker.job_secrets import SECRETS_KEY, sealed
 from lr_sweep.trainables.worker.ray_internals import use_token_file
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.study import Study
+    from lr_sweep.trainables.own.run import OwnFiles
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
@@ -287,7 +288,7 @@ def submit_study(
     _refuse_a_second(server, results)
     more = {SECRETS_KEY: sealed(secrets)} if secrets else {}
     with scratch_folder("copy-") as folder:
-        size = copy_program(folder)
+        size = copy_program(folder, files=study.files)
         sent = f"{study.study}.yaml"  # with all defaults and absolute paths
         (folder / sent).write_text(study_to_yaml(study), encoding="utf-8")
         if study.files is not None:  # data files are looked for in the data directory
@@ -338,8 +339,8 @@ def check_paths(results: str, data_dir: str) -> None:
         )
 
 
-def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
-    """Copy the program to `folder`/lr_sweep, record its commit there, and return its size in bytes.
+def copy_program(folder: Path, program: Path = CHECKOUT, files: OwnFiles | None = None) -> int:
+    """Copy the program to `folder`/lr_sweep, record there the `origin` of what runs; return its size in bytes.
 
     Ray's job server refuses more than 100 MiB (2.60), packed.
     """
@@ -348,10 +349,7 @@ def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
         copy = folder / "lr_sweep" / file.relative_to(program)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
-    commit, changed = git_state()
-    (folder / "lr_sweep" / PACKED_STATE).write_text(
-        json.dumps({"git_commit": commit, "git_dirty": changed})
-    )
+    (folder / "lr_sweep" / PACKED).write_text(json.dumps(origin(files)))
     return sum(sizes.values())
 
 

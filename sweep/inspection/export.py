@@ -39,18 +39,30 @@ def _curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
         frames.append(
             within.assign(study=study, **record.read_study(results.root, study).metric.columns)
         )
-    table = pd.concat(frames, ignore_index=True).rename(columns=VALUES)
-    return table[
-        ["study", *LABELS, "run_id", "status", "step", *VALUES.values(), *LOSSES, *ACCURACY.columns]
-    ]
+    return pd.concat(frames, ignore_index=True).rename(columns=VALUES)
 
 
 def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
-    """Write the curves into one file, for `judge`, pandas and W&B's import; return what was written."""
-    table = _checked(results, studies, target)
-    with storage_problems(target), whole_file(target) as partial:
-        write_table(table, partial)
-    return f"{target}: {_counts(table)}"
+    """Write the curves into one file, for `judge`, pandas and W&B's import; return what was written.
+
+    What training functions logged is written into a second file, `TARGET-logged.csv`, which `judge` does not read.
+    """
+    curves, labels = _checked(results, studies), ["study", *LABELS, "run_id"]
+    measured = [*VALUES.values(), *LOSSES, *ACCURACY.columns]
+    tables = {target: curves[[*labels, "status", "step", *measured]]}
+    logged = record.logged_values(curves, labels)
+    if not logged.empty:
+        tables[target.with_stem(f"{target.stem}-logged")] = logged
+    for path in tables:
+        _check_target(path)
+    for path, rows in tables.items():
+        with storage_problems(path), whole_file(path) as partial:
+            write_table(rows, partial)
+    counts = (
+        counted(curves["step"].count(), "evaluation"),
+        counted(curves["run_id"].nunique(), "run"),
+    )
+    return f"{', '.join(map(str, tables))}: {' of '.join(counts)}"
 
 
 def write_mlflow(results: Results, studies: Sequence[str]) -> str:
@@ -90,9 +102,8 @@ def _check_target(target: Path) -> None:
     remove_dead_partials(target.parent)
 
 
-def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataFrame:
+def _checked(results: Results, studies: Sequence[str]) -> pd.DataFrame:
     record.check_format(results.root)
-    _check_target(target)
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
     table = _curve_table(results, names) if names else pd.DataFrame()
     if table.empty or table["step"].isna().all():
@@ -100,7 +111,3 @@ def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataF
             f"{results.root} holds no evaluation to export; `run` a study first, or give its --results."
         )
     return table
-
-
-def _counts(table: pd.DataFrame) -> str:
-    return f"{counted(table['step'].count(), 'evaluation')} of {counted(table['run_id'].nunique(), 'run')}"

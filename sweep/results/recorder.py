@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
@@ -27,27 +24,15 @@ from lr_sweep.common.files import (
     write_bytes,
     write_json,
 )
-from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.provenance import provenance
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.own.run import OwnFiles
 from lr_sweep.trainables.run import PROTOCOL_VERSION
 from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started
-
-PACKED_STATE = "packed.json"
-"""In a checkout that was packed and sent to a cluster: the commit and whether it had changes, where it was packed."""
-PACKAGES = (
-    "torch",
-    "torchvision",
-    "transformers",
-    "ray",
-    "numpy",
-    "scikit-learn",
-    "safetensors",
-    "pyarrow",
-)
 
 
 def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
@@ -107,6 +92,7 @@ class Recorder(Sink):
 
     `devices_per_trial`: devices a trial holds (GPUs, else CPUs), for device seconds. `clock`: Unix time in seconds.
     `reached`: steps to which an earlier process, if it was killed, had trained runs, by id.
+    `files`: the user's own code.
     """
 
     def __init__(
@@ -116,16 +102,12 @@ class Recorder(Sink):
         devices_per_trial: float,
         clock: Callable[[], float] = time.time,
         reached: Mapping[str, int] | None = None,
+        files: OwnFiles | None = None,
     ) -> None:
         self._reached = dict(reached or {})
         self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
         self.wanted = {run.run_id: run for run in wanted}
-        commit, is_dirty = git_state()
-        self.provenance = {
-            "git_commit": commit,
-            "git_dirty": is_dirty,
-            "versions": _package_versions(),
-        }
+        self.provenance = provenance(files)
         self._open: dict[str, _Open] = {}
 
     def add(self, runs: Iterable[WantedRun]) -> None:
@@ -322,35 +304,6 @@ def _evaluated(evaluation: Evaluation) -> str:
         name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name)
         for name in names
     }
+    numbers |= {each["name"]: each["value"] for each in evaluation.logged or ()}
     shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
     return f"step {evaluation.step}: {shown}"
-
-
-def _package_versions() -> str:
-    return json.dumps(
-        {"python": sys.version.split()[0]} | {name: metadata.version(name) for name in PACKAGES}
-    )
-
-
-def git_state() -> tuple[str | None, bool | None]:
-    """Return the commit of the code and whether the checkout had changes; None, None outside a git checkout."""
-    if (CHECKOUT / PACKED_STATE).is_file():
-        packed = json.loads((CHECKOUT / PACKED_STATE).read_text())
-        return packed["git_commit"], packed["git_dirty"]
-    if not (
-        CHECKOUT / ".git"
-    ).exists():  # an installation may be below a folder of another repository
-        return None, None
-    commit = _git("rev-parse", "HEAD")
-    changes = _git("status", "--porcelain", "--untracked-files=no")
-    return (commit, None if changes is None else bool(changes)) if commit else (None, None)
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

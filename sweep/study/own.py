@@ -49,6 +49,8 @@ _RECORDED = (
     *(
         "study",
         "title",
+        "tags",
+        "notes",
         "trainable",
         "command",
         "metrics",

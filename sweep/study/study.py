@@ -48,9 +48,11 @@ from lr_sweep.sweep.study.search import RatesOrSearch, Search
 from lr_sweep.sweep.study.settings import FreshSeeds, Resources, StopEarly
 from lr_sweep.sweep.study.validation import (
     Mistakes,
+    Notes,
     OneLine,
     Strict,
     StudyName,
+    Tags,
     each_entry,
     either,
     mistake,
@@ -62,7 +64,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "equal_within", "target")
+FACTS = ("tags", "notes", "refine", "winners", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -112,6 +114,10 @@ class Study(Strict):
     """Name of the study; default: the name of its file. Another name is refused."""
     title: OneLine = Field(default_factory=lambda given: given.get("study", ""))
     """One line, shown in tables; default: the study's name."""
+    tags: Tags = Field(default_factory=dict)
+    """Words, or a mapping of keys to texts, by which you find the study in MLflow; they change no run."""
+    notes: Notes = ""
+    """Text of up to 4000 characters for reports and MLflow; it changes no run."""
     protocol: Any
     """How each run is trained and evaluated."""
     variants: Any

@@ -214,7 +214,7 @@ def either(one: tuple[type, ...], other: tuple[type, ...], wanted: str) -> Discr
             return "(one)"
         return "(other)" if isinstance(value, other) else None
 
-    return Discriminator(tag, custom_error_type=MISTAKE, custom_error_message=f"want {wanted}")
+    return Discriminator(tag, custom_error_type="neither", custom_error_message=wanted)
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
@@ -273,6 +273,22 @@ def _one_line(text: str) -> str:
     return text
 
 
+def _with_values(tags: Any) -> Any:
+    """Return tags with a value each, which is empty for words."""
+    return {str(word): "" for word in tags} if isinstance(tags, tuple) else tags
+
+
+_TagKey = matching(
+    r"(?!mlflow\.|sweep\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}",
+    "letters a to z, digits, `_`, `-` and `.`, and no `mlflow.` or `sweep.` first",
+)
+Notes = Annotated[
+    str,
+    matching(
+        r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{0,4000}", "at most 4000 characters, and no control ones"
+    ),
+]
+Tags = Annotated[dict[Annotated[str, _TagKey], Notes], BeforeValidator(_with_values)]
 StudyName = Annotated[str, NameRule, BeforeValidator(_file_name)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
 

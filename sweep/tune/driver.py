@@ -85,7 +85,10 @@ class Driver:
         reached = read_state(self._status).get("training")  # of a driver that was killed
         self._status.unlink(missing_ok=True)
         self._status_due = 0.0
-        recorder = Recorder(self._results, runs, self._placement.devices_per_trial, reached=reached)
+        devices = self._placement.devices_per_trial
+        recorder = Recorder(
+            self._results, runs, devices, reached=reached, files=work.state.study.files
+        )
         self._sinks: list[Sink] = [
             recorder,
             RunLogs(self._results.log),

@@ -28,7 +28,7 @@ from lr_sweep.common.text import counted, without_escapes
 from lr_sweep.trainables.own import supervisor
 from lr_sweep.trainables.own.command_line import filled
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
-from lr_sweep.trainables.own.session import MisuseError, Output, number_of
+from lr_sweep.trainables.own.session import Advance, MisuseError, Output, number_of
 
 if TYPE_CHECKING:
     from lr_sweep.trainables.numerics import State
@@ -81,8 +81,8 @@ class Command:
             self, _end, self._open
         )  # Python itself would keep the pipe of a process that runs
 
-    def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
-        """Let it run to its next evaluation, or for `for_s` seconds; return the step, and what was evaluated there.
+    def advance(self, *, for_s: float = math.inf) -> Advance:
+        """Let it run to its next evaluation, or for `for_s` seconds; it logs nothing.
 
         The last evaluation counts once the command has ended. Raises TrainingFunctionError if it failed, and
         MisusedSessionError if its evaluations are not those that the study wants.
@@ -97,7 +97,7 @@ class Command:
             ):  # raises for one after the last
                 if self._step < step and (step < self._num_steps or process.returncode == 0):
                     self._step = step
-                    return step, scores
+                    return step, scores, []
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
                 misused = (
@@ -107,7 +107,7 @@ class Command:
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
             if time.monotonic() >= until:
-                return self._step, None
+                return self._step, None, []
             time.sleep(TICK_S)
 
     def _started(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:

@@ -56,7 +56,8 @@ class OwnTraining:
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
         first, started = self.progress.step, time.monotonic()
-        self.progress.step, scores = self._function.advance(for_s=for_s)
+        self.progress.step, scores, logged = self._function.advance(for_s=for_s)
+        self.progress.logged += logged
         if scores is not None and isinstance(self._function, Command):
             self.progress.last_printed = self._function.last_printed
         elapsed_s = time.monotonic() - started
@@ -79,7 +80,9 @@ class OwnTraining:
             **{f"{split}_accuracy": scores[split] for split in ("train", "validation", "test")},
             time_ms=int(self.wall_clock() * 1000),
             elapsed_s=progress.elapsed_s,
+            logged=progress.logged or None,
         )
+        progress.logged = []
         progress.curve.append(evaluation)
         return evaluation
 

@@ -31,7 +31,13 @@ from lr_sweep.trainables.own.run import (
     import_function,
     own_traceback,
 )
-from lr_sweep.trainables.own.session import MisuseError, Output, OwnSession, RunToTrain
+from lr_sweep.trainables.own.session import (
+    Advance,
+    MisuseError,
+    Output,
+    OwnSession,
+    RunToTrain,
+)
 from lr_sweep.trainables.own.state import (
     StateError,
     generator_states,
@@ -157,14 +163,12 @@ class Function:
             )
             raise kind(f"{FAILURE}\n{own_traceback(error, self._folder)}") from None
 
-    def advance(
-        self, *, for_s: float = math.inf, to_step: float = math.inf
-    ) -> tuple[int, dict[str, float] | None]:
-        """Train to the next report, to a step, or for `for_s` seconds; return the step, and what was reported there."""
+    def advance(self, *, for_s: float = math.inf, to_step: float = math.inf) -> Advance:
+        """Train to the next report, to a step, or for `for_s` seconds."""
         self._pause_at, self._pause_at_step = time.monotonic() + for_s, to_step
-        self._session.reported = None
+        self._session.reported, self._session.logged = None, {}
         self._resume()
-        return self._session.step, self._session.reported
+        return self._session.step, self._session.reported, [*self._session.logged.values()]
 
     def state(self) -> State:
         """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
@@ -221,9 +225,9 @@ class Rank:
         """Call the function, up to the beginning of its first step."""
         self.function = Function(run, num_steps, device, folder, self.output, rank)
 
-    def advance(self, to_step: int) -> dict[str, float] | None:
-        """Train to a step; return what was reported there."""
-        return self.function.advance(to_step=to_step)[1]
+    def advance(self, to_step: int) -> Advance:
+        """Train to a step."""
+        return self.function.advance(to_step=to_step)
 
     def state(self) -> dict[str, str]:
         """Take the state, as all ranks do at the same time; return its fingerprints."""

@@ -90,7 +90,8 @@ def _prints(state: State) -> dict[str, str]:
         of = f" of rank {rank}" if rank else ""
         prints |= {f"{name}{of}": each for name, each in prints_of(own, values).items()}
         prints[f"the random generators{of}"] = fingerprint(values["generators"], own)
-    curve = [point | {"time_ms": 0, "elapsed_s": 0} for point in progress["curve"]]
+    varying = {"time_ms": 0, "elapsed_s": 0, "logged": None}  # a function may log times
+    curve = [point | varying for point in progress["curve"]]
     return prints | {"the reported numbers": json.dumps(curve)}
 
 

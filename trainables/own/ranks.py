@@ -24,11 +24,12 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed import TCPStore
 
+from lr_sweep.common.files import Fields
 from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own import supervisor
 from lr_sweep.trainables.own.function import Answer, Packed, Request
 from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
-from lr_sweep.trainables.own.session import Output
+from lr_sweep.trainables.own.session import Advance, Output
 from lr_sweep.trainables.own.state import by_rank, joined
 
 ADDRESS = "127.0.0.1"
@@ -125,19 +126,20 @@ class Ranks:
             ]
         )
 
-    def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
-        """Train to the next report, or for `for_s` seconds; return the step, and what rank 0 reported there."""
-        until = time.monotonic() + for_s
+    def advance(self, *, for_s: float = math.inf) -> Advance:
+        """Train to the next report, or for `for_s` seconds; rank 0 reports and logs."""
+        until, logged = time.monotonic() + for_s, list[Fields]()
         while True:
             began, first = time.monotonic(), self._step
             due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
             wanted = int(max(0.0, min(CHUNK_S, until - began)) / self._step_s)
             self._step = min(due, self._num_steps, first + max(1, wanted))
-            scores, *_ = self._ask([("advance", self._step)] * self._run.processes)
+            (_, scores, more), *_ = self._ask([("advance", self._step)] * self._run.processes)
+            logged += more
             if scores is None:
                 self._step_s = (time.monotonic() - began) / (self._step - first)
             if scores is not None or self._step >= self._num_steps or time.monotonic() >= until:
-                return self._step, scores
+                return self._step, scores, logged
 
     def state(self) -> State:
         """Return what is needed to resume: of rank 0 all, of another rank what has other bits there."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -23,6 +24,15 @@ from typing import Any, TextIO
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.trainables.own.state import check_savable, restore_generators
 from lr_sweep.trainables.worker.messages import Printed
+
+REPORTED = ("validation", "test", "train", "validation_loss", "test_loss", "train_loss")
+"""Names of what `session.report` takes, in their order."""
+LOGGABLE = re.compile(r"(?=.{1,100}$)[\w-][\w.-]*(/[\w-][\w.-]*)*", re.ASCII)
+"""A name that MLflow takes, too; `/` makes groups there."""
+MAX_LOGGED = 1000
+"""Largest number of values that a run logs between two evaluations."""
+Advance = tuple[int, dict[str, float] | None, list[Fields]]
+"""The step that was reached, what was reported there, and what was logged on the way."""
 
 
 class MisuseError(Exception):
@@ -68,10 +78,13 @@ class OwnSession:
         """What is saved with each checkpoint, by name; None: the function has not said so yet."""
         self.reported: dict[str, float] | None = None
         """What was reported in the step under way, by the names of `report`; NaN: not reported."""
+        self.logged: dict[tuple[int, str], Fields] = {}
+        """What was logged since the last pause, by step and name."""
         self.generators: Fields | None = None
         """States of the random generators to restore at the first step, not before: a loop may draw before it."""
         self._pause, self._rank = pause, rank
         self._in_step = False
+        self._num_logged = 0
 
     def steps(self, **saved: Any) -> Iterator[int]:
         """Yield the number of each gradient step to take, from 1, or from where the run resumes.
@@ -133,15 +146,38 @@ class OwnSession:
             raise MisuseError(
                 f"session.report was called twice in step {self.step + 1}, want one call"
             )
-        scores = {"validation": validation, "test": test, "train": train}
-        scores |= {
-            "validation_loss": validation_loss,
-            "test_loss": test_loss,
-            "train_loss": train_loss,
-        }
+        self._num_logged = 0
+        values = validation, test, train, validation_loss, test_loss, train_loss
         self.reported = {
-            name: number_of(name, value, self.run.metric) for name, value in scores.items()
+            name: number_of(name, value, self.run.metric)
+            for name, value in zip(REPORTED, values, strict=True)
         }
+
+    def log(self, /, **values: Any) -> None:
+        """Log numbers of this step, finite or not; they are recorded with the next evaluation, and never choose.
+
+        A name that is logged again in a step keeps its last value. Only rank 0's values count.
+        """
+        if not self._in_step:
+            raise MisuseError(
+                "session.log was called in no step, want it in the loop over its steps"
+            )
+        if self._rank:
+            return
+        if wrong := [name for name in values if name in REPORTED or not LOGGABLE.fullmatch(name)]:
+            raise MisuseError(
+                f"session.log got {', '.join(map(repr, wrong))}, want names of at most 100 letters, digits, `_`, `-`, "
+                f"`.` and `/`; session.report takes {', '.join(REPORTED)}"
+            )
+        self._num_logged += len(values)
+        if self._num_logged > MAX_LOGGED:
+            raise MisuseError(
+                f"session.log got more than {MAX_LOGGED} values since the last evaluation: log in fewer steps"
+            )
+        step = self.step + 1
+        for name, value in values.items():
+            number = number_of(name, value, {"is_fraction": False}, "session.log")
+            self.logged[step, name] = {"step": step, "name": name, "value": number}
 
     def end_step(self) -> None:
         """End the step under way; `steps` does it."""
@@ -160,11 +196,13 @@ def number_of(name: str, value: Any, metric: ReadFields, where: str = "session.r
 
     The text `56%` is 0.56 for a metric that is a fraction, and 56 for another one.
     """
+    # A loss, of which torch would warn.
+    value = value.detach() if hasattr(value, "detach") else value
     is_fraction = metric["is_fraction"] and not name.endswith("_loss")
     percents = isinstance(value, str) and value.endswith("%")
     try:
         number = float(value.rstrip("% ") if percents else value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise MisuseError(f"{where} got {name}={value!r:.60}, want a number") from error
     number /= 100 if percents and is_fraction else 1
     if is_fraction and math.isfinite(number) and not 0 <= number <= 1:

@@ -20,7 +20,7 @@ import yaml
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import Say
 from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, owner_here, sent_files
-from lr_sweep.sweep.results import recorder
+from lr_sweep.sweep.results import provenance
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
 from lr_sweep.trainables.worker import job_secrets
@@ -361,13 +361,8 @@ def test_all_of_this_program_is_sent_and_fits() -> None:
 
 def test_a_copy_knows_its_commit(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs trained on a cluster are recorded with the commit of the laptop's checkout; .git is not sent."""
-    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.git_state", lambda: ("0f3a", True))
+    known = {"git_commit": "0f3a", "git_dirty": True, "version": "0.3"}
+    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.origin", lambda files: known)
     copy_program(tmp_path / "there", checkout)
-    monkeypatch.setattr(recorder, "CHECKOUT", tmp_path / "there" / "lr_sweep")
-    assert recorder.git_state() == ("0f3a", True)
-
-
-def test_the_commit_is_none_below_a_folder_of_another_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A virtual environment with the program in it may be below one."""
-    monkeypatch.setattr(recorder, "CHECKOUT", ROOT / "sweep")
-    assert recorder.git_state() == (None, None)
+    monkeypatch.setattr(provenance, "CHECKOUT", tmp_path / "there" / "lr_sweep")
+    assert provenance.origin() == known

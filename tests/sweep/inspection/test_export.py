@@ -10,6 +10,8 @@ import pytest
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.columns import CURVES
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
 from lr_sweep.analysis.study_report import write_report
@@ -18,7 +20,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.export import write_csv
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import LABELS
-from lr_sweep.tests.support.records import Point, SyntheticRecord
+from lr_sweep.tests.support.records import Point, SyntheticRecord, evaluation, write
 from lr_sweep.tests.support.tiny_study import said
 
 CURVE: list[Point] = [(10, 0.25, 0.5), (20, 0.75, 0.625)]
@@ -98,6 +100,25 @@ def test_judge_of_an_export_has_the_verdict_of_the_study(tmp_path: Path, metric:
     write_csv(Results(root), ["tiny"], tmp_path / "curves.csv")
     target = 40.0 if metric.is_fraction else 28.0
     assert_same(study, judged([tmp_path / "curves.csv"], Reading(target=target)).study)
+
+
+def test_what_functions_logged_is_a_file_of_its_own(tmp_path: Path) -> None:
+    record = SyntheticRecord(tmp_path / "results", "tiny")
+    run_id = record.add(1e-3, 0, CURVE, budget=10)
+    logged = [{"step": 9, "name": "lr", "value": 0.5}, {"step": 10, "name": "loss", "value": float("nan")}]
+    rows = [evaluation(run_id, 10, logged=logged), evaluation(run_id, 20, logged=logged)]
+    write(Paths(record.write()).curve(run_id), rows, CURVES)
+    target = tmp_path / "curves.csv"
+    code, printed = said("export", target, "--csv", "--results", record.results)
+    assert (code, printed) == (0, f"{target}, {tmp_path}/curves-logged.csv: 1 evaluation of 1 run\n")
+    assert "logged" not in pd.read_csv(target)
+    table = pd.read_csv(tmp_path / "curves-logged.csv")
+    assert [*table] == ["study", *LABELS, "run_id", "step", "name", "value"]
+    assert table.iloc[:, -3:].fillna(-1).to_numpy().tolist() == [[9, "lr", 0.5], [10, "loss", -1]]
+    target.unlink()
+    with pytest.raises(UserError, match=r"curves-logged.csv exists; `export` overwrites nothing"):
+        write_csv(Results(record.results), [], target)
+    assert not target.exists()
 
 
 def test_judge_of_a_report_s_runs_has_its_metric(tmp_path: Path, undrawn: None) -> None:

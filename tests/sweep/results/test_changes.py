@@ -109,7 +109,7 @@ def test_a_run_that_resumed_after_a_change_is_a_problem_of_the_report(
     monkeypatch.setattr("lr_sweep.sweep.results.changes.code_of", lambda task, engine: old)
     train(study, results)
     text = succeeds("report", "tiny", "--results", results)
-    assert "problem: digits tiny unfrozen-random: 1 of 1 runs resumed after a change of datasets/digits.py" in text
+    assert "problem: unfrozen-random: 1 of 1 runs resumed after a change of datasets/digits.py" in text
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.analysis.record.read import logged_values, read_curves, read_runs
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder, RunLogs
 from lr_sweep.sweep.study.runs import WantedRun
@@ -141,6 +141,23 @@ def test_a_run_from_start_to_end(sender: Sender) -> None:
     assert ended["weights_checksum"] == sender.wanted.run.weights_checksum
     assert json.loads(ended["content"]) == sender.wanted.run.content()
     assert {"python", "torch"} <= json.loads(ended["versions"]).keys()
+
+
+def test_what_a_function_logged_is_in_its_curve(sender: Sender) -> None:
+    """As Parquet has it: numbers that are not finite, and null where nothing was logged."""
+    logged = [{"step": step, "name": "gradient", "value": value} for step, value in ((9, 0.1), (10, math.inf))]
+    sender.start(0, 0)
+    sender.advance(10, 2, replace(evaluation(10, 2, 2.0), logged=logged))
+    sender.evaluate(20, 4, 4.0)
+    again = sender.again()  # a killed driver, whose worker had saved the evaluation
+    again.start(10, 5, replace(evaluation(10, 2, 2.0), logged=logged))
+    again.evaluate(20, 6, 4.0)
+    assert pq.read_table(sender.results.curve(sender.run_id))["logged"].to_pylist() == [logged, None]
+    curves = read_curves(sender.results.root)
+    assert logged_values(curves, ["run_id"]).to_numpy().tolist() == [
+        [sender.run_id, 9, "gradient", 0.1],
+        [sender.run_id, 10, "gradient", math.inf],
+    ]
 
 
 def test_a_run_resumed_from_a_checkpoint(sender: Sender) -> None:
@@ -297,7 +314,9 @@ def test_a_damaged_curve_is_replaced_by_what_is_trained(sender: Sender) -> None:
 
 def test_each_event_is_a_line_of_the_log_with_its_time(tmp_path: Path) -> None:
     nan = dict.fromkeys(("train_accuracy", "validation_loss", "test_loss"), math.nan)
-    measured = replace(evaluation(20, 0, 3.0), train_loss=1.25, validation_accuracy=0.5, test_accuracy=0.75, **nan)
+    logged = [{"step": step, "name": "norm", "value": step / 10} for step in (19, 20)]
+    accuracies = {"validation_accuracy": 0.5, "test_accuracy": 0.75}
+    measured = replace(evaluation(20, 0, 3.0), train_loss=1.25, **accuracies, **nan, logged=logged)
     times = iter([0.0, 1.0, 2.0, 3.0, 60.0, 86_400.0])
     logs = RunLogs(lambda run_id: tmp_path / "logs" / run_id, lambda: next(times))
     logs.event(Started(run_id="a1", step=0))
@@ -310,7 +329,7 @@ def test_each_event_is_a_line_of_the_log_with_its_time(tmp_path: Path) -> None:
         "1970-01-01 00:00:00  started",
         "1970-01-01 00:00:01  step-20.safetensors is damaged (its checksum differs)",
         "1970-01-01 00:00:01  resumed from step 10",
-        "1970-01-01 00:00:03  step 20: train loss 1.25, validation 0.5, test 0.75",
+        "1970-01-01 00:00:03  step 20: train loss 1.25, validation 0.5, test 0.75, norm 2",
         "1970-01-01 00:01:00  | loss 1.25",
         "1970-01-01 00:01:00  | loss 1.2",
         "1970-01-02 00:00:00  complete at step 40, 6.0 s of training, on cpu (x)",

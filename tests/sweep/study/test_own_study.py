@@ -50,7 +50,7 @@ def test_what_a_run_can_see_is_in_its_id_and_the_budget_is_not(tmp_path: Path) -
 
     same = ids("a")
     assert ids("b") == same
-    assert ids("c", num_steps="20", title="Another") == same
+    assert ids("c", num_steps="20", title="Another", tags="{team: red}", notes="A note") == same
     others = {
         ids("d", protocol="{evaluate_every: 10}"),
         ids("e", variants="{train: {momentum: 0.9}}"),
@@ -115,8 +115,8 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         f"11: resources.engine: {single}",
         f"11: resources.runs_per_trial: {single}",
         "12: modles: unknown key 'modles'; did you mean 'models'? valid: cells, code, data, "
-        "equal_within, fresh, learning_rates, metric, models, num_steps, protocol, refine, resources, search, "
-        "seeds, selection, stop_early, study, target, tasks, title, trainable, variants, winners",
+        "equal_within, fresh, learning_rates, metric, models, notes, num_steps, protocol, refine, resources, search, "
+        "seeds, selection, stop_early, study, tags, target, tasks, title, trainable, variants, winners",
     ]
 
 

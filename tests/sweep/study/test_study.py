@@ -81,6 +81,7 @@ def test_a_file_that_is_not_there_names_the_closest_one(tmp_path: Path) -> None:
         ("seeds: 3", "seeds: 3\nrefine: 3\nwinners: 1\nstop_early: {rule: median, first: 1000}"),
         ("seeds: 3", "seeds: 3\nfresh: 5\ndecide: null"),  # the second of an earlier version
         ("seeds: 3", "seeds: 3\nfresh: {max: 20, equal_within: 1.0}"),
+        ("seeds: 3", "seeds: 3\ntags: [baseline]\nnotes: |\n  Two\n  lines"),
     ],
 )
 def test_it_is_written_with_all_defaults_and_read_again(tmp_path: Path, old: str, new: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from pathlib import Path
@@ -69,6 +70,34 @@ def test_a_run_that_is_killed_after_every_step_has_the_same_bits(tmp_path: Path,
     assert [point.validation_accuracy for point in one.progress.curve] == whole
 
 
+def logged_by(one: OwnTraining) -> list[tuple[Any, ...]]:
+    return [tuple(value.values()) for point in one.progress.curve for value in point.logged or ()]
+
+
+def test_a_run_that_is_killed_after_every_step_has_logged_the_same(tmp_path: Path) -> None:
+    """`odd` is logged twice in a step, of which the last value counts; NaN and infinity end nothing."""
+    log = """
+    session.log(odd=0, **{"loss/x": float("nan") if step == 3 else step / 10})
+    if step % 2:
+        session.log(odd=torch.tensor(step))
+"""
+    wanted = only_run(write_function(tmp_path, REPORTING.replace("\n    if", f"{log}\n    if")))
+    whole, state = training(wanted), None
+    to_end(whole, 10)
+    for _ in range(10):
+        one = training(wanted)
+        if state is not None:
+            one.load_state(state[0], json.loads(json.dumps(state[1])))
+        one.advance(for_s=0.0)
+        state = one.state()
+        one.close()
+    assert repr(logged_by(one)) == repr(logged_by(whole))
+    by_hand = [(1, "odd", 1.0), (1, "loss/x", 0.1), (2, "odd", 0.0), (2, "loss/x", 0.2), (3, "odd", 3.0)]
+    by_hand += [(3, "loss/x", math.nan), (4, "odd", 0.0), (4, "loss/x", 0.4), (5, "odd", 5.0), (5, "loss/x", 0.5)]
+    assert repr(logged_by(one)[:10]) == repr(by_hand)
+    assert [step for step, *_ in logged_by(one)[10:]] == [6, 6, 7, 7, 8, 8, 9, 9, 10, 10]
+
+
 def test_other_draws_in_the_process_change_nothing(tmp_path: Path) -> None:
     wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[0]
     one = training(wanted)
@@ -121,6 +150,16 @@ def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
         (
             "for s in session.steps():\n    session.due and session.report(validation=1.5, test=1)",
             "validation=1.5, want a fraction",
+        ),
+        ("session.log(loss=1)", "session.log was called in no step"),
+        (
+            "for step in session.steps():\n    session.log(validation=1, **{'a b': 1, '../c': 1, 'd//e': 1, 'f': 1})",
+            r"session.log got 'validation', 'a b', '\.\./c', 'd//e', want names of",
+        ),
+        ("for step in session.steps():\n    session.log(loss='high')", "session.log got loss='high', want a number"),
+        (
+            "for step in session.steps():\n    for i in range(201):\n        session.log(a=i)",
+            "got more than 1000 values since the last evaluation: log in fewer steps",
         ),
         ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
         ("list(session.steps())\nlist(session.steps())", "step 5 ended without"),

@@ -210,6 +210,7 @@ VARIABLES = """
 import os
 print({name: os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")})
 for step in session.steps():
+    session.log(rank=int(os.environ["RANK"]))
     if session.due:
         session.report(validation=(5.0 if step == 5 else float("nan")) + int(os.environ["RANK"]), test=0.0)
 """
@@ -220,6 +221,7 @@ def test_ranks_see_what_torchrun_sets_and_rank_0_reports_up_to_a_divergence(tmp_
     one = started(run_of(tmp_path, VARIABLES, 2), output=output)
     assert to_end(one, 10) == [5.0]
     assert one.progress.diverged_at_step == 10
+    assert one.progress.curve[0].logged == [{"step": step, "name": "rank", "value": 0.0} for step in range(1, 6)]
     lines = sorted(line for printed in output.take() for line in printed.text.splitlines())
     same = "'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1'}"
     own = [f"{{'RANK': '{rank}', 'LOCAL_RANK': '{rank}', {same}" for rank in range(2)]
