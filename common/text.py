@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
 
 NO_VALUE = "–"
+EMPTY = ("", "-")
+"""Entries of a table that a list of its rows leaves out."""
 Say = Callable[[str], None]
 """Takes a line for the user."""
 RATES = (1e-30, 1e30)
@@ -118,6 +122,30 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
         ).rstrip()
         for row in rows
     ]
+
+
+def fits(lines: Sequence[str], indent: int = 0) -> bool:
+    """Return whether the terminal shows lines without breaking them; a file or a pipe always does."""
+    width = indent + max(map(len, lines))
+    return not sys.stdout.isatty() or width <= shutil.get_terminal_size().columns
+
+
+def fitted(
+    rows: Sequence[Sequence[str]], num_labels: int, right: Container[int] = (), indent: int = 0
+) -> list[str]:
+    """Return rows as `aligned` does, or where they do not fit the terminal as a list, an item a row.
+
+    The first row is the head. An item has the row's labels, its first entries, and below them the others by name.
+    """
+    lines = aligned(rows, right)
+    if fits(lines, indent):
+        return lines
+    names, listed = rows[0], []
+    for row in rows[1:]:
+        named = list(zip(names, row, strict=True))[num_labels:]
+        entries = [f"{name} {text}".strip() for name, text in named if text not in EMPTY]
+        listed += [", ".join(filter(None, row[:num_labels])), f"  {', '.join(entries)}"]
+    return listed
 
 
 def counted(number: int, noun: str) -> str:

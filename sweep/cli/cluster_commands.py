@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 from lr_sweep.common.errors import UserError, reason, unknown
-from lr_sweep.common.text import aligned, counted, duration, machines_there
 from lr_sweep.common.text import command as program_command
+from lr_sweep.common.text import counted, duration, fitted, machines_there
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command, group
 from lr_sweep.sweep.cluster.jobs import (
@@ -226,7 +226,7 @@ def jobs(
         rows = [
             (job.name, job.status.lower(), _took(job), job.owner, job.results) for job in listed
         ]
-        print("\n".join(aligned([("job", "status", "took", "of", "results"), *rows])))
+        print("\n".join(fitted([("job", "status", "took", "of", "results"), *rows], 1)))
     else:
         _say(f"no study was submitted to the cluster at {server.address}")
     print(machines_there(server.machines()))

@@ -79,12 +79,6 @@ def not_together(**given: object) -> None:
         raise UserError(f"{' and '.join(names)} exclude each other: leave one of them out")
 
 
-def not_with(option: str, given: bool, **others: object) -> None:
-    """Raise UserError if an option was given together with one of the others."""
-    for name, other in others.items():
-        not_together(**{option: given, name: other})
-
-
 MAX_WIDTH = 110
 """Most characters of a line of prose on a terminal."""
 _PROSE = re.compile(r"^( *)(\S+(?: \S+)? {2,})?(?!lr-sweep )\S+(?: \S+)+$", re.MULTILINE)
@@ -273,4 +267,6 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
         return value.isoformat()
+    if hasattr(value, "tolist"):  # an array of pandas
+        return _plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value

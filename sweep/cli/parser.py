@@ -66,9 +66,12 @@ def _message(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "stopped", 130
     if isinstance(error, typer.TyperException):
-        context = getattr(error, "ctx", None)
+        context, param = (getattr(error, name, None) for name in ("ctx", "param"))
+        text = error.format_message().replace("Value error, ", "")
+        if param and text.startswith("Missing argument"):
+            text = f"{text} {param.help}"
         more = f"\n`{context.command_path} --help` says more" if context else ""
-        return f"error: {error.format_message().replace('Value error, ', '')}{more}", 2
+        return f"error: {text}{more}", 2
     return f"error: {_of_system(error) if isinstance(error, OSError) else error}", 2
 
 

@@ -169,6 +169,7 @@ def report(
     results: opt.Results = "results",
     strict: opt.Strict = False,
     latex: opt.Latex = False,
+    json: opt.Json = False,
 ) -> int:
     """Write the tables, figures and checks of what is recorded so far."""
     from lr_sweep.analysis.study_report import write_report
@@ -176,17 +177,21 @@ def report(
     from lr_sweep.common.working_copy import publish
     from lr_sweep.sweep.results.directory import storage_problems
 
-    recorded, num_problems = opt.open_results(results), 0
+    recorded, reports = opt.open_results(results), []
     recorded.check()
     for study in opt.study_names(studies, recorded):
         with storage_problems(recorded.root):
             written = write_report(recorded.root, study, version_here, latex=latex)
-        _print_report(
-            written, recorded.uri and publish(recorded.uri, recorded.root, written.folder)
-        )
+        store = recorded.uri and publish(recorded.uri, recorded.root, written.folder)
+        reports.append(written)
+        if json:
+            continue
+        _print_report(written, store)
         if latex:
             print(f"LaTeX      {written.folder / 'table.tex'}")
-        num_problems += written.num_problems
+    if json:
+        opt.print_json({"reports": [report.as_json() for report in reports]})
+    num_problems = sum(report.num_problems for report in reports)
     return int(strict and num_problems > 0)
 
 

@@ -16,8 +16,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from lr_sweep.analysis.paper.model_figures import attention_figure, deviations_figure
 from lr_sweep.analysis.report.figure_frame import save
-from lr_sweep.analysis.report.model_figures import attention_figure, deviations_figure
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import Fields, make_folder, whole_file
 from lr_sweep.datasets.task import Split, TaskData

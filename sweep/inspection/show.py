@@ -14,7 +14,7 @@ from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import end_of, read_plain
-from lr_sweep.common.text import aligned, failure_line, gigabytes, without_escapes
+from lr_sweep.common.text import aligned, failure_line, fits, fitted, gigabytes, without_escapes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import RecordedRun, Row
@@ -37,6 +37,8 @@ ROW = (
     ),
     *("device", "wall_s", "device_s", "attempts", "lost_steps", "started_at", "finished_at"),
 )
+INDENT = 2
+"""Spaces before each line of a section."""
 BAR_WIDTH = 24
 """Letters of the bar of an accuracy of 1."""
 
@@ -49,13 +51,17 @@ def run_text(results: Results, given: str) -> str:
     end = run.row
     failure = (end["failure"] or "").splitlines() if end is not None else []
     lines = {"traceback": failure} if len(failure) > 1 else {}
-    sections = {"wanted by": _studies(run, results)}
+    studies = [
+        (wants["study"], f"up to step {wants['num_steps']}: {wants['state']}")
+        for wants in _studies(run, results)
+    ]
+    sections = {"wanted by": studies or [("no study", "that is recorded here")]}
     if end is not None:
         sections |= {"content": _content(end), "row": _row(end)}
     sections["files"] = _files(run.run_id, results)
     lines |= {title: aligned(facts) for title, facts in sections.items()}
     lines["curve"] = _curve_lines(results, run.run_id, run_state.metric_of(end))
-    texts = ["\n  ".join([title, *shown]) for title, shown in lines.items()]
+    texts = [f"\n{' ' * INDENT}".join([title, *shown]) for title, shown in lines.items()]
     return "\n\n".join(["\n".join(aligned(_outcome(run))), *texts])
 
 
@@ -72,18 +78,13 @@ def run_json(results: Results, given: str) -> Row:
         if end is None
         else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
     )
-    states = {study: _state_in(study, run, results) for study in run.budgets}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
-    wanted = [
-        {"study": study, "num_steps": budget, "state": states[study]}
-        for study, budget in run.budgets.items()
-    ]
     curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
     return {
         "run_id": run.run_id,
         **labels,
         "status": run.status,
-        "studies": wanted,
+        "studies": _studies(run, results),
         "row": row,
         "curve": curve,
     }
@@ -133,16 +134,9 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Recor
         (run,) = run_state.known_runs(results, wanted, columns, found[0])
         return run
     if found:
-        runs = run_state.known_runs(results, run_state.read_all_wanted(results))
-        labels = {run.run_id: run.labels for run in runs if run.run_id in found[:MAX_CANDIDATES]}
-        titles = {
-            each: run_state.run_title(row) if row else "wanted by no study here"
-            for each, row in labels.items()
-        }
-        shown = "".join(f"\n  {run_id}  {title}" for run_id, title in titles.items())
-        more = f"\n  and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
+        shown = ", ".join(found[:MAX_CANDIDATES])
         raise UserError(
-            f"{len(found)} runs begin with {given!r}; give more letters of one of:{shown}{more}"
+            f"{len(found)} runs begin with {given!r}; give more letters: {shown}; `ls` lists all"
         )
     raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 
@@ -178,16 +172,14 @@ def _outcome(run: RecordedRun) -> list[Fact]:
     ]
 
 
-def _studies(run: RecordedRun, results: Results) -> list[Fact]:
-    return [
-        (study, f"up to step {budget}: {_state_in(study, run, results)}")
-        for study, budget in run.budgets.items()
-    ] or [("no study", "that is recorded here")]
-
-
-def _state_in(study: str, run: RecordedRun, results: Results) -> run_state.State:
+def _studies(run: RecordedRun, results: Results) -> Sequence[Row]:
     ends = {} if run.row is None else {run.run_id: run.row}
-    return run_state.recorded_states(results, study, [run.wanted[study]], ends).states[run.run_id]
+    studies = []
+    for study, num_steps in run.budgets.items():
+        wanted = [run.wanted[study]]
+        states = run_state.recorded_states(results, study, wanted, ends).states
+        studies.append({"study": study, "num_steps": num_steps, "state": states[run.run_id]})
+    return studies
 
 
 def _content(end: Row) -> list[Fact]:
@@ -233,7 +225,7 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
     best = (
         None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
     )
-    rows = [("step", "train loss", metric.test, metric.validation, "", "")]
+    rows: list[tuple[str, ...]] = [("step", "train loss", metric.test, metric.validation, "", "")]
     shown = evenly(len(curve), MAX_EVALUATIONS - 1) | ({best} if best is not None else set())
     for index in sorted(shown):
         at = curve.iloc[index]
@@ -249,7 +241,9 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
             (*numbers, "█" * _bar_length(validation, metric), "best" if index == best else "")
         )
     hidden = len(curve) - (len(rows) - 1)
-    return aligned(rows, right=range(4)) + (
+    if not fits(aligned(rows), INDENT):
+        rows = [(*numbers, mark) for *numbers, _, mark in rows]
+    return fitted(rows, 1, right=range(4), indent=INDENT) + (
         [f"{hidden} evaluations between these are not shown"] if hidden else []
     )
 

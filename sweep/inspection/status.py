@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import check_format, read_study, read_wanted_rows
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.common.text import aligned, counted, duration, study_heading
+from lr_sweep.common.text import counted, duration, fitted, study_heading
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, Row, RunStates, State, run_title
+from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, Row, State, run_title
 
 CELL = ("task", "model", "variant")
 TITLE_WIDTH = 48
@@ -28,78 +28,69 @@ SCORES = {"validation": "validation_at_best", "test": "test_at_best"}
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
     """Return a study's runs by cell and state, and what is running; raises RecordError if it was never run here."""
-    doing = activity(results, time.time() if now is None else now)
-    if _pretrains_first(results, study):
-        return "\n".join([f"{study}: no run yet", doing, f"results: {results.location}"])
-    info, runs, cells = _read(results, study)
-    if doing == IDLE and runs.are_left:
+    facts = status_json(results, study, now)
+    doing, counts, ending = facts["activity"], facts["runs"], f"results: {facts['results']}"
+    if facts["title"] is None:
+        return "\n".join([f"{study}: no run yet", doing, ending])
+    if doing == IDLE and not all(State(state).has_ended for state in counts):
         doing += "; `run` trains what is left"
-    lines = [study_heading(info.study, info.title), doing, *fresh_lines(results, info), ""]
-    lines += _counts_lines(CELL, cells | {("all", "", ""): runs.counts()})
-    lines += [f"failed: {run_title(row)}: {why}" for row, why in runs.failed()]
-    return "\n".join([*lines, f"results: {results.location}"])
+    cells = {tuple(cell[name] for name in CELL): cell["runs"] for cell in facts["cells"]}
+    return "\n".join(
+        [
+            study_heading(study, facts["title"]),
+            *read_study(results.root, study).about(),
+            doing,
+            *filter(None, [facts["fresh"]]),
+            "",
+            *_counts_lines(CELL, cells | {("all", "", ""): counts}),
+            *(f"failed: {run_title(run)}: {run['failure']}" for run in facts["failed"]),
+            ending,
+        ]
+    )
 
 
-def status_json(results: Results, study: str) -> Row:
+def status_json(results: Results, study: str, now: float | None = None) -> Row:
     """Return what `status_text` shows as content for JSON."""
-    facts: dict[str, Any] = {
-        "study": study,
-        "results": results.location,
-        "activity": activity(results, time.time()),
-    }
+    doing = activity(results, time.time() if now is None else now)
+    facts: dict[str, Any] = {"study": study, "results": results.location, "activity": doing}
     if _pretrains_first(results, study):
         return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "fresh": None}
-    info, runs, found = _read(results, study)
-    cells = [
-        dict(zip(CELL, cell, strict=True)) | {"runs": run_state.counts_json(each)}
-        for cell, each in found.items()
-    ]
-    failed = [
-        {name: row[name] for name in ("run_id", *LABELS)} | {"failure": why}
-        for row, why in runs.failed()
-    ]
-    facts |= {
-        "title": info.title,
-        "runs": run_state.counts_json(runs.counts()),
-        "cells": cells,
-        "failed": failed,
-    }
-    return facts | {"fresh": next(iter(fresh_lines(results, info)), None)}
-
-
-def _read(
-    results: Results, study: str
-) -> tuple[StudyInfo, RunStates[Row], dict[tuple[str, ...], Counter[State]]]:
     info, wanted = read_study(results.root, study), read_wanted_rows(results.root, study)
     if info.fresh is not None:
         results.fetch_curves()
-    runs = run_state.recorded_states(
-        results,
-        study,
-        wanted,
-        run_state.read_ends(results, [row["run_id"] for row in wanted], ["failure"]),
-    )
-    cells: dict[tuple[str, ...], Counter[State]] = {}
+    ends = run_state.read_ends(results, [row["run_id"] for row in wanted], ["failure"])
+    runs = run_state.recorded_states(results, study, wanted, ends)
+    cells: dict[tuple[str, ...], Counter[State]] = defaultdict(Counter)
     for row in wanted:
-        cells.setdefault(tuple(row[name] for name in CELL), Counter())[
-            runs.states[row["run_id"]]
-        ] += 1
-    return info, runs, cells
+        cells[tuple(row[name] for name in CELL)][runs.states[row["run_id"]]] += 1
+    return facts | {
+        "title": info.title,
+        "runs": run_state.counts_json(runs.counts()),
+        "cells": [
+            dict(zip(CELL, cell, strict=True)) | {"runs": run_state.counts_json(counts)}
+            for cell, counts in cells.items()
+        ],
+        "failed": [
+            {name: row[name] for name in ("run_id", *LABELS)} | {"failure": why}
+            for row, why in runs.failed()
+        ],
+        "fresh": fresh_text(results, info),
+    }
 
 
-def fresh_lines(results: Results, info: StudyInfo) -> list[str]:
-    """Say how far the fresh seeds are; nothing of a study without them."""
+def fresh_text(results: Results, info: StudyInfo) -> str | None:
+    """Say how far the fresh seeds are; None: the study has none."""
     if info.fresh is None:
-        return []
+        return None
     from lr_sweep.analysis.statistics.comparisons.fresh import (
         progress,
     )  # imported late: other studies need no pandas
     from lr_sweep.analysis.study_summary import read_summary
 
     summary = read_summary(results.root, info.study).summary
-    is_choosing = summary.runs["status"].eq("missing").any()
-    waiting = "; the runs that choose the rates have not all ended" if is_choosing else ""
-    return [f"{progress(summary)}{waiting}"]
+    if summary.runs["status"].eq("missing").any():
+        return "fresh seeds have not begun; the runs that choose the rates have not all ended"
+    return progress(summary)
 
 
 def _pretrains_first(results: Results, study: str) -> bool:
@@ -112,15 +103,16 @@ def _pretrains_first(results: Results, study: str) -> bool:
 
 
 def _counts_lines(
-    head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[State]]
+    head: Sequence[str], counts: Mapping[tuple[str, ...], Mapping[Any, int]]
 ) -> list[str]:
     """Return a table of how many runs are in each state, a line for each of `counts`, whose keys `head` names."""
     shown = run_state.shown_states(set().union(*counts.values()))
     rows = [(*head, *shown)]
     rows += [
-        (*labels, *(str(number[state]) for state in shown)) for labels, number in counts.items()
+        (*labels, *(str(number.get(state, 0)) for state in shown))
+        for labels, number in counts.items()
     ]
-    return aligned(rows, right=range(len(head), len(head) + len(shown)))
+    return fitted(rows, len(head), right=range(len(head), len(rows[0])))
 
 
 def activity(results: Results, now: float) -> str:
@@ -234,10 +226,8 @@ def _run_lines(
         "studies",
     )
     metrics = _metrics(runs, studies, results)
-    return aligned(
-        [head, *(_run_row(run, metrics[run.run_id], results) for run in runs)],
-        right=(4, 5, 7, 8, 9, 10),
-    )
+    rows = [_run_row(run, metrics[run.run_id], results) for run in runs]
+    return fitted([head, *rows], 1, right=(4, 5, 7, 8, 9, 10))
 
 
 def _metrics(

@@ -20,14 +20,15 @@ from starlette.routing import Mount, Route
 
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import recorded_studies
-from lr_sweep.analysis.report.blocks import Verdict
+from lr_sweep.analysis.report.blocks import SweepChart
+from lr_sweep.analysis.report.chart import chart_caption
 from lr_sweep.analysis.report.page import SCRIPTS, filled, web_text
-from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.study_report import chart_and_verdict, write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import version_here
 from lr_sweep.common.text import Say
 from lr_sweep.sweep.inspection.show import find_run, log_text
+from lr_sweep.sweep.live.chart import running_chart
 from lr_sweep.sweep.live.curves import MOST_CURVES
 from lr_sweep.sweep.live.guard import LOOPBACK, Guard
 from lr_sweep.sweep.live.state import (
@@ -88,9 +89,10 @@ class _Page:
         if study := self._shown(self.live.view(), asked := seen.get("study", "")):
             try:
                 stamp, (chart, _) = self.figures.of(study.name)
+                shown = chart if study.is_over else running_chart(chart, study.runs)
                 version = int(seen.get("curves") or 0)
                 found = {
-                    "figure": (stamp, chart),
+                    "figure": ((stamp, *study.counts.values()), shown),
                     "curves": self.live.newer_curves(study.name, version),
                 }
             except RecordError as error:
@@ -160,10 +162,7 @@ class _Page:
         )
         stamp, (_, verdict) = self.figures.kept.get(study.name if study else "", (None, ({}, None)))
         # A template's block, which needs what the page's script does not change.
-        chart = {
-            "caption": say("measured", metric=study.metric, fresh=study.fresh) if study else "",
-            "verdict": Verdict(()),
-        }
+        chart = SweepChart(chart_caption(study.metric) if study else "")
         return self._html(
             "overview.html",
             view=view,

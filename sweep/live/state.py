@@ -16,10 +16,17 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import command
-from lr_sweep.sweep.inspection.status import activity, fresh_lines
+from lr_sweep.sweep.inspection.status import activity, fresh_text
 from lr_sweep.sweep.live.curves import Curves
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import read_ends, recorded_states, run_title, shown_states
+from lr_sweep.sweep.results.run_state import (
+    RunStates,
+    counts_json,
+    read_ends,
+    recorded_states,
+    run_title,
+    training_steps,
+)
 
 REFRESH_S = 2.0
 """Seconds for which what was read counts as new; a running sweep reports as often."""
@@ -30,6 +37,7 @@ MOST_RUNS = 24
 STARTED = {"data-dir": "data_dir", "cpus": "cpus", "fresh": "fresh"}
 """Options of `run`, by what `started.json` calls them."""
 Stamp = tuple[int, int | None]
+NO_RUNS = RunStates[Row](wanted=(), states={}, ends={})
 WANTED_COLUMNS = (
     "run_id",
     "task",
@@ -52,9 +60,8 @@ class StudyView:
     metric: Metric = ACCURACY
     stamp: Stamp | None = None
     """What changes once another run has ended."""
-    num_wanted: int = 0
-    num_ended: int = 0
-    counts: tuple[tuple[str, int], ...] = ()
+    runs: RunStates[Row] = NO_RUNS
+    is_training: bool = False
     fresh: str = ""
     """How far the fresh seeds are; empty: the study has none."""
     num_training: int = 0
@@ -69,8 +76,13 @@ class StudyView:
 
     @property
     def is_over(self) -> bool:
-        """Whether all its runs have ended."""
-        return 0 < self.num_wanted == self.num_ended
+        """Whether all its runs have ended, and no sweep proposes more."""
+        return bool(self.runs.wanted) and not (self.runs.are_left or self.is_training)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of runs in each state."""
+        return counts_json(self.runs.counts())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,27 +178,22 @@ class Live:
     def _study_view(self, found: _Recorded, holder: Mapping[str, Any]) -> StudyView:
         name = found.info.study
         runs = recorded_states(self.results, name, found.wanted, found.ends)
-        counts = runs.counts()
-        progress = self.results.latest_progress(holder) if holder.get("study") == name else {}
-        steps = progress.get("training", {})
+        steps = training_steps(self.results, name)
         training = [row for row in found.wanted if row["run_id"] in steps]
         return StudyView(
             name=name,
             title=found.info.title,
             metric=found.info.metric,
             stamp=found.stamp,
-            num_wanted=len(found.wanted),
-            num_ended=sum(
-                number for state, number in counts.items() if state.over or state.on_request
-            ),
-            counts=tuple((state, counts[state]) for state in shown_states(counts)),
+            runs=runs,
+            is_training=holder.get("study") == name,
             fresh=found.fresh,
             num_training=len(training),
             training=self._training(training[:MOST_RUNS], steps, found.info.metric),
             failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
             resume=_run_command(self.results, name) if runs.are_left else "",
             retry=_run_command(self.results, name, "--retry-failed")
-            if any(each.on_request for each in counts)
+            if any(state.on_request for state in runs.states.values())
             else "",
         )
 
@@ -237,5 +244,5 @@ def _read_recorded(results: Results, study: str, stamp: Stamp) -> _Recorded:
         info=info,
         wanted=wanted,
         ends=read_ends(results, [row["run_id"] for row in wanted], ("failure",)),
-        fresh=next(iter(fresh_lines(results, info)), ""),
+        fresh=fresh_text(results, info) or "",
     )

@@ -16,7 +16,7 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
 from lr_sweep.common.network import quiet_mlflow, shown_uri, without_secrets
-from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun
+from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, logged_points
 from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
@@ -24,7 +24,7 @@ VIEW_TAG = "mlflow.sharedViewState."
 """The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
 REBUILT = "It is a copy of the record: the next `run` or `export --mlflow` adds what is missing, also to a new store"
 _MAX_METRICS, _MAX_PARAMS = 1000, 100
-"""Most metrics and params of a batch that MLflow takes."""
+"""Most metrics, and most params or tags, of a batch that MLflow takes."""
 T = TypeVar("T")
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
@@ -179,10 +179,14 @@ class MlflowRun:
         from mlflow.entities import Metric
 
         steps = self._known_steps()
-        for batch in _batches(recorded.points(steps), _MAX_METRICS // len(METRICS)):
-            metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
+        new = [row for row in recorded.thinned() if (row["step"], row["time_ms"]) not in steps]
+        # Before their evaluations, by which they are known to be there.
+        for logged in _batches(logged_points(new), _MAX_METRICS):
+            self.client.log_batch(self.mlflow_id, metrics=[Metric(*point) for point in logged])
+        for batch in _batches(recorded.points(new), _MAX_METRICS // len(METRICS)):
+            metrics = [Metric(*point) for evaluation in batch for point in evaluation]
             self.client.log_batch(self.mlflow_id, metrics=metrics)
-            steps |= {(metric.step, metric.timestamp) for metric in metrics}
+        steps |= {(row["step"], row["time_ms"]) for row in new}
 
     def was_trained_anew(self, recorded: MirroredRun) -> bool:
         """Return whether an evaluation is there that the record no longer has: it is of an earlier attempt."""
@@ -211,11 +215,9 @@ class MlflowRun:
                 self.client.delete_tag(self.mlflow_id, key)
                 del self.tags[key]
         changed = {key: value for key, value in tags.items() if self.tags.get(key) != value}
-        if changed:
-            self.client.log_batch(
-                self.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()]
-            )
-            self.tags |= changed
+        for batch in _batches([RunTag(*tag) for tag in changed.items()], _MAX_PARAMS):
+            self.client.log_batch(self.mlflow_id, tags=batch)
+        self.tags |= changed
 
 
 def _batches(items: list[T], size: int) -> Iterator[list[T]]:

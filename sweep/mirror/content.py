@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flattened
 
 METRICS = tuple(
-    column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms")
+    column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms", "logged")
 )
 """Columns of a curve that are mirrored, under the names that `_metric_names` gives."""
 
@@ -42,6 +42,8 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _MAX_TEXT_LENGTH = 5000
 """Most characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
 
+Point = tuple[str, float, int, int]
+"""Metric, value, Unix time in milliseconds, and step."""
 MOST_POINTS = 100
 """Most points of a curve."""
 _MAX_PARAM_LENGTH = 500
@@ -168,8 +170,8 @@ class MirroredRun(RecordedRun):
             row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends
         ]
 
-    def points(self, known: Container[tuple[int, int]]) -> list[list[tuple[str, float, int, int]]]:
-        """List (metric, value, time_ms, step) by evaluation, except those of a known step and time.
+    def points(self, evaluations: Sequence[Row]) -> list[list[Point]]:
+        """List what was measured, by evaluation.
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
         """
@@ -180,9 +182,18 @@ class MirroredRun(RecordedRun):
                 for name, column in names
                 if math.isfinite(row[column])
             ]
-            for row in self.thinned()
-            if (row["step"], row["time_ms"]) not in known
+            for row in evaluations
         ]
+
+
+def logged_points(evaluations: Sequence[Row]) -> list[Point]:
+    """List what was logged up to some evaluations, as `MirroredRun.points` does."""
+    return [
+        (f"logged/{logged['name']}", logged["value"], row["time_ms"], logged["step"])
+        for row in evaluations
+        for logged in row["logged"] or ()
+        if math.isfinite(logged["value"])
+    ]
 
 
 def _metric_names(metric: Metric) -> dict[str, str]:
@@ -225,7 +236,9 @@ def naming_labels(wanted: Sequence[ReadFields]) -> list[str]:
 
 def study_params(options: ReadFields) -> dict[str, str]:
     """Return a study's options, nested ones as `protocol.batch_size`."""
-    shown = {name: value for name, value in options.items() if name != "title"}
+    shown = {
+        name: value for name, value in options.items() if name not in ("title", "tags", "notes")
+    }
     return {
         allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(shown).items()
     }

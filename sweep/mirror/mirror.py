@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.background import BackgroundWorker
@@ -49,6 +49,8 @@ from lr_sweep.trainables.worker.messages import Finished, Report, evaluations
 _MAX_RUNS = 1000
 """Most runs of a page that MLflow takes."""
 OWNER_TAG = "sweep.results_id"
+_STUDIES_TAG = "sweep.studies"
+"""The tag with the studies that want a run; a comma stands before and after each name, for MLflow's LIKE."""
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """The tag that is set last, to the time of the end that is fully mirrored: the next start skips such a run."""
 REST = 3.0
@@ -64,8 +66,9 @@ class Mirror:
     """Brings MLflow in line with the record. For one thread; makes no connection before the first sync.
 
     A study is an MLflow run with the tags `sweep.kind=study` and `sweep.study`; a run is one with `sweep.run_id`, and
-    stays below the study that mirrored it first; `sweep.studies` names all. In a store that other results directories
-    may use, too, all of them have the tag `sweep.results_id`, and a mirror leaves those of other directories alone.
+    stays below the study that mirrored it first; `sweep.studies` names all that want it. In a store that other results
+    directories may use, too, all of them have the tag `sweep.results_id`, and a mirror leaves those of other
+    directories alone.
 
     Every method raises MirrorError if MLflow cannot be reached or refuses. Call it again later; nothing will be there
     twice.
@@ -89,7 +92,7 @@ class Mirror:
         self._runs: dict[str, MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._naming: list[str] = []
-        self._metric = ACCURACY
+        self._info = StudyInfo(study=study, title=study)
 
     def open_study(self) -> None:
         """Make the study's MLflow run, if there is none."""
@@ -158,7 +161,7 @@ class Mirror:
             self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
 
     def _read_wanted(self) -> None:
-        self._metric = read_study(self.results, self.study).metric
+        self._info = read_study(self.results, self.study)
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
         self._naming = naming_labels(list(self._wanted.values()))
 
@@ -168,7 +171,7 @@ class Mirror:
         wanted = {self.study: self._wanted[run_id]} if run_id in self._wanted else {}
         found = read_run(self.results, run_id)
         return (
-            MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._metric})
+            MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._info.metric})
             if found
             else None
         )
@@ -188,6 +191,7 @@ class Mirror:
                     )
                     self._parent.set_tags(self._owner_tags)  # the directory may have been moved
                     self._set_view()
+                    self._untag_unwanted()
                 yield self._parent
         except Exception:
             self._parent = None
@@ -197,9 +201,15 @@ class Mirror:
         self._read_wanted()
         key, view = (
             view_key(self.study, self._owner),
-            runs_view(self.study, self._owner, self._metric.higher_is_better),
+            runs_view(self.study, self._owner, self._info.metric.higher_is_better),
         )
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{key}", json.dumps(view))
+
+    def _untag_unwanted(self) -> None:
+        """Take the study's name from runs that it no longer wants: their code or their options have changed."""
+        for run_id, run in self._runs.items():
+            if run_id not in self._wanted:
+                run.set_tags(_studies_tag(_studies_of(run.tags) - {self.study}))
 
     def _once(self, kind: str, tag: str) -> dict[str, MlflowRun]:
         """Return this directory's MLflow runs of a kind by a tag's value.
@@ -247,12 +257,7 @@ class Mirror:
         started_ms = [
             recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))
         ]
-        title = read_study(self.results, self.study).title
-        tags = {
-            "sweep.kind": "study",
-            "sweep.study": self.study,
-            "mlflow.note.content": markdown_text(title),
-        }
+        tags = self._about() | {"sweep.kind": "study", "sweep.study": self.study}
         return self._create_run(min(started_ms, default=None), tags, self.study)
 
     def _sync(self, recorded: MirroredRun, parent: MlflowRun) -> None:
@@ -275,10 +280,8 @@ class Mirror:
                 recorded.started_ms, labels, recorded.name(self._naming)
             )
             run.steps = set()
-        studies = set(filter(None, known.get("sweep.studies", "").split(","))) | {self.study}
-        tags = {
-            "sweep.studies": f",{','.join(sorted(studies))},"
-        } | self._owner_tags  # commas: for MLflow's LIKE
+        tags = _studies_tag(_studies_of(known) | recorded.wanted.keys())
+        tags |= {**self._owner_tags, **self._info.tags}
         if is_late:
             tags |= recorded.tags()
             run.log_params(recorded.params())
@@ -307,7 +310,21 @@ class Mirror:
         now = {
             f"sweep.now.{key}": value for key, value in changed.items()
         }  # a param keeps its first value
-        parent.set_tags({"mlflow.note.content": markdown_text(read.info.title)} | now)
+        parent.set_tags(self._about() | now)
+
+    def _about(self) -> dict[str, str]:
+        """Return the study's own tags, and its title and notes as MLflow shows them."""
+        note = f"{markdown_text(self._info.title)}\n\n{self._info.notes}".strip()
+        return {**self._info.tags, "mlflow.note.content": note}
+
+
+def _studies_of(tags: Mapping[str, str]) -> set[str]:
+    """Return the studies that want a run, by its tags."""
+    return set(filter(None, tags.get(_STUDIES_TAG, "").split(",")))
+
+
+def _studies_tag(studies: Iterable[str]) -> dict[str, str]:
+    return {_STUDIES_TAG: f",{','.join(sorted(studies))},"}
 
 
 class MirrorThread(Sink):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from math import comb
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.common.files import Fields
-from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
+from lr_sweep.common.text import counted, fitted, gigabytes, rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_text, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
 from lr_sweep.sweep.results.changes import change_lines, replaced_by
@@ -130,14 +130,16 @@ def plan_text(plan: Plan, cost: Cost) -> str:
         *_engine_lines(plan),
     ]
     lines += [
-        f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))
-    ]
-    lines += [
+        *_fact("changed", _changed_lines(plan)),
         _disk_line(plan, cost),
         f"data       {plan.data_dir}",
         f"results    {plan.results.location}",
     ]
     return "\n".join([*lines, "", cost_text(cost)])
+
+
+def _fact(name: str, lines: Iterable[str]) -> list[str]:
+    return [f"{'' if index else name:11}{line}" for index, line in enumerate(lines)]
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:
@@ -168,9 +170,9 @@ def _grid_lines(plan: Plan) -> list[str]:
             f"grid       {factors} = {number}"
             if study.cells is None
             else f"grid       {number} of {factors}",
-            f"rates      {'  '.join(map(rate_text, rates))}",
+            f"rates      {', '.join(map(rate_text, rates))}",
         ]
-    lines.append(f"seeds      {'  '.join(map(str, seeds))}")
+    lines.append(f"seeds      {', '.join(map(str, seeds))}")
     if study.refine is not None:
         more = f"{counted(study.refine, 'learning rate')} more a cell, after its grid"
         lines.append(f"refine     {more}; {proposed} of {study.refine * num_cells} {unknown}")
@@ -184,8 +186,7 @@ def _grid_lines(plan: Plan) -> list[str]:
     if study.stop_early is not None:
         most = "what follows counts every run in full, which is the most that it can be"
         lines.append(f"stops      {study.stop_early.rule}; {most}")
-    finds = _finds_lines(plan)
-    return lines + [f"{'' if index else 'finds':11}{line}" for index, line in enumerate(finds)]
+    return lines + _fact("finds", _finds_lines(plan))
 
 
 def _fresh_line(plan: Plan, fresh: Fresh) -> str:
@@ -229,7 +230,8 @@ def _cell_lines(plan: Plan) -> list[str]:
     rows = [
         (each | {"parameters": text}).values() for each, text in zip(cells, trained, strict=True)
     ]
-    return aligned([tuple(cells[0]), *(tuple(map(str, row)) for row in rows)], right=range(3, 8))
+    shown = [tuple(map(str, row)) for row in rows]
+    return fitted([tuple(cells[0]), *shown], 3, right=range(3, 8))
 
 
 def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
@@ -249,14 +251,9 @@ def _engine_lines(plan: Plan) -> list[str]:
     if plan.study.files is not None:
         files = plan.study.files
         anew = files.command and not files.command.resumes
-        return [
-            f"{'command' if files.command else 'function':11}{files.trainable} of {', '.join(files.code) or 'no file'}",
-            *(
-                ["           without {checkpoint}, so interrupted runs are trained anew"]
-                if anew
-                else []
-            ),
-        ]
+        lines = [f"{files.trainable} of {', '.join(files.code) or 'no file'}"]
+        lines += ["without {checkpoint}, so interrupted runs are trained anew"] if anew else []
+        return _fact("command" if files.command else "function", lines)
     wanted = plan.study.resources.engine
     plain = [
         name
@@ -274,7 +271,7 @@ def _engine_lines(plan: Plan) -> list[str]:
         if muon and wanted != "plain"
         else []
     )
-    return [f"{'' if index else 'engine':11}{reason}" for index, reason in enumerate(reasons)]
+    return _fact("engine", reasons)
 
 
 def _disk_line(plan: Plan, cost: Cost) -> str:

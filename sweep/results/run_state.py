@@ -26,7 +26,7 @@ from lr_sweep.analysis.record.read import (
 )
 from lr_sweep.analysis.record.study import key_of
 from lr_sweep.common.text import failure_line, rate_text
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.trainables.checkpoint import checkpoints
 
 W = TypeVar("W")
@@ -60,6 +60,11 @@ class State(StrEnum):
     def over(self) -> bool:
         """Whether there is nothing left to train."""
         return self in (State.COMPLETE, State.DIVERGED, State.STOPPED_EARLY)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether `run` without `--retry-failed` trains nothing more of it."""
+        return self.over or self.on_request
 
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
@@ -110,9 +115,14 @@ class RunStates(Generic[W]):
         return Counter(self.states.values())
 
     @property
+    def num_ended(self) -> int:
+        """The number of runs that have ended."""
+        return sum(state.has_ended for state in self.states.values())
+
+    @property
     def are_left(self) -> bool:
         """Whether `run` has something to train, without `--retry-failed`."""
-        return not all(each.over or each.on_request for each in self.states.values())
+        return self.num_ended < len(self.states)
 
     def failed(self: RunStates[Row]) -> list[tuple[Row, str]]:
         """Return the rows of `WANTED` of failed runs, each with its reason in a line."""
@@ -148,7 +158,19 @@ def recorded_states(
         else set()
     )
     states = states_of({row["run_id"]: row["num_steps"] for row in wanted}, ends, results, early)
+    for run_id in training_steps(results, study):
+        if states.get(run_id) is State.WAITING:
+            states[run_id] = State.STARTED
     return RunStates(wanted=wanted, states=states, ends=ends)
+
+
+def training_steps(results: Results, study: str) -> Mapping[str, int]:
+    """Return the steps of the runs that a sweep trains for a study now, by run id, as it last wrote them."""
+    holder = read_state(results.holder) if results.being_written() else {}
+    if holder.get("study") != study:
+        return {}
+    steps: Mapping[str, int] = results.latest_progress(holder).get("training", {})
+    return steps
 
 
 def read_ends(

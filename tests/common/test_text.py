@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.common.files import load_yaml
-from lr_sweep.common.text import failure_line, percent, rate_text, study_heading, without_escapes
+from lr_sweep.common.text import failure_line, fitted, percent, rate_text, study_heading, without_escapes
 from lr_sweep.sweep.study.file import read_yaml
 
 
@@ -33,6 +33,18 @@ def test_percent(fraction: float | None, text: str) -> None:
 def test_a_study_that_has_no_title_is_named_once() -> None:
     assert study_heading("small", "A small study") == "small: A small study"
     assert study_heading("small", "small") == "small"
+
+
+def test_a_table_that_a_terminal_would_break_is_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row has 15 characters; a pipe gets the table whole."""
+    rows = [("run", "seed", "of"), ("a", "0", "-"), ("b", "1", "mine")]
+    table = ["run  seed  of", "a    0     -", "b    1     mine"]
+    monkeypatch.setenv("COLUMNS", "14")
+    assert fitted(rows, 1) == table
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert fitted(rows, 1) == ["a", "  seed 0", "b", "  seed 1, of mine"]
+    monkeypatch.setenv("COLUMNS", "15")
+    assert fitted(rows, 1) == table
 
 
 @pytest.mark.parametrize("failure", [None, "", float("nan")])

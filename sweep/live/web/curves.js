@@ -99,8 +99,7 @@ function drawAgain(panels) {
   const place = data.panels.indexOf(shown);
   data.panels = panels;
   shown = panels[place];
-  at = Math.max(0, shown.handle.rates.findIndex((rate) => rate.text === before));
-  draw();
+  drawAt(before);
   if (focused) plot.querySelector(focused)?.focus({ preventScroll: true });
 }
 

@@ -103,7 +103,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
     ("line", "wanted"),
     [
         (["pln"], "unknown command 'pln'; did you mean 'plan'? valid: " + ", ".join(NAMES)),
-        (["submit"], "Missing argument 'STUDY'.\n`lr-sweep submit --help` says more"),
+        (["show"], "Missing argument 'RUN'. The run's id, or at least its first 4 letters; `ls` lists all ids.\n"),
         (["plan", "x", "--cpsu", "3"], "No such option: --cpsu (Possible options: --cpus"),
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
         (["plan", "x", "--json=3"], "Option '--json' does not take a value."),

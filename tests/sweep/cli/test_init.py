@@ -69,7 +69,7 @@ def test_it_replaces_nothing(tmp_path: Path) -> None:
 def test_it_runs_as_it_is_and_resumes_to_the_bit(kind: str, tmp_path: Path) -> None:
     command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
     printed = command("-m", "lr_sweep.sweep", "run", "mine.yaml", "--cpus", "2", folder=tmp_path)
-    assert "complete, 0 diverged, 0 failed, 0 missing" in printed
+    assert "runs on fresh seeds: all complete" in printed
     assert (tmp_path / "results" / "studies" / "mine" / "report" / "index.html").is_file()
     probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
     assert "deterministic, and resumes exactly" in probed
@@ -86,10 +86,35 @@ print("resumed from", started.step)
 """
 
 
+RESUME = """
+from pathlib import Path
+from lr_sweep.tests.support.own_study import resumes_exactly
+from lr_sweep.tests.support.tiny_study import runs_of
+run, *_ = runs_of(Path("mine.yaml"), Path())
+print("resumes exactly:", resumes_exactly(run, 3, 37))
+"""
+SHUFFLED = {
+    "hf-trainer": ("trainer._get_train_sampler = lambda *_: Shuffled(data, 4, run, session)", "pass"),
+    "lightning": ("sampler=Shuffled(data, 4, run, session)", "shuffle=True"),
+}
+"""The recipe's line for shuffled data, by starter, and the line of a script that does not resume."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", SHUFFLED)
+def test_shuffled_data_resume_in_mid_epoch(kind: str, tmp_path: Path) -> None:
+    """The stops are neither ends of epochs, which have 16 or 64 steps, nor evaluations, of which there are 3."""
     command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
+    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: True\n")
+    script = (tmp_path / "train.py").read_text()
+    assert SHUFFLED[kind][0] in script
+    (tmp_path / "train.py").write_text(script.replace(*SHUFFLED[kind]))
+    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: False\n")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(tmp_path: Path) -> None:
+    command("-m", "lr_sweep.sweep", "init", folder=tmp_path)
     study = tmp_path / "mine.yaml"
     study.write_text(re.sub("num_steps: .*", "num_steps: 400", study.read_text()))  # else it ends before it is killed
     run_id = runs_of(study, tmp_path / "whole")[0].run_id
@@ -118,14 +143,13 @@ def last_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed: pip install trl")
-def test_trl_takes_the_callback_for_hugging_faces_trainer(tmp_path: Path) -> None:
-    """`train` is that of docs/own-training.md, below the `train.py` that `init` writes."""
+def test_trl_takes_the_classes_for_hugging_faces_trainer(tmp_path: Path) -> None:
+    """`train` is changed as docs/own-training.md says."""
     blocks = (ROOT / "docs" / "own-training.md").read_text().split("```python\n")
     (trl,) = (block.split("```")[0] for block in blocks if "SFTTrainer(" in block)
     command("-m", "lr_sweep.sweep", "init", "--hf-trainer", folder=tmp_path)
-    with (tmp_path / "train.py").open("a") as file:
-        file.write(trl)
-    printed = command("-m", "lr_sweep.sweep", "run", "mine.yaml", "--cpus", "2", folder=tmp_path)
-    assert "18 complete, 0 diverged, 0 failed, 0 missing" in printed
-    probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
-    assert "deterministic, and resumes exactly" in probed
+    starter = (tmp_path / "train.py").read_text().replace("TrainingArguments(", "SFTConfig(")
+    imports = "import datasets\nfrom transformers import ByT5Tokenizer\nfrom trl import SFTConfig, SFTTrainer\n"
+    changed = re.sub(r"    data = .*\n    trainer = .*\n", lambda _: trl, starter)
+    (tmp_path / "train.py").write_text(imports + changed)
+    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: True\n")

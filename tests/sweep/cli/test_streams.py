@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.sweep.cli.options import folded
-from lr_sweep.tests.support.records import four_runs
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.own_study import write_function
+from lr_sweep.tests.support.records import SyntheticRecord, four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
 FULL = "error: No space left on device\n"
@@ -80,6 +83,28 @@ def test_prose_fits_a_terminal_and_what_is_copied_stays_whole(monkeypatch: pytes
         ["run next  adamw at", "          1e-3 has", "          no seeds"]
     )
     assert folded("  problem: adamw is never trained") == "  problem: adamw is\n    never trained"
+
+
+LONG = ("adamw-with-decoupled-decay-001", "sgd-with-nesterov-momentum-090")
+
+
+@pytest.mark.parametrize("command", ["status small", "ls", "show RUN", "plan mine.yaml"])
+def test_what_is_read_of_a_study_fits_sixty_columns(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With names of 30 characters; paths and checksums alone stay whole."""
+    made = SyntheticRecord(tmp_path / "results")
+    run_id, _ = (made.add(1e-3, 0, [(300, 0.5, 0.5)], variant=variant) for variant in LONG)
+    made.write()
+    rates = {"learning_rates": "{low: 1e-6, high: 1, per_decade: 4}", "seeds": "30"}
+    write_function(tmp_path, "pass", variants=json.dumps({variant: {} for variant in LONG}), **rates)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(command.replace("RUN", run_id).split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 60 and "/" not in line] == []
+    assert any(LONG[0] in line for line in lines)
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

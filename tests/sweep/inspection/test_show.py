@@ -160,13 +160,9 @@ def test_a_prefix_of_several_names_them(results: Results) -> None:
         write_end(results.root, f"abcd{number:012d}", seed=number)
     with pytest.raises(UserError) as caught:
         run_text(results, "abcd")
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "11 runs begin with 'abcd'; give more letters of one of:"
-    assert lines[1:3] == [
-        "  abcd000000000000  mnist tiny frozen-random 1e-3 seed 0",
-        "  abcd000000000001  mnist tiny frozen-random 1e-3 seed 1",
-    ]
-    assert (len(lines), lines[-1]) == (12, "  and 1 more")
+    text = str(caught.value)
+    assert text.startswith("11 runs begin with 'abcd'; give more letters: abcd000000000000, abcd000000000001, ")
+    assert (text.count("abcd0"), text.endswith("; `ls` lists all")) == (10, True)
     assert facts(run_text(results, RUN))["run"] == RUN
 
 

@@ -107,6 +107,14 @@ def test_a_chosen_study_gives_the_runs_and_their_order(tmp_path: Path, ids: dict
     assert words(everything, ids["complete"])[0][-3:] == ["small,", "z-reversed,", "zoom"]
 
 
+def test_status_has_the_study_s_tags_and_notes(tmp_path: Path) -> None:
+    record = SyntheticRecord(tmp_path, "small")
+    record.want(1e-3, 0)
+    record.write(tags={"baseline": "", "team": "red"}, notes="On my laptop,\nat night")
+    lines = status_text(Results(tmp_path), "small").splitlines()
+    assert lines[1:4] == ["tags: baseline, team=red", "On my laptop,", "at night"]
+
+
 def test_no_curve_is_read(tmp_path: Path, ids: dict[str, str]) -> None:
     before = listing(Results(tmp_path), [])
     for path in (tmp_path / "curves").iterdir():
@@ -237,3 +245,12 @@ def test_an_unknown_study_is_reported(
     tmp_path: Path, ids: dict[str, str], command: str, given: str, message: str
 ) -> None:
     assert message.format(results=tmp_path) in refused(command, given, "--results", str(tmp_path))
+
+
+def test_a_run_that_trains_has_started_before_its_first_evaluation(tmp_path: Path, ids: dict[str, str]) -> None:
+    results = Results(tmp_path)
+    state = {"steps_per_s": 1.0, "time_left_s": None, "updated_at": 4e9, "training": {ids["waiting"]: 10}}
+    for study, counts in (("zoom", ["2", "1"]), ("small", ["3", "0"])):
+        with results.writing(study):
+            write_json(results.progress(study), state)
+            assert words(status_text(results, "small"), "all")[0][-2:] == counts

@@ -107,7 +107,7 @@ def test_a_sweep_is_watched_and_its_commands_resume_and_stop_it(results: Results
         shows(window, "No sweep is running")
         assert {row["status"] for row in rows(results.root).values()} == {"complete"}
         window.open(f"{address}studies/tiny/report")
-        assert "2 runs wanted: 2 complete" in window.text()
+        assert "2 runs wanted: all complete" in window.text()
         assert window.events_of("Runtime.exceptionThrown", "Log.entryAdded") == []
         asked = [urlsplit(event["request"]["url"]) for event in window.events_of("Network.requestWillBeSent")]
         assert {url.netloc for url in asked if url.scheme != "data"} == {urlsplit(address).netloc}
@@ -134,7 +134,9 @@ def test_figure_and_curves_fill_in_while_a_reader_is_in_them(tmp_path: Path) -> 
         window.wait_until("document.querySelectorAll('#curves figure').length === 2")
         point = "document.querySelector('[data-variant=b] [data-rate=\"1e-2\"]')"
         window.evaluate(f"{point}.focus()")
-        assert "1 of 2 seeds" in window.evaluate(f"{point}.ariaLabel")
+        name = window.evaluate(f"{point}.ariaLabel")
+        assert name.endswith("1 of 2 seeds have a value, 1 waiting")
+        shows(window, "b has 1 of 2 learning rates with all 2 seeds; conclusions appear when each variant has 2.")
         made.end(made.wanted[-1], [(100, 0.5, 0.5), (300, 0.7, 0.7)], "complete", 300)
         window.wait_until(f"{point}.ariaLabel.includes('2 of 2 seeds')")
         assert window.evaluate(f"document.activeElement === {point}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import read_wanted_rows
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels
 from lr_sweep.tests.support import records
@@ -128,6 +130,17 @@ def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Pa
     assert changed == {"sweep.now.tasks.mnist.num_steps": "800", "sweep.now.seeds": "3"}
 
 
+def test_a_study_s_tags_and_notes_are_those_of_its_run_and_its_tags_of_its_runs(results: Path) -> None:
+    rows = read_wanted_rows(results, "small")
+    for tags in ({"team": "red", "baseline": ""}, {"team": "blue"}):
+        records.write_study(results, "small", rows, tags=tags, notes="On *my* laptop")
+        new_mirror(results).sync_all()
+    (parent,) = find(tracking_uri(results), "sweep.study", "small")
+    assert parent.data.tags["mlflow.note.content"] == "A small study\n\nOn *my* laptop"
+    for run in (parent, *find(tracking_uri(results), "sweep.run_id", "aa")):
+        assert {name: run.data.tags[name] for name in ("team", "baseline")} == {"team": "blue", "baseline": ""}
+
+
 def test_whatever_is_sent_again_is_there_once(results: Path) -> None:
     uri = tracking_uri(results)
 
@@ -209,6 +222,17 @@ def test_of_a_long_curve_a_hundred_points_are_there_the_best_among_them(results:
     assert steps(uri) == sorted([*every_eighth, 50_000, 75_000])
 
 
+def test_what_a_function_logged_is_there_once_beside_its_evaluations(results: Path) -> None:
+    """At its own steps; a name that the evaluation has, too, is another metric; NaN is left out."""
+    logged = [{"step": step, "name": "elapsed_s", "value": value} for step, value in ((99, math.nan), (100, 0.5))]
+    write_curve(results, "aa", 4, logged=logged)
+    for _ in range(2):
+        new_mirror(results).sync_all()
+    found = points(tracking_uri(results), "aa", "logged/elapsed_s")
+    assert [(step, value) for step, value, _ in found] == [(100, 0.5)] * 4
+    assert len(points(tracking_uri(results), "aa", "elapsed_s")) == 4
+
+
 def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path) -> None:
     write_study(results, ["aa", "bb", "cc"])
     write_curve(results, "bb", 1)
@@ -273,6 +297,19 @@ def test_shared_run_stays_below_its_first_study_and_names_both(results: Path) ->
     assert run.data.tags["mlflow.parentRunId"] == first.info.run_id
     assert run.data.tags["sweep.studies"] == ",second,small,"
     assert find(uri, "sweep.study", "second")[0].info.status == "FINISHED"
+
+
+def test_a_run_loses_the_name_of_a_study_that_no_longer_wants_it_until_it_does_again(results: Path) -> None:
+    """As after a change of the user's code, which makes new runs; the earlier ones stay where they are."""
+    write_study(results, ["aa"], study="second")
+    named = []
+    for wanted in (["aa"], ["bb"], ["aa"]):
+        write_study(results, wanted)
+        for study in ("small", "second"):
+            new_mirror(results, study).sync_all()
+        (run,) = find(tracking_uri(results), "sweep.run_id", "aa")
+        named.append(run.data.tags["sweep.studies"])
+    assert named == [",second,small,", ",second,", ",second,small,"]
 
 
 def test_a_deleted_store_is_rebuilt_and_evaluations_go_whole(

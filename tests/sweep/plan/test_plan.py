@@ -51,8 +51,8 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
         "tiny: A tiny study",
         "",
         "grid       1 task x 1 model x 2 variants x 2 learning rates x 2 seeds = 8 runs",
-        "rates      1e-3  1e-2",
-        "seeds      0  1",
+        "rates      1e-3, 1e-2",
+        "seeds      0, 1",
         "finds      not known without runs of this task and model, or `plan --noise SD`",
     ]
     assert [line.split() for line in lines[8:10]] == [
