@@ -1,7 +1,7 @@
 """What one run trains, by Hugging Face's Trainer: `train` is called once a run. The model learns made-up texts."""
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import Sampler
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 
@@ -27,31 +27,31 @@ class Sweep(TrainerCallback):
         self.session.end_step()
 
 
-class Texts(IterableDataset):
-    """Random texts, a function of the run's seed and the example's number."""
+class Shuffled(Sampler):
+    """Shuffles your data set anew in each epoch; a resumed run begins where it stopped."""
 
-    def __init__(self, run, session, size):
-        self.run, self.session, self.size = run, session, size
+    def __init__(self, data, per_step, run, session):
+        self.data, self.per_step, self.run, self.session = data, per_step, run, session
 
     def __iter__(self):
-        number = self.session.step * self.size
+        epoch, done = divmod(self.session.step * self.per_step, len(self.data))
         while True:
-            number += 1
-            tokens = text(self.run.seed, number)
-            yield {"input_ids": tokens, "labels": tokens}
+            generator = torch.Generator().manual_seed(1_000_003 * self.run.seed + epoch)
+            yield from torch.randperm(len(self.data), generator=generator)[done:].tolist()
+            epoch, done = epoch + 1, 0
 
 
-def text(seed, number):
-    """Return eight tokens that count up."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-    return torch.randint(0, 50, (1,), generator=generator).repeat(8) + torch.arange(8)
+def texts(split, number):
+    """Return texts of eight tokens that count up, a row each."""
+    generator = torch.Generator().manual_seed(split)
+    return torch.randint(0, 50, (number, 1), generator=generator) + torch.arange(8)
 
 
 @torch.no_grad()
 def evaluate(model, split):
     """Return the loss on a split's texts."""
     model.eval()
-    tokens = torch.stack([text(-split, number) for number in range(16)]).to(model.device)
+    tokens = texts(split, 16).to(model.device)
     loss = model(input_ids=tokens, labels=tokens).loss.item()
     model.train()
     return loss
@@ -75,6 +75,7 @@ def train(run, session):
         disable_tqdm=True,
         use_cpu=session.device == "cpu",
     )
-    texts = Texts(run, session, size=4)
-    sweep = Sweep(session, evaluate)
-    Trainer(model=model, args=arguments, train_dataset=texts, callbacks=[sweep]).train()
+    data = [{"input_ids": text, "labels": text} for text in texts(0, 64)]  # or your data set
+    trainer = Trainer(model, arguments, train_dataset=data, callbacks=[Sweep(session, evaluate)])
+    trainer._get_train_sampler = lambda *_: Shuffled(data, 4, run, session)
+    trainer.train()

@@ -3,7 +3,7 @@
 import pytorch_lightning as lightning
 import torch
 from torch.nn.functional import mse_loss
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 
 class Sweep(lightning.Callback):
@@ -24,24 +24,24 @@ class Sweep(lightning.Callback):
         trainer.should_stop = self.session.step == self.session.run.num_steps
 
 
-class Sums(IterableDataset):
-    """Random numbers with their sum, a function of the run's seed and the example's number."""
+class Shuffled(Sampler):
+    """Shuffles your data set anew in each epoch; a resumed run begins where it stopped."""
 
-    def __init__(self, run, session, size):
-        self.run, self.session, self.size = run, session, size
+    def __init__(self, data, per_step, run, session):
+        self.data, self.per_step, self.run, self.session = data, per_step, run, session
 
     def __iter__(self):
-        number = self.session.step * self.size
+        epoch, done = divmod(self.session.step * self.per_step, len(self.data))
         while True:
-            number += 1
-            yield example(self.run.seed, number)
+            generator = torch.Generator().manual_seed(1_000_003 * self.run.seed + epoch)
+            yield from torch.randperm(len(self.data), generator=generator)[done:].tolist()
+            epoch, done = epoch + 1, 0
 
 
-def example(seed, number):
-    """Return eight numbers and their sum."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-    numbers = torch.randn(8, generator=generator)
-    return numbers, numbers.sum(0, keepdim=True)
+def examples(split, number):
+    """Return rows of eight numbers, and the sum of each row."""
+    numbers = torch.randn(number, 8, generator=torch.Generator().manual_seed(split))
+    return numbers, numbers.sum(1, keepdim=True)
 
 
 class Model(lightning.LightningModule):
@@ -70,9 +70,7 @@ class Model(lightning.LightningModule):
 @torch.no_grad()
 def evaluate(model, split):
     """Return the loss on a split's sums."""
-    numbers, sums = map(
-        torch.stack, zip(*[example(-split, number) for number in range(64)], strict=True)
-    )
+    numbers, sums = examples(split, 64)
     return mse_loss(model.layers(numbers.to(model.device)), sums.to(model.device))
 
 
@@ -91,4 +89,5 @@ def train(run, session):
         default_root_dir=session.files / "lightning",
         callbacks=[Sweep(session, evaluate)],
     )
-    trainer.fit(model, DataLoader(Sums(run, session, size=4), batch_size=4))
+    data = TensorDataset(*examples(0, 256))  # or your data set
+    trainer.fit(model, DataLoader(data, 4, sampler=Shuffled(data, 4, run, session)))

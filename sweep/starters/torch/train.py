@@ -37,6 +37,7 @@ def train(run, session):
 
     # What is named here is saved, and restored after a crash with the random state. Draw batches by the
     # random generators, as here, or by the step's number: then a resumed run is the same to the bit.
+    # For a shuffled DataLoader, copy `batches` of `own-training.md` in the documentation.
     for _step in session.steps(model=model, optimizer=optimizer):
         batch = training[torch.randint(len(training), (64,))]
         optimizer.zero_grad()

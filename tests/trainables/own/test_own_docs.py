@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.own_study import to_end, write_own_study
+from lr_sweep.tests.support.own_study import resumes_exactly, to_end, write_own_study
 from lr_sweep.tests.support.tiny_study import ROOT, runs_of
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
-PLAIN, RANKS, SHARDED, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLAIN, RANKS, SHARDED, TRAINER, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NO_ACCELERATE = "Accelerate is not installed: pip install 'lr-sweep[hf]'"
 
 
@@ -40,6 +41,14 @@ def check(wanted: WantedRun) -> None:
     assert second.validation_accuracy < first.validation_accuracy
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_shuffled_data_loader_resumes_in_mid_epoch(tmp_path: Path, exact: bool) -> None:
+    """The stops are neither ends of epochs, which have 32 steps, nor evaluations, which come each 100 steps."""
+    function = PLAIN if exact else PLAIN.replace("sampler=order", "shuffle=True")
+    run = replace(of_page(tmp_path, function)[0], num_steps=200)
+    assert resumes_exactly(run, 3, 147) == exact
+
+
 def sharded() -> str:
     """The function of several processes, with sharded tensors."""
     ddp = "model = DistributedDataParallel(model, find_unused_parameters=True)"
@@ -62,6 +71,10 @@ def test_functions_of_two_processes(tmp_path: Path, function: str) -> None:
     if function == ACCELERATE:
         pytest.importorskip("accelerate", reason=NO_ACCELERATE)
     check(of_page(tmp_path, function, "resources: {processes_per_run: 2}\n")[0])
+
+
+def test_the_recipe_for_a_trainer_is_the_starter_s() -> None:
+    assert (ROOT / "sweep" / "starters" / "hf-trainer" / "train.py").read_text().endswith(TRAINER)
 
 
 def test_the_study_of_the_page_has_the_grid_that_it_shows(tmp_path: Path) -> None:
