@@ -57,11 +57,8 @@ GRIDS |= {
 GRIDS |= {"7 rates, thirds": (7, 1 / 3), "9 rates, half decades": (9, 0.5)}
 NOISE = (0.5, 2.0)
 SIZES = np.log10(2.0 ** np.arange(4))
-SURFACE = np.array([(x, y) for x in SIZES[:3] for y in SIZES[:3]])
-"""3 x 3 sizes, on which an optimum has the slopes of `PLANE`."""
 SLOPES = (0.0, -0.5, -1.0)
-PLANE = np.array([0.5, -0.5])
-COLUMNS = ("optimum", "tuning", "surface")
+COLUMNS = ("optimum", "tuning")
 COLUMNS += tuple(column for slope in SLOPES for column in (f"slope {slope:g}", f"law of {slope:g}"))
 NUM_ANEW, MORE = 8, 10
 """Settings that are drawn anew, and how many times as many laws."""
@@ -101,8 +98,7 @@ def covered(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Gene
 def laws(
     grid: Grid,
     shape: str,
-    sizes: Floats,
-    slopes: Floats,
+    slope: float,
     seeds: int,
     number: int,
     rng: np.random.Generator,
@@ -112,20 +108,19 @@ def laws(
     Args:
         grid: on which each size is tried.
         shape: an entry of `SHAPES`.
-        sizes: log10 of them, sizes x dimensions.
-        slopes: of the optimum's log10, one a dimension.
+        slope: of the optimum's log10.
         seeds: of each rate.
         number: of laws.
         rng: draws everything.
     """
     held, claimed = [], []
     for start in rng.uniform(-0.25, 0.25, number):
-        tops = start + (sizes - sizes.mean(0)) @ slopes
+        tops = start + (SIZES - SIZES.mean()) * slope
         found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:4] for top in tops])
         if np.isfinite(found).all():
-            fit = fitted(sizes, found[:, 0], found[:, 3], sizes[-1])
-            held += list(np.abs(fit.slopes - slopes) <= fit.half_widths)
-            claimed += list(np.abs(fit.slopes) > fit.half_widths)
+            fit = fitted(SIZES, found[:, 0], found[:, 3], SIZES[-1])
+            held.append(abs(fit.slope - slope) <= fit.half_width)
+            claimed.append(abs(fit.slope) > fit.half_width)
     return share(held), share(claimed)
 
 
@@ -152,10 +147,9 @@ def measured(
 ) -> list[float]:
     """Return the shares of one setting: `COLUMNS`."""
     row = [covered(grid, shape, seeds, number, rng), tuned(grid, shape, seeds, number, rng)]
-    row.append(laws(grid, shape, SURFACE, PLANE, seeds, max(1, number // 10), rng)[0])
     for slope in SLOPES:
         times = number if slope == 0 else max(1, number // 4)  # a false law is rare
-        row += laws(grid, shape, SIZES[:, None], np.array([slope]), seeds, times, rng)
+        row += laws(grid, shape, slope, seeds, times, rng)
     return row
 
 
@@ -212,8 +206,7 @@ def main() -> None:
         f"\nThe settings with the most false laws, and in {MORE * given.number} new laws of each, in percent:"
     )
     for index, row in table.nlargest(NUM_ANEW, "law of 0").iterrows():
-        size = (SIZES[:, None], np.zeros(1), given.seeds, MORE * given.number)
-        anew = laws(grids[index], row["shape"], *size, rng)[1]
+        anew = laws(grids[index], row["shape"], 0.0, given.seeds, MORE * given.number, rng)[1]
         setting = f"{row['shape']}, {row['grid']}, noise {grids[index].noise}"
         print(f"{setting:<50} {row['law of 0']:6.1%} {anew:6.1%}", flush=True)
 

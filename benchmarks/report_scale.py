@@ -93,6 +93,7 @@ def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generato
             "step": 2000 * x,
             "time_ms": x,
             "elapsed_s": x / 10,
+            "logged": [None] * num_evaluations,
         },
         **{"train_loss": loss[0], "validation_loss": loss[1], "test_loss": loss[2]},
         **{

@@ -1,7 +1,7 @@
 """Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
 
 RESULTS is the results directory that the study was run into; `lr-sweep report STUDY` has written its report.
-`--again` gives every report the verdict and the comparisons that `judge` has of its runs today.
+`--again` writes every report.md anew from its runs, but for the sections that need the record.
 Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
 tables, and `lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
@@ -27,8 +27,8 @@ COPIED = ("runs.csv", "checks.json")
 PAGE, SAMPLE = "index.html", "quickstart"
 """A report's page, and the study whose page is kept."""
 SHOWS = (
-    f"`{PAGE}`, beside this file, shows",
-    "The page that `lr-sweep judge runs.csv` writes shows",
+    f"`{PAGE}`, beside this file, has",
+    "The page that `lr-sweep judge runs.csv` writes has",
 )
 """Sentences of report.md about the page: where it is there, and where it is not."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
@@ -38,10 +38,6 @@ FRESH = "fresh.csv"
 """The fresh runs of a study that has some."""
 NUMBER_OF_FRESH = {SAMPLE: Fresh(max=5)}
 """Studies with a fixed number of fresh seeds; the others added them until pairs were decided."""
-LAW = re.compile(r"(.*: )?[Tt]he best learning rate (falls|rises|may|changes)")
-"""How a sentence on a law begins."""
-TABLE = " at the chosen learning rates, "
-"""Part of the title of a table of the variants."""
 FIGURE = re.compile(
     r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n"
 )
@@ -67,16 +63,24 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     yield page
 
 
-RENEWED = ("How sure", "Conclusions over the learning rate")
-"""Sections of a shipped report that are those of today's program."""
-OUTDATED = "Decided with fresh seeds"
-"""A section of earlier versions: the verdict has what it said."""
+KEPT = re.compile(
+    r"Checks|The best learning rate|Steps to a target|What was trained|How it was made|"
+    r"Rothermel et al. 2021|Lu et al. 2021, .*"
+)
+"""Sections of a shipped report that need its record; all others are made of its runs."""
+LAW = re.compile(r"^(?:.*: )?[Tt]he best learning rate (?:falls|rises|may) .*$", re.MULTILINE)
+"""A sentence on a law, which needs the record."""
+STATUS = re.compile(r"^.*\d+ runs? .*Checks: .*$", re.MULTILINE)
+"""The paragraph that counts runs and findings."""
+READ = "How the table was read"
+"""A section of today's report that is of `judge` alone."""
 
 
 def renewed(folder: Path) -> str:
-    """Return a shipped report.md with the verdict and the comparisons that its runs have today.
+    """Return the report.md that a shipped study's runs have today, with the sections that need its record.
 
-    Its fresh runs, if there are some, are compared as `judge --decide` does.
+    Its fresh runs, if there are some, are compared as `judge --fresh` does. The study's name and the chosen figure
+    stay.
     """
     shipped = (folder / "report.md").read_text(encoding="utf-8")
     judgement = judged([folder / "runs.csv"], Reading())
@@ -86,10 +90,23 @@ def renewed(folder: Path) -> str:
     with tempfile.TemporaryDirectory() as out:
         report = write_judged(judgement.study, Path(out) / "judged")
         today = (report.folder / "report.md").read_text(encoding="utf-8")
-    new, (opening, *sections) = dict(_sections(today)), _sections(shipped)
-    kept = [(name, new.get(name, text) if name in RENEWED else text) for name, text in sections]
-    parts = [f"## {name}\n{text}" for name, text in kept if name != OUTDATED]
-    return "\n".join([_with_verdict(opening[1], new[""]), *parts])
+        for figure in folder.glob("learning-rates-*.png"):
+            figure.unlink()
+            if (drawn := report.folder / figure.name).exists():
+                shutil.copyfile(drawn, figure)
+    kept = {path.name for path in folder.iterdir()}
+    today = FIGURE.sub(lambda found: _figure(found, kept), today).replace(*SHOWS)
+    title, recorded = shipped.partition("\n")[0], dict(_sections(shipped))
+    (_, opening), *sections = _sections(today)
+    opening = opening.replace(opening.partition("\n")[0], title, 1)
+    if status := STATUS.search(shipped):
+        opening = STATUS.sub(lambda _: status[0], opening)
+    parts = [opening, *(f"{law}\n" for law in LAW.findall(shipped.partition("\n## ")[0]))]
+    made = [(name, text) for name, text in sections if name != READ and not KEPT.fullmatch(name)]
+    kept_sections = [(name, text) for name, text in recorded.items() if KEPT.fullmatch(name)]
+    parts += [f"## {name}\n{text}" for name, text in [*made, *kept_sections]]
+    text = "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    return text.replace("Best of so many learning rates: on that page.\n\n", "")
 
 
 def _sections(report: str) -> list[tuple[str, str]]:
@@ -97,27 +114,6 @@ def _sections(report: str) -> list[tuple[str, str]]:
     opening, *sections = report.split("\n## ")
     split = [section.partition("\n") for section in sections]
     return [("", opening), *((name, text) for name, _, text in split)]
-
-
-def _with_verdict(opening: str, today: str) -> str:
-    """Replace the verdict of an opening, a list, and the tables of the variants below it; laws are first."""
-    title, *paragraphs = opening.split("\n\n")
-    before = set(_verdict(opening))
-    others = [text for text in paragraphs if text not in before]
-    laws = [text for text in others if LAW.match(text)]
-    rest = [text for text in others if text not in laws]
-    return "\n\n".join([title, *laws, *_verdict(today), *rest])
-
-
-def _verdict(opening: str) -> list[str]:
-    """Return the paragraphs of the verdict, and of the tables of the variants."""
-    paragraphs = opening.split("\n\n")
-    follows = [False, *(TABLE in text for text in paragraphs)]
-    return [
-        text
-        for text, is_table in zip(paragraphs, follows, strict=False)
-        if text.startswith("- **") or TABLE in text or is_table
-    ]
 
 
 def _figure(found: re.Match[str], kept: set[str]) -> str:
@@ -135,9 +131,7 @@ def main() -> None:
     )
     parser.add_argument("results", type=Path, nargs="?", help="a results directory")
     parser.add_argument("study", nargs="?", help="its name there")
-    parser.add_argument(
-        "--again", action="store_true", help="give all shipped reports today's verdict"
-    )
+    parser.add_argument("--again", action="store_true", help="write all shipped reports anew")
     chosen = parser.parse_args()
     if chosen.again:
         for folder in sorted(path.parent for path in SHIPPED.glob("*/runs.csv")):

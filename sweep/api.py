@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
 from pathlib import Path
 from traceback import walk_stack
@@ -14,9 +15,10 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.paper.paper import sweep_figure
 from lr_sweep.analysis.record.paths import RecordError
-from lr_sweep.analysis.record.read import read_curves, read_wanted
+from lr_sweep.analysis.record.read import logged_values, read_curves, read_wanted
+from lr_sweep.analysis.report.figure_frame import drawn
+from lr_sweep.analysis.report.figures import sweep_figure, with_marks
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps
 from lr_sweep.analysis.statistics.rates.laws import laws
@@ -163,6 +165,10 @@ class Sweep:
             self.results.root, read_wanted(self.results.root, self.study.study)["run_id"]
         )
 
+    def logged(self) -> pd.DataFrame:
+        """Return what the training function logged, a row a value: `run_id`, `step`, `name` and `value`."""
+        return logged_values(self.curves(), ["run_id"])
+
     def _repr_html_(self) -> str:
         """Show in a notebook what each variant reached at its chosen rate; before the study was run, its plan."""
         if not self.results.facts(self.study.study).exists():
@@ -243,5 +249,5 @@ def _figure(study: Summarised, model: str | None) -> Figure:
     models = list(study.summary.runs["model"].unique())
     if model not in (None, *models):
         raise UserError(unknown("model", str(model), models))
-    shown, found = model or models[0], optima(study.summary)
-    return sweep_figure(study.info, study.summary.of(model=shown), found, shown)
+    shown = with_marks(study.summary).of(model=model or models[0])
+    return drawn(partial(sweep_figure, shown, title=study.info.title))

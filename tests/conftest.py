@@ -73,8 +73,7 @@ def without_figures() -> Iterator[None]:
         return paths
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("figure_frame", "laws"):
-            patched.setattr(f"lr_sweep.analysis.report.{module}.save", empty)
+        patched.setattr("lr_sweep.analysis.report.figure_frame.save", empty)
         yield
 
 

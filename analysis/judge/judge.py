@@ -193,9 +193,9 @@ def write_judged(study: Study, folder: Path, *, latex: bool = False) -> Report:
         folder = folder.resolve()
         make_folder(folder.parent)
         with replacing_ours(folder, {"table": study.info.study, "read": study.about_table}) as new:
-            text = write_files(new, study, latex=latex)
+            description = write_files(new, study, latex=latex)
         files = tuple(sorted(folder.iterdir()))
-    return Report(folder=folder, files=files, text=text, findings=study.findings)
+    return Report(folder=folder, files=files, description=description, findings=study.findings)
 
 
 def check_apart(sources: Sequence[str], folder: Path) -> None:

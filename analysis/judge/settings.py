@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import is_setting, listed
+from lr_sweep.analysis.judge.names import is_setting, listed, plain
 from lr_sweep.analysis.judge.runs import RATE, Runs
 from lr_sweep.analysis.judge.text_rows import SETTING, beside
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
@@ -73,7 +73,7 @@ def settings_findings(rows: pd.DataFrame) -> Iterator[CheckFinding]:
         labels = labels_of(cell)
         labels["variant"] = labels["variant"].partition(BESIDE)[0]
         by_rate = of_cell.groupby("learning_rate")
-        settings = beside(of_cell, SETTING)
+        settings = [name for name in beside(of_cell, SETTING) if not _is_result(name)]
         varied = [name for name in settings if _is_varied(by_rate[name].agg(frozenset))]
         moved = [name for name in settings if name not in varied and _moves(of_cell, name)]
         if varied:
@@ -90,6 +90,11 @@ def settings_findings(rows: pd.DataFrame) -> Iterator[CheckFinding]:
             is_sure = is_sure or not of_cell["learning_rate"].is_unique
             severity: Level = "problem" if is_sure else "note"
             yield finding_of(labels, "settings", severity, text, "vary the learning rate alone")
+
+
+def _is_result(name: str) -> bool:
+    """Return whether a name is of what a run reached, as `best_step`."""
+    return plain(name.removeprefix(SETTING)).startswith("best_")
 
 
 def _is_varied(values: pd.Series[Any]) -> bool:

@@ -12,7 +12,8 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper import published as theirs
 from lr_sweep.analysis.paper.published import Entry
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.tables import accuracy_text, lost_text, marks_of, seeds_text
+from lr_sweep.analysis.report.cells import accuracy_text, lost_text, marks_of, seeds_text
+from lr_sweep.analysis.report.numbers import MINUS
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, comparable, labels_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, points_within_budget
 from lr_sweep.common.text import NO_VALUE, percent_text
@@ -73,12 +74,14 @@ class OurNumbers:
         if metric == theirs.TEST:
             return Number(accuracy_text(row), 100 * row["test_mean"])
         if metric == theirs.STEPS:
-            return Number(steps_text(self._converged[cell]) + marked, self._converged[cell])
+            steps = self._converged[cell]
+            return Number(steps_text(steps) + marked, steps)
         if metric == theirs.STEPS_TO_MATCH:
             return self._matched_text(cell, row)
         if metric in AT_END:
             return self._at_end(AT_END[metric], cell, row)
-        mean, sem = (self._at_best[cell][f"{AT_BEST[metric]}{kind}"] for kind in ("", "_sem"))
+        name, at_best = AT_BEST[metric], self._at_best[cell]
+        mean, sem = at_best[name], at_best[f"{name}_sem"]
         return Number(ACCURACY.mean_text(mean, sem) + marked, 100 * mean)
 
     def _matched_text(self, cell: Cell, row: Row) -> Number:
@@ -86,20 +89,24 @@ class OurNumbers:
         if target is None or not target["num_values"]:
             return Number(f"{NO_VALUE} (no {REFERENCE} to match)")
         steps = self._matched[cell]["steps"]
-        return Number(
-            steps_text(steps) + seeds_text(row) + (marks_of(row) or marks_of(target)), steps
-        )
+        marks = marks_of(row) or marks_of(target)
+        return Number(steps_text(steps) + seeds_text(row) + marks, steps)
 
     def _at_end(self, column: str, cell: Cell, row: Row) -> Number:
         ended = self._ended.get(cell)
         if ended is None:
             return Number(f"{NO_VALUE} (no seed reached the budget)")
-        text = percent_text(ended[column]) + seeds_text(row, ended["num_at_budget"]) + marks_of(row)
-        return Number(text, 100 * ended[column])
+        share = ended[column]
+        seeds = seeds_text(row, ended["num_at_budget"])
+        return Number(percent_text(share) + seeds + marks_of(row), 100 * share)
 
     def _speedup(self, cell: Cell) -> Number | None:
-        here, random = self._converged.get(cell), self._converged.get((*cell[:2], "frozen-random"))
-        return Number(f"{random / here:.2g}×", random / here) if here and random else None
+        here = self._converged.get(cell)
+        random = self._converged.get((*cell[:2], "frozen-random"))
+        if not here or not random:
+            return None
+        ratio = random / here
+        return Number(f"{ratio:.2g}×", ratio)
 
     @cached_property
     def _matched(self) -> dict[Cell, Row]:
@@ -149,7 +156,10 @@ def steps_text(steps: float) -> str:
     """Write gradient steps as the paper does, `1.9×10⁵`; below 10,000 in full; `-` for never (NaN)."""
     if math.isnan(steps):
         return NEVER
-    return _power_text(*f"{steps:.1e}".split("e")) if steps >= 10_000 else f"{steps:.0f}"
+    if steps < 10_000:
+        return f"{steps:.0f}"
+    mantissa, exponent = f"{steps:.1e}".split("e")
+    return _power_text(mantissa, exponent)
 
 
 def budget_text(steps: float) -> str:
@@ -161,15 +171,16 @@ def budget_text(steps: float) -> str:
 
 
 def _power_text(mantissa: str, exponent: str) -> str:
-    return (
-        f"{mantissa}×10{str(int(exponent)).translate(str.maketrans('0123456789-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁻'))}"
-    )
+    raised = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+    return f"{mantissa}×10{str(int(exponent)).translate(raised)}"
 
 
 def _above(there: float, here: float, digits: int) -> str:
     """Write with its sign how much ours is above a published number; empty: one of the two is missing."""
     difference = round(here - there, digits) + 0.0  # no -0.0
-    return "" if math.isnan(difference) else f" ({difference:+.{digits}f})".replace("-", "−")
+    if math.isnan(difference):
+        return ""
+    return f" ({difference:+.{digits}f})".replace("-", MINUS)
 
 
 def _by_cell(frame: pd.DataFrame) -> dict[Cell, Row]:
@@ -185,9 +196,8 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     Returns one row a cell that has a value: its columns, `target` (fraction; NaN: the reference has no value) and
     `steps` (gradient steps; NaN: never within the budget, or no target).
     """
-    reference = summary.cells[summary.cells["variant"] == REFERENCE].set_index(["task", "model"])[
-        "test_mean"
-    ]
+    of_reference = summary.cells[summary.cells["variant"] == REFERENCE]
+    reference = of_reference.set_index(GROUP)["test_mean"]
     rows = []
     for cell, points in _reported_so_far(summary, curves).groupby(CELL, sort=False):
         by_run = points.pivot(index="step", columns="run_id", values="test_accuracy").ffill()
@@ -235,9 +245,8 @@ def train_accuracies(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFram
     Returns, by cell, the fractions `train`, `train_sem`, `gap` (train less test) and `gap_sem`.
     """
     train = curves[["run_id", "step", "train_accuracy"]].rename(columns={"step": "best_step"})
-    found = _counted(summary).merge(
-        train.astype({"best_step": "Int64"}), on=["run_id", "best_step"]
-    )
+    train = train.astype({"best_step": "Int64"})
+    found = _counted(summary).merge(train, on=["run_id", "best_step"])
     found["gap"] = found["train_accuracy"] - found["test_accuracy"]
     return found.groupby(CELL).agg(
         train=("train_accuracy", "mean"),
@@ -261,11 +270,8 @@ def _reported_so_far(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFram
     points = points_within_budget(
         _counted(summary), known, ["validation_accuracy", "test_accuracy"]
     )
-    before = (
-        points.groupby("run_id")["validation_accuracy"].cummax().groupby(points["run_id"]).shift()
-    )
-    improved = before.isna() | points["validation_accuracy"].gt(
-        before
-    )  # ties: the earliest, as in selection
-    reported = points["test_accuracy"].where(improved).groupby(points["run_id"]).ffill()
+    run, validation = points["run_id"], points["validation_accuracy"]
+    before = validation.groupby(run).cummax().groupby(run).shift()
+    improved = before.isna() | validation.gt(before)  # ties: the earliest, as in selection
+    reported = points["test_accuracy"].where(improved).groupby(run).ffill()
     return points.assign(test_accuracy=reported)

@@ -1,7 +1,7 @@
 """The tables and figures of a paper that a study has the runs for, written by number.
 
 A study whose name begins with that of a table of Lu et al. 2021, as in `lu2021-table3-swept`, has that table; any other
-has those of Rothermel et al. 2021. A study of another metric than accuracy, or of a user's table, has none of a paper.
+with a pretrained variant has those of Rothermel et al. 2021.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper import published as theirs
@@ -25,45 +23,60 @@ from lr_sweep.analysis.paper.entries import (
     budget_text,
     published_text,
 )
+from lr_sweep.analysis.paper.figures import paper_figures
 from lr_sweep.analysis.paper.published import (
     SMALL_MODELS,
     TABLES,
     Entry,
     entries,
     published,
-    published_best,
     table_of,
 )
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report import figure_frame, figures
-from lr_sweep.analysis.report.blocks import Block, Image, Table, stem_of_each
-from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest, chosen_points
-from lr_sweep.analysis.report.tables import compared_seeds, facts, main_table, marks_text
-from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
+from lr_sweep.analysis.report.blocks import Block, Section, Table, stem_of_each
+from lr_sweep.analysis.report.cells import (
+    compared_seeds,
+    facts,
+    grouped_text,
+    marks_text,
+    model_text,
+)
+from lr_sweep.analysis.report.results import bold_text, is_tested
+from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
+from lr_sweep.analysis.statistics.selection.best import Cell, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE
 
-FIGURE_1_TASK = "cifar10-lra"
 ROWS_OF_TABLE_3 = {
     "train": theirs.TRAIN_AT_END,
     "test": theirs.TEST_AT_END,
     "diff": theirs.TRAIN_MINUS_TEST_AT_END,
 }
+TO_MATCH = (
+    f"Gradient steps until the mean over seeds of the test accuracy reaches that of {REFERENCE} in Table 1, at each "
+    "cell's chosen learning rate. At every step a run counts with its best model by validation so far, as if the "
+    f"budget ended there; the paper does not say how it counts. {NEVER} means never within the budget. There is no "
+    "interval, as in the paper."
+)
+AT_LAST_STEP = (
+    "Train and test accuracy in percent and their difference at the last step of the budget, mean over seeds, at each "
+    "cell's chosen learning rate. Train accuracy is measured in evaluation mode on a fixed part of the training split. "
+    "There is no interval, as in the paper."
+)
+MEASURED = {
+    theirs.TEST: "Test accuracy in percent, mean ± standard error of the mean (SEM) over seeds, of each run's best "
+    "model by validation accuracy, at the best learning rate by validation accuracy.",
+    theirs.TRAIN: "Train accuracy is of the same models, in evaluation mode on a fixed part of the training split.",
+    theirs.STEPS: "Convergence: gradient steps until the first evaluation whose validation accuracy is within 1 point "
+    "of the best of the run's curve, mean over seeds. Speedup: the ratio of the two.",
+    theirs.PARAMETERS: "Trained parameters of FPT, which Random has, too.",
+}
+"""What entries of a table of Lu et al. 2021 are, by metric."""
 
 Labels = tuple[str, ...]
 """What a row begins with."""
 Rows = Mapping[Labels, tuple[str, str, str]]
 """Metric, model and variant of each row; its columns are tasks."""
-
-
-class Written(NamedTuple):
-    """What `write_paper` wrote, as blocks of the report."""
-
-    main: list[Table]
-    sweeps: list[Image]
-    further: list[Block]
 
 
 class Place(NamedTuple):
@@ -78,211 +91,101 @@ Places = dict[tuple[Labels, str], Place]
 """What stands where, by labels of the row and heading of the column."""
 
 
-class Layout(NamedTuple):
-    """A table's texts, ours and published ones."""
+def paper_sections(
+    folder: Path,
+    info: StudyInfo,
+    summary: StudySummary,
+    curves: pd.DataFrame,
+    *,
+    pdf: bool = False,
+) -> list[Section]:
+    """Write the papers' tables and figures into `folder`, and return them; empty: the study is of no paper.
 
-    header: Labels
-    rows: tuple[Labels, ...]
-    columns: Mapping[str, int]
-    """Places of our columns."""
-    published_in: list[int]
-    """Tables of the paper that have any of the entries."""
-
-
-def write_paper(
-    folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame
-) -> Written:
-    """Write the files of tables and figures into `folder`; `curves` have `run_id`, `step` and the accuracies.
-
-    Main tables are Table 1, one a model; a table of Lu et al. 2021; or the main table of each model. Sweeps are
-    figures 3 and 1. Further blocks are Figure 2 left and Tables 2 to 5.
+    `curves` have `run_id`, `step` and the accuracies; `pdf`: whether figures are PDF files, too.
     """
-    stems = stem_of_each(summary.runs["model"].unique())
-    shown = {model: summary.of(model=model) for model in stems}
-    number, found = table_of(info.study) if _of_papers(info) else None, optima(summary)
-    if number:
+    if info.from_table or info.metric != ACCURACY:
+        return []
+    if number := table_of(info.study):
         table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
-        is_swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
-        return Written(
-            [table], _sweep_figures(folder, info, found, shown, stems) if is_swept else [], []
-        )
-    sweeps = _sweep_figures(folder, info, found, shown, stems)
-    if not info.metric.chosen_on:
-        return Written([], sweeps, [])
-    bars: list[Block] = [
-        _bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()
-    ]
-    if not _of_papers(info):
-        main = [
-            main_table(info, summary, model).write(folder, f"main-{stem}")
-            for model, stem in stems.items()
-        ]
-        return Written(main, sweeps, bars)
+        return [Section(f"Lu et al. 2021, table {number}", [table])]
+    if summary.runs["pretrained_on"].isna().all():
+        return []
     tables = paper_tables(info, summary, curves)
     for name, table in tables.items():
         table.write(folder, name)
-    with_task = {
-        m: each.of(task=FIGURE_1_TASK)
-        for m, each in shown.items()
-        if FIGURE_1_TASK in set(each.runs["task"])
-    }
-    sweeps += _sweep_figures(folder, info, found, with_task, stems, FIGURE_1_TASK)
-    by_number = sorted(tables, key=lambda name: name.partition("-")[0])
-    main = [tables[name] for name in by_number if name.startswith("table1-")]
-    others = [tables[name] for name in by_number[len(main) :]]
-    return Written(main, sweeps, [*bars, *others])
+    ordered = sorted(tables, key=lambda name: name.partition("-")[0])
+    stems = stem_of_each(summary.runs["model"].unique())
+    images = paper_figures(folder, summary, stems, about(info, summary), pdf=pdf)
+    blocks: list[Block] = [*(tables[name] for name in ordered), *images]
+    return [Section("Rothermel et al. 2021", blocks)]
 
 
-def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
-    """Look up Rothermel et al.'s best test accuracy of each cell, in percent; None: the study is of no paper.
-
-    Of a table of Lu et al. 2021 there is none: their values are not tuned, and are in the table.
-    """
-    if not _of_papers(info):
-        return None
-    if table_of(info.study):
-        return {}
-    found = {cell: published_best(cell) for cell in tuples_in(cells[CELL])}
-    return {cell: entry.number for cell, entry in found.items() if entry is not None}
-
-
-def _of_papers(info: StudyInfo) -> bool:
-    return info.metric == ACCURACY and not info.from_table
-
-
-def _sweep_figures(
-    folder: Path,
-    info: StudyInfo,
-    found: pd.DataFrame,
-    shown: Mapping[str, StudySummary],
-    stems: Mapping[str, str],
-    task: str = "",
-) -> list[Image]:
-    """Draw each model's sweep, over all tasks (Figure 3) or one (Figure 1); `found`: optima of all cells."""
-    images = []
-    for model, each in shown.items():
-        figure = sweep_figure(info, each, found, model, task)
-        files = figure_frame.save(
-            figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}"
-        )
-        numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
-        images.append(
-            Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files)
-        )
-    return images
-
-
-def sweep_figure(
-    info: StudyInfo, shown: StudySummary, found: pd.DataFrame, model: str, task: str = ""
-) -> Figure:
-    """Draw the sweep of a model, a panel a task; `shown`: what is of it; `found`: optima of all cells."""
-    best = best_published(info, shown.cells)
-    title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
-    caption = _caption(info, shown, "Dotted" if best else "")
-    cells = shown.cells
-    if info.metric.chosen_on:
-        cells = cells.merge(found[[*CELL, *BEST_RATE]], on=CELL, how="left")
-        cells = cells.merge(chosen_points(shown), on=CELL, how="left")
-    return figures.learning_rate_figure(
-        shown.learning_rates, cells, title, caption, best, info.metric
-    )
-
-
-def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
-    best = best_published(info, shown.cells)
-    heading, caption = (
-        f"{info.title}: {model}, best learning rates",
-        _caption(info, shown, "Black" if best else ""),
-    )
-    figure = figures.best_rates_figure(shown.cells, heading, caption, best, info.metric)
-    title = f"{info.metric.title} at the best learning rate, {model}"
-    if _of_papers(info):
-        return Image(
-            f"Figure 2, left. {title}", *figure_frame.save(figure, folder / f"figure2-left-{stem}")
-        )
-    return Image(title, *figure_frame.save(figure, folder / f"best-{stem}"))
-
-
-def _caption(info: StudyInfo, shown: StudySummary, lines: str) -> str:
-    fresh = shown.fresh is not None
-    return say("figure", metric=info.metric, fresh=fresh, facts=facts(info, shown), lines=lines)
-
-
-def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> Layout:
-    """Lay out entries by labels of rows and heading of columns, in the order in which they come.
-
-    `corner`: headings of the labels; `absent`: what is written for a cell that the study does not have.
-    """
-    header, lines = list(corner), {labels: list(labels) for labels, _ in places}
-    columns = {}
-    for column in dict.fromkeys(column for _, column in places):
-        columns[column] = len(header)
-        of_column = [places.get((labels, column)) for labels in lines]
-        beside = any(place and place.published for place in of_column)
-        header += [column, f"{column}, published"] if beside else [column]
-        for line, place in zip(lines.values(), of_column, strict=True):
-            number = place and ours.of(place.metric, place.cell)
-            line.append(number.text if number else absent)
-            if beside:
-                there = place and place.published
-                line.append(
-                    published_text(there, number.value if number else math.nan) if there else ""
-                )
-    tables = {place.published.table for place in places.values() if place.published}
-    return Layout(tuple(header), tuple(map(tuple, lines.values())), columns, sorted(tables))
+def about(info: StudyInfo, summary: StudySummary) -> str:
+    """Say what the numbers of a summary rest on, and what "pretrained" means."""
+    weights = grouped_text(summary.runs, "pretrained_on", "model") or "no variant"
+    return " ".join([*facts(info, summary), f"Pretrained on: {weights}."])
 
 
 def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> dict[str, Table]:
     """Return each table of Rothermel et al. 2021 that the study has the runs for, by file name without ending."""
-    ours = OurNumbers(summary, curves)
-    table = partial(_table, info, ours)
-    found = {}
+    ours, found = OurNumbers(summary, curves), dict[str, Table]()
     models = list(summary.runs["model"].unique())
     for model, stem in stem_of_each(models).items():
         shown = summary.of(model=model)
         variants = list(shown.cells["variant"].unique())
-        found[f"table1-{stem}"] = _table1(info, summary, ours, model)
+        tables = [_table1(info, summary, ours, model)]
         if REFERENCE in variants:
-            title, what = (
-                f"Gradient steps to match {REFERENCE}",
-                say("to_match", reference=REFERENCE, never=NEVER),
-            )
             rows: Rows = {(v,): (theirs.STEPS_TO_MATCH, model, v) for v in variants}
-            found[f"table2-{stem}"] = table(2, f"{title}, {model}", what, ("variant",), rows, shown)
+            title = f"Gradient steps to match {REFERENCE}, {model}"
+            tables.append(_table(info, ours, 2, title, TO_MATCH, ("variant",), rows, shown))
         if ours.have_test_at_end(model):
-            title, what = f"Train and test accuracy at the last step, {model}", say("at_last_step")
+            title = f"Train and test accuracy at the last step, {model}"
             rows = {
                 (v, name): (metric, model, v)
                 for v in variants
                 for name, metric in ROWS_OF_TABLE_3.items()
             }
-            found[f"table3-{stem}"] = table(3, title, what, ("variant", "accuracy"), rows, shown)
+            corner = ("variant", "accuracy")
+            tables.append(_table(info, ours, 3, title, AT_LAST_STEP, corner, rows, shown))
+        found |= {f"{_file_name(table)}-{stem}": table for table in tables}
     if len(models) > 1:
         rows = {
             (v, model): (theirs.TEST, model, v)
             for v in summary.cells["variant"].unique()
             for model in models
         }
-        what = say("tuned", metric=info.metric, seeds=compared_seeds(summary))
-        found["table4"] = table(
-            4, "Test accuracy of the models", what, ("variant", "model"), rows, summary
-        )
-    found["table5"] = _table5(summary.runs, ours)
-    return found
+        title, corner = "Test accuracy of the models", ("variant", "model")
+        what = _tuned_text(summary)
+        found["table4"] = _table(info, ours, 4, title, what, corner, rows, summary)
+    return found | {"table5": _table5(summary.runs, ours)}
+
+
+def _file_name(table: Table) -> str:
+    return table.title.partition(".")[0].lower().replace(" ", "")
+
+
+def _tuned_text(summary: StudySummary) -> str:
+    return (
+        "Test accuracy in percent, mean ± standard error of the mean (SEM) over "
+        f"{compared_seeds(summary)}, {model_text(ACCURACY)}, at the best learning rate by validation accuracy."
+    )
 
 
 def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
-    table, shown = main_table(info, summary, model), summary.of(model=model)
-    rows: Rows = {(row[0],): (theirs.TEST, model, row[0]) for row in table.rows}
-    layout = lay_out(("variant",), _places(1, rows, shown), ours, NO_VALUE)
-    return replace(
-        table,
-        title=f"Table 1. {table.title}",
-        caption=f"{table.caption}{_about_published(layout, shown.runs)}",
-        header=layout.header,
-        rows=layout.rows,
-        bold=frozenset((i, layout.columns[table.header[j]]) for i, j in table.bold),
+    """Lay out a model's test accuracies; `summary` is of the whole study, over which comparisons are corrected."""
+    shown = summary.of(model=model)
+    variants = list(shown.cells["variant"].unique())
+    rows: Rows = {(v,): (theirs.TEST, model, v) for v in variants}
+    title, what = f"Test accuracy, {model}", _tuned_text(summary)
+    table = _table(info, ours, 1, title, what, ("variant",), rows, shown)
+    num_bold = None if is_tested(summary) else 1
+    bold = frozenset(
+        (variants.index(variant), table.header.index(labels["task"]))
+        for labels, best, *_ in ranked(summary)
+        for variant in best[:num_bold]
+        if labels["model"] == model
     )
+    return replace(table, bold=bold, caption=f"{table.caption} {bold_text(summary)}")
 
 
 def _table(
@@ -295,14 +198,20 @@ def _table(
     rows: Rows,
     shown: StudySummary,
 ) -> Table:
-    layout = lay_out(corner, _places(number, rows, shown), ours, NO_VALUE)
+    places: Places = {}
+    for labels, (metric, model, variant) in rows.items():
+        for task in shown.cells["task"].unique():
+            cell = (task, model, variant)
+            there = theirs.published_best(cell) if number == 1 else published(number, cell, metric)
+            places[labels, task] = Place(metric, cell, there)
+    header, rows_of_texts = lay_out(corner, places, ours, NO_VALUE)
     unit = "gradient steps" if number == 2 else "percentage points"
+    theirs_text = _about_published(places, shown.runs, unit)
     return Table(
         title=f"Table {number}. {title}",
-        caption=f"{what}{marks_text(layout.rows)}{_about_published(layout, shown.runs, unit)}",
-        shared=facts(info, shown),
-        header=layout.header,
-        rows=layout.rows,
+        caption=f"{what}{marks_text(rows_of_texts)}{theirs_text} {about(info, shown)}",
+        header=header,
+        rows=rows_of_texts,
     )
 
 
@@ -310,76 +219,89 @@ def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
     places: Places = {}
     for task, model in tuples_in(runs[GROUP].drop_duplicates()):
         cell = (task, model, "all")
-        places[(task, model), "gradient steps"] = Place(
-            theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS)
-        )
-    layout = lay_out(("task", "model"), places, ours, NO_VALUE)
-    about = " Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
-    return Table(
-        title="Table 5. Step budgets",
-        caption=f"Gradient steps after which runs end.{about if layout.published_in else ''}",
-        header=(*layout.header[:3], "published (difference)")[: len(layout.header)],
-        rows=layout.rows,
-    )
+        there = published(5, cell, theirs.MAX_STEPS)
+        places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, there)
+    header, rows = lay_out(("task", "model"), places, ours, NO_VALUE)
+    caption = "Gradient steps after which runs end."
+    if _published_in(places):
+        caption += " Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
+        header = (*header[:3], "published (difference)")
+    return Table(title="Table 5. Step budgets", caption=caption, header=header, rows=rows)
 
 
-def _places(number: int, rows: Rows, shown: StudySummary) -> Places:
-    places: Places = {}
-    for labels, (metric, model, variant) in rows.items():
-        for task in shown.cells["task"].unique():
-            cell = (task, model, variant)
-            there = theirs.published_best(cell) if number == 1 else published(number, cell, metric)
-            places[labels, task] = Place(metric, cell, there)
-    return places
+def _published_in(places: Places) -> list[int]:
+    """Return the tables of the paper that have any of the entries."""
+    return sorted({place.published.table for place in places.values() if place.published})
 
 
-def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage points") -> str:
+def _about_published(places: Places, runs: pd.DataFrame, unit: str) -> str:
     """Say what the published columns are, if there are any, and which tasks ran for other budgets than the paper's."""
-    if not layout.published_in:
+    if not _published_in(places):
         return ""
     other = []
     for (task, model), rows in runs.groupby(GROUP, sort=False):
-        there, here = (
-            published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS),
-            rows["num_steps"].max(),
-        )
+        there = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS)
+        here = rows["num_steps"].max()
         if there is not None and here != there.number:
-            other.append(
-                f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there"
-            )
-    tables = " and ".join(f"Table {number}" for number in layout.published_in)
-    return " " + say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
+            budgets = f"{budget_text(here)} steps here, {budget_text(there.number)} there"
+            other.append(f"{task} on {model} {budgets}")
+    tables = " and ".join(f"Table {number}" for number in _published_in(places))
+    about = (
+        f" Published values are from Rothermel et al. 2021, {tables}, 3 seeds. In brackets: ours minus theirs, in "
+        f"{unit}."
+    )
+    return about + (f" Budgets differ from the paper's: {'; '.join(other)}." if other else "")
+
+
+def lay_out(
+    corner: Labels, places: Places, ours: OurNumbers, absent: str
+) -> tuple[Labels, tuple[Labels, ...]]:
+    """Lay out entries by labels of rows and heading of columns, in the order in which they come.
+
+    `corner`: headings of the labels; `absent`: what is written for a cell that the study does not have. Returns the
+    header and the rows; published entries stand in a column beside ours.
+    """
+    header, lines = list(corner), {labels: list(labels) for labels, _ in places}
+    for column in dict.fromkeys(column for _, column in places):
+        of_column = [places.get((labels, column)) for labels in lines]
+        beside = any(place and place.published for place in of_column)
+        header += [column, f"{column}, published"] if beside else [column]
+        for line, place in zip(lines.values(), of_column, strict=True):
+            number = place and ours.of(place.metric, place.cell)
+            line.append(number.text if number else absent)
+            if beside:
+                there = place and place.published
+                value = number.value if number else math.nan
+                line.append(published_text(there, value) if there else "")
+    return tuple(header), tuple(map(tuple, lines.values()))
 
 
 def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:
     """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one is missing."""
-    small = theirs.is_small(info.study)
-    found, text = entries(number, small=small), TABLES[number]
+    small, text = theirs.is_small(info.study), TABLES[number]
+    found = entries(number, small=small)
     places: Places = {
         ((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found
     }
-    layout = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
-    metrics = list(dict.fromkeys(entry.metric for entry in found))
-    about = say(
-        "lu2021",
-        metrics=metrics,
-        number=number,
-        note=text.note,
-        stand_ins=_stand_ins(number) if small else "",
-    )
+    header, rows = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
+    metrics = dict.fromkeys(entry.metric for entry in found)
+    said = [MEASURED[metric] for metric in metrics if metric in MEASURED]
+    said.append(f"Published values are from Lu et al. 2021, table {number}.")
+    said.append("In brackets: ours minus theirs.")
+    said += [text.note] if text.note else []
+    if small:
+        stand_ins = f"Our runs are reduced: {_stand_ins(number)}."
+        said.append(f"{stand_ins} Only the order of the numbers can be compared.")
     return Table(
         title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
-        caption=about + marks_text(layout.rows),
-        shared=facts(info, summary),
-        header=layout.header,
-        rows=layout.rows,
+        caption=" ".join([*said, about(info, summary)]) + marks_text(rows),
+        header=header,
+        rows=rows,
     )
 
 
 def _stand_ins(number: int) -> str:
     models = {entry.model for entry in entries(number)}
-    pairs = {
-        **TABLES[number].small,
-        **{model: ours for model, ours in SMALL_MODELS.items() if model in models},
-    }
-    return ", ".join(f"{here} for {there}" for there, here in pairs.items())
+    here = {model: ours for model, ours in SMALL_MODELS.items() if model in models}
+    pairs = {**TABLES[number].small, **here}
+    return ", ".join(f"{ours} for {theirs}" for theirs, ours in pairs.items())

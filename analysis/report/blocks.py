@@ -1,13 +1,13 @@
-"""The pieces of a report, each as Markdown for `report.md`; `page.py` makes them HTML.
+"""A report, described once, in pieces: each as Markdown, as text for a terminal and as JSON; `page.py` makes HTML.
 
-Tables are also text, and CSV files that a spreadsheet opens without running what is in them.
+Tables are also CSV files that a spreadsheet opens without running what is in them.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -15,7 +15,10 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from lr_sweep.common.text import aligned, counted
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.statistics.selection.summary import GROUP
+from lr_sweep.common.files import Fields
+from lr_sweep.common.text import NO_VALUE, aligned, counted
 
 _SPECIAL = re.compile(r"[<&|\n]|\]\(")
 _MARKS = re.compile(
@@ -34,6 +37,14 @@ MOST_ROWS, MOST_COLUMNS = 60, 20
 """Rows and columns of a table that a terminal shows; the report has all."""
 
 
+class Figure:
+    """A piece that a terminal does not show."""
+
+    def text(self) -> str:
+        """Return nothing."""
+        return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """A table of strings with what a reader needs to judge it."""
@@ -46,32 +57,18 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     bold: frozenset[tuple[int, int]] = frozenset()
     """(row, column) of the entries that Markdown and HTML set in bold."""
-    bold_text: str = "Bold: the highest of a column."
-    """What bold means, for the caption."""
-    shared: str = ""
-    """What other tables of the report rest on, too: its files have it, the report says it once."""
-    stacked: bool = False
-    """Whether a narrow screen shows each row as a list of its entries, so that none is out of view."""
+    is_first: bool = False
+    """Whether it is on a page's first screen, which folds its caption."""
 
-    @property
-    def shown_caption(self) -> str:
-        """What explains the table in the report."""
-        return f"{self.caption} {self.bold_text}" if self.bold else self.caption
-
-    @property
-    def full_caption(self) -> str:
-        """What explains the table where it stands alone."""
-        return f"{self.shown_caption} {self.shared}".strip()
-
-    def markdown(self, alone: bool = False) -> str:
+    def markdown(self) -> str:
         """Render for `report.md`, or for a file of its own."""
         rows = [list(map(markdown_text, row)) for row in self.rows]
         for i, j in self.bold:
             rows[i][j] = f"**{rows[i][j]}**"
         head = [*map(markdown_text, self.header)]
         lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-        caption = self.full_caption if alone else self.shown_caption
-        return "\n".join([markdown_text(f"**{self.title}.** {caption}"), "", *lines, ""])
+        heading = markdown_text(f"**{self.title}.** {self.caption}")
+        return "\n".join([heading, "", *lines, ""])
 
     def text(self) -> str:
         """Render for a terminal, columns aligned; of a large table, its beginning."""
@@ -85,7 +82,7 @@ class Table:
 
     def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
         """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
-        folder.joinpath(f"{name}.md").write_text(self.markdown(alone=True), encoding="utf-8")
+        folder.joinpath(f"{name}.md").write_text(self.markdown(), encoding="utf-8")
         content = (
             pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str)
             if numbers is None
@@ -95,17 +92,47 @@ class Table:
         return self
 
 
+Entry = Callable[[Row], str]
+"""Writes an entry of a table from a row of its frame."""
+
+
+def entries_of(column: str) -> Entry:
+    """Return what writes a column as it is."""
+    return lambda row: str(row[column])
+
+
+def laid_out(title: str, caption: str, frame: pd.DataFrame, columns: Mapping[str, Entry]) -> Table:
+    """Lay out a frame, a row a row; task and model come first where there are several."""
+    several = [name for name in GROUP if len(set(frame.get(name, ())) - {""}) > 1]
+    entries = {name: entries_of(name) for name in several} | dict(columns)
+    rows = [
+        {name: entry(row) for name, entry in entries.items()} for row in frame.to_dict("records")
+    ]
+    return table_of_rows(title, caption, rows)
+
+
+def table_of_rows(title: str, caption: str, rows: Sequence[Mapping[str, str]]) -> Table:
+    """Lay out rows, entries by column; a column without a value in any row is left out."""
+    columns = [name for name in rows[0] if any(row[name] not in ("", NO_VALUE) for row in rows)]
+    texts = tuple(tuple(row[name] for name in columns) for row in rows)
+    return Table(title=title, caption=caption, header=tuple(columns), rows=texts)
+
+
 @dataclass(frozen=True)
 class Paragraph:
     """Prose; text between backticks is code, nothing else is marked up."""
 
     template: ClassVar = "paragraph.html"
 
-    text: str
+    prose: str
 
     def markdown(self) -> str:
         """Render for `report.md`."""
-        return f"{_no_html(self.text)}\n"
+        return f"{_no_html(self.prose)}\n"
+
+    def text(self) -> str:
+        """Render for a terminal."""
+        return self.prose
 
 
 @dataclass(frozen=True)
@@ -120,32 +147,40 @@ class Bullets:
         """Render for `report.md`."""
         return "".join(f"- {_no_html(item)}\n" for item in self.items)
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """Opening of the report: of each task its name, the sentences on it, and a line in small print.
-
-    A browser shows the first sentences; `SweepChart` has the others.
-    """
-
-    template: ClassVar = "verdict.html"
-
-    items: Sequence[tuple[str, Sequence[str], str]]
-
-    def markdown(self) -> str:
-        """Render for `report.md`."""
-        items = [f"**{name}**: {' '.join(text)} {small}" for name, text, small in self.items]
-        return "".join(f"- {markdown_text(item)}\n" for item in items)
-
     def text(self) -> str:
-        """Render for a terminal, a line each."""
+        """Render for a terminal, a line each; of many items, the first."""
+        lines = [f"  {item}" for item in self.items[:MOST_ROWS]]
+        further = len(self.items) - MOST_ROWS
         return "\n".join(
-            f"{name}: {' '.join(text)} {small}".rstrip() for name, text, small in self.items
+            [*lines, *([f"  and {further} more in the report"] if further > 0 else [])]
         )
 
 
 @dataclass(frozen=True)
-class Image:
+class Verdict:
+    """The answer of a report: of each task its name, and the sentences on it.
+
+    A page's first screen has the first sentences; `SweepChart` has the others.
+    """
+
+    template: ClassVar = "verdict.html"
+
+    items: Sequence[tuple[str, Sequence[str]]]
+    is_whole: bool = False
+    """Whether all sentences stand on the first screen, as no chart follows."""
+
+    def markdown(self) -> str:
+        """Render for `report.md`."""
+        items = [f"**{name}**: {' '.join(sentences)}" for name, sentences in self.items]
+        return "".join(f"- {markdown_text(item)}\n" for item in items)
+
+    def text(self) -> str:
+        """Render for a terminal, a line each."""
+        return "\n".join(f"{name}: {' '.join(sentences)}" for name, sentences in self.items)
+
+
+@dataclass(frozen=True)
+class Image(Figure):
     """A figure that was drawn into files beside the report; `page.js` folds it where the chart shows the same."""
 
     template: ClassVar = "image.html"
@@ -169,20 +204,18 @@ class Image:
 
 
 @dataclass(frozen=True)
-class SweepChart:
+class SweepChart(Figure):
     """Where the interactive chart goes, which `page.js` draws; without JavaScript the images show the same."""
 
     template: ClassVar = "chart.html"
 
     caption: str
     verdict: Verdict = Verdict(())
-    """Verdict whose further sentences stand below the chart; Markdown has all of them at the beginning."""
+    """The verdict whose further sentences stand below the chart; its first ones are above it."""
 
     def markdown(self) -> str:
         """Point to the page."""
-        return (
-            "`index.html`, beside this file, shows the following with values under the pointer.\n"
-        )
+        return "`index.html`, beside this file, has a figure that shows values under the pointer.\n"
 
 
 Block = Table | Paragraph | Bullets | Verdict | Image | SweepChart
@@ -198,6 +231,8 @@ class Section:
     body: Sequence[Block]
     folded: bool = True
     """Whether a browser shows the heading alone until a reader opens it."""
+    in_terminal: bool = False
+    """Whether a terminal shows it, too."""
 
     @property
     def anchor(self) -> str:
@@ -205,13 +240,54 @@ class Section:
         return re.sub(r"\W+", "-", self.title.lower())
 
 
-def report_markdown(title: str, sections: Sequence[Section]) -> str:
-    """Render the whole of `report.md`."""
-    lines = [f"# {markdown_text(title)}\n"]
-    for section in sections:
-        heading = f"## {markdown_text(section.title)}\n\n" if section.title else ""
-        lines.append(heading + "\n".join(block.markdown() for block in section.body))
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class Description:
+    """A whole report, from which the page, `report.md`, `report.json` and the terminal's text are made."""
+
+    title: str
+    sections: Sequence[Section]
+
+    @property
+    def on_page(self) -> list[Section]:
+        """The sections of the page, those that it folds last."""
+        return sorted(self.sections, key=lambda section: section.folded)
+
+    def markdown(self) -> str:
+        """Return `report.md`."""
+        lines = [f"# {markdown_text(self.title)}\n"]
+        for section in self.on_page:
+            heading = f"## {markdown_text(section.title)}\n\n" if section.title else ""
+            lines.append(heading + "\n".join(block.markdown() for block in section.body))
+        return "\n".join(lines)
+
+    def text(self) -> str:
+        """Return what a terminal shows."""
+        parts = [self.title]
+        for section in self.sections:
+            if section.in_terminal:
+                texts = [block.text().rstrip() for block in section.body]
+                parts += filter(None, texts)
+        return "\n\n".join(parts)
+
+    def as_json(self) -> Fields:
+        """Return `report.json`."""
+        sections = [
+            {"title": section.title, "blocks": list(map(_as_json, section.body))}
+            for section in self.sections
+        ]
+        return {"format": 1, "title": self.title, "sections": sections}
+
+
+def _as_json(block: Block) -> Fields:
+    """Return a block's fields; files are named, and bold entries are listed."""
+    content = {"kind": type(block).__name__, **vars(block)}
+    content.pop("verdict", None)  # a block of its own
+    for name, value in content.items():
+        if isinstance(value, Path):
+            content[name] = value.name
+        elif isinstance(value, frozenset):
+            content[name] = sorted(value)
+    return content
 
 
 def file_stem(name: str) -> str:

@@ -1,13 +1,12 @@
-"""What all figures share: colours and marks, a frame with title, legend and caption, axes, files."""
+"""What all figures share: colours and marks, a frame with a legend, axes, files."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -19,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.report.blocks import Image
 from lr_sweep.common.text import rate_text
 
 
@@ -35,44 +35,91 @@ class Style(NamedTuple):
 
 # Hues after Okabe and Ito, which are distinct with any colour vision, in the narrow range of lightness that is legible
 # on white and on black. Marker and dash distinguish the lines where colour does not.
-STYLES = {
-    "frozen-random": Style("#A87900", "v", (3, 2)),
-    "frozen-pretrained": Style("#D55E00", "o", (9, 3, 2, 3)),
-    "unfrozen-random": Style("#0A8F6A", "s", (8, 3)),
-    "unfrozen-pretrained": Style("#0A78BA", "D"),
-}
-FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F", "p")]
-FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
-"""Their number has no factor in common with that of marks, so that 20 variants or more differ in one or the other."""
-
+MARKS = [
+    ("#0A78BA", "D"),
+    ("#D55E00", "o"),
+    ("#0A8F6A", "s"),
+    ("#A87900", "v"),
+    ("#8A6FD1", "^"),
+    ("#B5547F", "P"),
+    ("#7F7F7F", "X"),
+    ("#9A6B3F", "p"),
+]
+"""Colours and markers, in the order in which variants get them."""
+DASHES: list[tuple[int, ...]] = [(), (9, 3, 2, 3), (8, 3), (3, 2), (14, 4)]
+"""Their number has no factor in common with that of marks, so that 40 variants differ in one or the other."""
 LINE_WIDTH = 1.6
-# Inches. Laid out by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
-PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
-LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
-TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
-MIN_WIDTH = 6.6
+"""Points of a line on a page, for which the dashes are made."""
+
+
+class Frame(NamedTuple):
+    """Sizes of a figure."""
+
+    widths: tuple[float, float, float]
+    """Inches of a figure with one, two and three columns of panels."""
+    panel_height: float
+    """Inches."""
+    letters: float
+    """Points of all letters but a title's and a caption's; lines and margins follow from them."""
+    has_text: bool
+    """Whether a title stands above the figure and a caption below it; a paper has its own."""
+
+    def settings(self) -> dict[Any, Any]:
+        """Return matplotlib's settings of letters, lines and files."""
+        return {
+            "axes.formatter.use_mathtext": not self.has_text,
+            "axes.labelpad": 2,
+            "axes.titlesize": self.letters,
+            "font.size": self.letters,
+            "grid.color": "#e6e6e6",
+            "grid.linewidth": self.letters / 16,
+            "legend.columnspacing": 1,
+            "legend.fontsize": self.letters,
+            "legend.handletextpad": 0.5,
+            "legend.labelspacing": 0.2,
+            "lines.linewidth": self.letters / 6,
+            "lines.markersize": self.letters / 2,
+            "pdf.fonttype": 42,  # letters as letters, in TrueType
+        }
+
+
+PAGE = Frame((6.6, 8.95, 13.35), 2.6, 9.6, has_text=True)
+"""A figure of a page."""
+COLUMN = Frame((3.3, 6.75, 6.75), 1.9, 8, has_text=False)
+"""A figure of a paper, one column wide, or two for several panels."""
+# In ems, by hand: matplotlib's layouts put a title and a legend on top of each other.
+LEFT, RIGHT, BOTTOM, BETWEEN_COLUMNS, BETWEEN_ROWS = 4.7, 1.0, 4.0, 5.0, 6.2
+PANEL_TITLE, LEGEND_ROW, LEGEND_ENTRY, LETTER = 2.0, 1.25, 3.6, 0.53
+Draw = Callable[[Frame], Figure]
+TITLE_ROW, CAPTION_ROW = 0.23, 0.135
+"""Inches of a line of a title and of a caption."""
+CHARACTERS_PER_INCH, TITLE_CHARACTERS_PER_INCH = 18, 9
 DARK = Path(__file__).with_name("web") / "figure.css"
 """Rules by which an SVG file follows a browser's dark scheme; other programs draw the figure's own colours."""
-WIDE = 400
-"""Largest over smallest of rates whose decades alone are marked."""
-also_pdf = ContextVar("also_pdf", default=False)
-"""Whether figures are PDF files, too, which takes as long as the others together."""
+LABEL_WIDTH = 0.4
+"""Inches of a learning rate on an axis."""
 MOST_SVG_PANELS = 8
 """A figure of more is PNG alone: its SVG is larger, and takes as long again."""
-CHARACTERS_PER_INCH = 18
-TITLE_CHARACTERS_PER_INCH = 9
+
+
+def write_image(title: str, stem: Path, draw: Draw, *, pdf: bool = False) -> Image:
+    """Write a figure as `save` does; `pdf`: also `stem.pdf`, which is drawn for a paper."""
+    files = save(drawn(draw), stem)
+    if pdf:
+        with matplotlib.rc_context(COLUMN.settings()):
+            path = stem.with_name(f"{stem.name}.pdf")
+            draw(COLUMN).savefig(path, metadata={"CreationDate": None})
+    return Image(title, *files)
+
+
+def drawn(draw: Draw) -> Figure:
+    """Return a figure of a page."""
+    with matplotlib.rc_context(PAGE.settings()):
+        return draw(PAGE)
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `stem.png` and, of few panels, `stem.svg`, and where it is wanted `stem.pdf`; return the first two paths.
-
-    The same figure gives the same bytes.
-    """
-    if also_pdf.get():
-        with matplotlib.rc_context(
-            {"pdf.fonttype": 42}
-        ):  # letters as letters, which publishers want
-            figure.savefig(stem.with_name(f"{stem.name}.pdf"), metadata={"CreationDate": None})
+    """Write `stem.png` and, of few panels, `stem.svg`; return the paths. The same figure gives the same bytes."""
     png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
     if len(figure.axes) > MOST_SVG_PANELS:
         figure.savefig(png, dpi=100, pil_kwargs={"compress_level": 1})
@@ -81,88 +128,80 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
     # Otherwise element ids are random and the file says when it was made.
     with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
         figure.savefig(svg, metadata={"Date": None})
-    drawn = svg.read_text(encoding="utf-8")
-    svg.write_text(drawn.replace("</style>", f"{DARK.read_text()}</style>", 1), encoding="utf-8")
+    text = svg.read_text(encoding="utf-8")
+    svg.write_text(text.replace("</style>", f"{DARK.read_text()}</style>", 1), encoding="utf-8")
     return png, svg
 
 
-def variant_styles(variants: list[str]) -> dict[str, Style]:
-    """Choose a colour, a marker and a dash for each of a figure's variants: its own, or the next that no other has."""
-    free = [(style.colour, style.marker) for name, style in STYLES.items() if name not in variants]
-    marks = FURTHER_MARKS + (
-        free if len(free) > 1 else []
-    )  # five marks would repeat with the five dashes at once
-    styles: dict[str, Style] = {}
-    for variant in variants:
-        number = len([name for name in styles if name not in STYLES])
-        mark, dash = marks[number % len(marks)], FURTHER_DASHES[number % len(FURTHER_DASHES)]
-        styles[variant] = STYLES.get(variant) or Style(*mark, dash)
-    return styles
+def variant_styles(variants: Sequence[str]) -> dict[str, Style]:
+    """Give each of a figure's variants a colour, a marker and a dash, by their order."""
+    return {
+        variant: Style(*MARKS[index % len(MARKS)], DASHES[index % len(DASHES)])
+        for index, variant in enumerate(variants)
+    }
 
 
 def line_look(style: Style) -> dict[str, Any]:
-    """Return a style as matplotlib's arguments of a line, `LINE_WIDTH` wide."""
+    """Return a style as matplotlib's arguments of a line."""
     dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
     return {"color": style.colour, "marker": style.marker, "linestyle": (0, dash) if dash else "-"}
 
 
 def legend(styles: Mapping[str, Style], **look: Any) -> list[Line2D]:
     """Return the entries of a legend by their names, as the lines are drawn unless `look` says otherwise."""
-    looks = {
-        name: line_look(style) | {"linewidth": LINE_WIDTH} | look for name, style in styles.items()
-    }
-    return [Line2D([], [], label=plain(name), **look) for name, look in looks.items()]
+    return [
+        Line2D([], [], label=plain(name), **(line_look(style) | look))
+        for name, style in styles.items()
+    ]
 
 
 def framed(
-    title: str,
-    caption: str,
-    handles: Sequence[Artist],
-    names: Sequence[str],
-    columns: int,
-    width: float | None = None,
+    frame: Frame, title: str, caption: str, handles: Sequence[Artist], names: Sequence[str]
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of equal panels, one a name, with a title and a legend above and a caption below.
-
-    `width` in inches; None: that of panels of `PANEL_WIDTH`.
-    """
+    """Make a figure of equal panels, one a name, below a legend; on a page with its title and its caption."""
+    em = frame.letters / 72
+    columns = 2 if len(names) == 4 else min(len(names), len(frame.widths))
     rows = math.ceil(len(names) / columns)
-    of_panels = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
-    width = max(of_panels if width is None else width, MIN_WIDTH)
-    text = plain(wrapped(caption, CHARACTERS_PER_INCH * (width - RIGHT)))
+    width = frame.widths[columns - 1]
     heading = plain(wrapped(title, TITLE_CHARACTERS_PER_INCH * width))
-    title_height = TITLE_ROW * (heading.count("\n") + 1)
-    per_row = max(
-        1,
-        math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))),
-    )
-    top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
-    bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
-    height = top + bottom + PANEL_HEIGHT * rows + BETWEEN_ROWS * (rows - 1)
-    panel_width = (width - LEFT - RIGHT - BETWEEN_COLUMNS * (columns - 1)) / columns
+    text = plain(wrapped(caption, CHARACTERS_PER_INCH * (width - em)))
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    per_row = max(1, int(width / em / (LEGEND_ENTRY + LETTER * longest)))
+    num_rows = math.ceil(len(handles) / per_row)
+    has_names = any(names) and (frame.has_text or len(names) > 1)
+
+    title_height = 0.1 + frame.has_text * TITLE_ROW * (heading.count("\n") + 1)
+    top = title_height + em * (1 + LEGEND_ROW * num_rows + has_names * PANEL_TITLE)
+    bottom = BOTTOM * em + frame.has_text * CAPTION_ROW * (text.count("\n") + 1)
+    between_columns, between_rows = BETWEEN_COLUMNS * em, BETWEEN_ROWS * em
+    height = top + bottom + frame.panel_height * rows + between_rows * (rows - 1)
+    panel_width = (width - (LEFT + RIGHT) * em - between_columns * (columns - 1)) / columns
+
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    margins = {
-        "left": LEFT / width,
-        "right": 1 - RIGHT / width,
-        "top": 1 - top / height,
-        "bottom": bottom / height,
-    }
-    margins |= {"wspace": BETWEEN_COLUMNS / panel_width, "hspace": BETWEEN_ROWS / PANEL_HEIGHT}
-    figure.text(
-        0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold"
+    if frame.has_text:
+        look: dict[str, Any] = {"fontsize": 7.5, "color": "0.25", "linespacing": 1.25}
+        figure.suptitle(heading, y=1 - 0.1 / height, fontsize=12, fontweight="bold")
+        figure.text(0.1 / width, 0.08 / height, text, va="bottom", **look)
+    figure.legend(
+        handles=handles,
+        ncols=per_row,
+        frameon=False,
+        loc="upper center",
+        borderaxespad=0,
+        bbox_to_anchor=(0.5, 1 - title_height / height),
     )
-    place: dict[str, Any] = {
-        "loc": "upper center",
-        "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height),
-    }
-    figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
-    figure.text(
-        0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25
+    panels = shown_panels(figure, rows, columns, len(names))
+    figure.subplots_adjust(
+        left=LEFT * em / width,
+        right=1 - RIGHT * em / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=between_columns / panel_width,
+        hspace=between_rows / frame.panel_height,
     )
-    panels = shown_panels(figure, rows, columns, len(names), gridspec_kw=margins)
     for panel, name in zip(panels, names, strict=True):
-        panel.set_title(plain(name), fontsize=10.5)
+        panel.set_title(plain(name) if has_names else "")
     return figure, panels
 
 
@@ -171,11 +210,9 @@ def wrapped(text: str, width: float) -> str:
     return textwrap.fill(text, int(width), break_on_hyphens=False)
 
 
-def shown_panels(
-    figure: Figure, rows: int, columns: int, number: int, **settings: Any
-) -> list[Axes]:
+def shown_panels(figure: Figure, rows: int, columns: int, number: int) -> list[Axes]:
     """Make a grid of panels of which a number, the first ones, are seen; return these."""
-    panels = list(figure.subplots(rows, columns, squeeze=False, **settings).flatten())
+    panels = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for panel in panels[number:]:
         panel.set_visible(False)
     return panels[:number]
@@ -187,25 +224,41 @@ def plain(text: str) -> str:
 
 
 def mark_rates(axis: Axis, low: float, high: float) -> None:
-    """Mark decades on a logarithmic axis, or in a narrow range 1, 2 and 5 of each."""
+    """Mark 1, 2 and 5 of each decade on a logarithmic axis, or decades alone where there is less room."""
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    inches = axis.axes.get_window_extent().width / figure.dpi
+    most_labels = int(inches / LABEL_WIDTH)
+    num_labels = 3 * math.log10(high / low)
+    decades, thirds = LogLocator(numticks=most_labels), LogLocator(subs=(1.0, 2.0, 5.0))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_locator(
-        LogLocator(numticks=12) if high / low >= WIDE else LogLocator(subs=(1.0, 2.0, 5.0))
-    )
-    axis.set_major_formatter(
-        lambda rate, _: rate_text(float(f"{rate:.1g}"))
-    )  # without formulas, which take 0.1 s
+    axis.set_major_locator(decades if num_labels > most_labels else thirds)
+    is_formula = matplotlib.rcParams["axes.formatter.use_mathtext"]
+    write = _power_text if is_formula else rate_text  # a formula takes 0.1 s
+    axis.set_major_formatter(lambda rate, _: write(float(f"{rate:.1g}")))
 
 
-def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
-    """Label the axis of the metric, and draw a grid."""
-    panel.set_ylabel(plain(metric.axis))
+def _power_text(rate: float) -> str:
+    mantissa, exponent = f"{rate:.0e}".split("e")
+    factor = "" if mantissa == "1" else rf"{mantissa}{{\cdot}}"
+    return f"${factor}10^{{{int(exponent)}}}$"
+
+
+def dress(panel: Axes, x: str, y: str) -> None:
+    """Label the axes, and draw a grid."""
+    panel.set_xlabel(plain(x))
+    panel.set_ylabel(plain(y))
     panel.ticklabel_format(axis="y", useOffset=False)  # labels are values, not differences from one
-    draw_grid(panel, grid)
+    draw_grid(panel)
 
 
-def draw_grid(panel: Axes, grid: Literal["both", "y"] = "both") -> None:
+def validation_axis(metric: Metric) -> str:
+    """Label the axis of a figure of validation values."""
+    return f"{metric.validation} (%)" if metric.is_fraction else metric.validation
+
+
+def draw_grid(panel: Axes) -> None:
     """Draw a grid below the lines, and no frame at the top and on the right."""
-    panel.grid(axis=grid, color="0.9", linewidth=0.7)
+    panel.grid()
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)

@@ -1,100 +1,78 @@
-"""The table of a report for LaTeX, which marks what the verdict's tests say."""
+"""The results of a report for LaTeX: tables for `booktabs`, which mark what the verdict's tests say."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas as pd
 
-from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table, file_stem
-from lr_sweep.analysis.report.tables import is_tested, main_table
-from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.common.text import rate_text
+from lr_sweep.analysis.report.cells import MARKS
+from lr_sweep.analysis.statistics.selection.best import CELL
 
 SPECIAL = str.maketrans(
     {
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"},
-        **{
-            "±": r"$\pm$",
-            "−": "$-$",
-            "×": r"$\times$",
-            "†": r"$\dagger$",
-            "‡": r"$\ddagger$",
-            "§": r"\S{}",
-        },
+        **{"±": r"$\pm$", "−": "$-$", "×": r"$\times$"},
+        **{"†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "–": r"\textendash{}"},
     }
 )
 """What TeX reads as a command, or has no letter for."""
+POWER = re.compile(r"(\d+(?:\.\d+)?)e([+-]?\d+)")
+"""A learning rate or a p value, as `3.2e-4`."""
+HEADINGS = {"learning rate": "rate", "difference to the best": "difference", "corrected p": "$p$"}
+"""Short headings, with which the table fits a page of one column; the caption says what they mean."""
+MARKED = re.compile(rf" ([{''.join(MARKS)}]+)$")
+"""Marks at the end of an entry."""
 
 
-def latex_text(
-    info: StudyInfo, summary: StudySummary, found: pd.DataFrame, by_rate: Sequence[Table]
-) -> str:
-    """Return a table of each model, best entries marked; where no learning rate is chosen, the tables by rate.
-
-    `found`: the result of `verdicts.verdicts`, whose tests are those of the marks.
-    """
-    tables = [
-        replace(table, rows=tuple(tuple(map(escaped, row)) for row in table.rows))
-        for table in by_rate
-    ]
-    if summary.metric.chosen_on:
-        tables = [
-            _of_model(info, summary, found, model) for model in summary.runs["model"].unique()
-        ]
-    is_alone = len(tables) == 1 and bool(
-        summary.metric.chosen_on
-    )  # its caption begins as its title does
+def latex_text(label: str, tables: Sequence[Table]) -> str:
+    """Return tables for a paper; `label`: the name of the study."""
     parts = [r"% In the preamble: \usepackage{booktabs}"]
     for number, table in enumerate(tables):
-        frame = pd.DataFrame(list(table.rows), columns=[*map(escaped, table.header)])
+        headings = [HEADINGS.get(name, escaped(name)) for name in table.header]
+        frame = pd.DataFrame(_rows(table), columns=headings)
         text = frame.style.hide(axis="index").to_latex(
             hrules=True,
-            column_format=f"l{'r' * (len(table.header) - 1)}",
+            column_format="".join("l" if name in CELL else "r" for name in table.header),
             position_float="centering",
-            caption=escaped(
-                table.full_caption if is_alone else f"{table.title}. {table.full_caption}"
-            ),
-            label=f"tab:{file_stem(info.study)}{f'-{number}' if number else ''}",
+            caption=escaped(table.caption),
+            label=f"tab:{file_stem(label)}{f'-{number}' if number else ''}",
         )
         parts.append(text)
     return "\n".join(parts)
 
 
-def _of_model(info: StudyInfo, summary: StudySummary, found: pd.DataFrame, model: str) -> Table:
-    """Lay out a model's table with rows for TeX; of one task it has the learning rates."""
-    table, metric, rows = (
-        main_table(info, summary, model),
-        summary.metric,
-        found[found["model"] == model],
-    )
-    leaders = {
-        (best[0], task) for task, best in zip(rows["task"], rows["best"], strict=True) if best
-    }
-    rates = summary.of(model=model).cells.set_index("variant")["learning_rate"]
-    is_one, lines = len(rows) == 1, []
-    for i, (variant, *texts) in enumerate(table.rows):
-        entries = [escaped(variant), rate_text(rates[variant])] if is_one else [escaped(variant)]
-        for j, (task, text) in enumerate(zip(table.header[1:], texts, strict=True), 1):
-            mark = "textbf" if (variant, task) in leaders else "underline"
-            entries.append(
-                rf"\{mark}{{{escaped(text)}}}" if (i, j) in table.bold else escaped(text)
-            )
-        lines.append(tuple(entries))
-    marks = say(
-        "latex_marks",
-        metric=metric,
-        tested=is_tested(summary),
-        rows=rows.to_dict("records"),
-    )
-    header = ("variant", "learning rate", metric.axis) if is_one else table.header
-    return replace(table, header=header, rows=tuple(lines), bold_text=marks)
+def _rows(table: Table) -> list[list[str]]:
+    rows = []
+    for i, row in enumerate(table.rows):
+        entries = [
+            escaped(text) if name in CELL else number(text)
+            for name, text in zip(table.header, row, strict=True)
+        ]
+        for j in range(len(entries)):
+            if (i, j) in table.bold:
+                entries[j] = rf"\textbf{{{entries[j]}}}"
+        rows.append(entries)
+    return rows
+
+
+def number(text: str) -> str:
+    """Write an entry with powers of ten, and with its marks where they do not move its decimals."""
+    return POWER.sub(_power, escaped(MARKED.sub("", text))) + _marks(text)
+
+
+def _power(found: re.Match[str]) -> str:
+    factor = "" if found[1] == "1" else rf"{found[1]}\times"
+    return f"${factor}10^{{{int(found[2])}}}$"
+
+
+def _marks(text: str) -> str:
+    marks = MARKED.search(text)
+    return rf"\rlap{{\textsuperscript{{{escaped(marks[1])}}}}}" if marks else ""
 
 
 def escaped(text: str) -> str:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem, write_csv
+from lr_sweep.analysis.report.blocks import (
+    Block,
+    Image,
+    Section,
+    Table,
+    file_stem,
+    table_of_rows,
+    write_csv,
+)
 from lr_sweep.analysis.report.figure_frame import (
-    FURTHER_MARKS,
-    LINE_WIDTH,
-    MIN_WIDTH,
-    STYLES,
+    Frame,
     Style,
     draw_grid,
     dress,
@@ -28,163 +32,181 @@ from lr_sweep.analysis.report.figure_frame import (
     line_look,
     mark_rates,
     plain,
-    save,
+    validation_axis,
     variant_styles,
+    write_image,
 )
-from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.rates.laws import Surface, laws, series_of, surfaces
+from lr_sweep.analysis.report.numbers import about_text, slope_text
+from lr_sweep.analysis.statistics.rates.laws import laws, series_of
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.rates.tuning import expected_bests
 from lr_sweep.analysis.statistics.selection.best import CELL, labels_of
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.common.files import Fields
+from lr_sweep.common.text import NO_VALUE
 
 MOST_FIGURES, MOST_SAID = 4, 3
-"""Laws that are drawn (and panels of tuning curves), and said in a sentence; the table has all."""
-MOST_BANDS = 6
-"""Most variants whose bands are drawn: of more, none could be seen."""
-LEAST_TRIED = 3
-"""Learning rates of a tuning curve that is drawn."""
-CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the next size."
-
-
-def _law_texts(found: pd.DataFrame) -> Sequence[str]:
-    rows: list[dict[Any, Any]] = found.head(MOST_SAID).to_dict("records")
-    texts = [say("law", **row) for row in rows]
-    return [
-        text if row["where"] else _sentence(text) for text, row in zip(texts, rows, strict=True)
-    ]
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
+"""Laws that are drawn, and said in a sentence; the table has all."""
+CAPTION = "Dotted: each size's best rate. Bars: 95% intervals. Line: the law; cross: the rate to expect next."
 
 
 def optima_section(
-    folder: Path, summary: StudySummary, axes: pd.DataFrame
+    folder: Path, summary: StudySummary, axes: pd.DataFrame, *, pdf: bool = False
 ) -> tuple[list[Section], Sequence[str]]:
-    """Write the table, figures and CSV files of the best rates; also return the sentences.
+    """Write the table, figures and CSV files of the best rates; also return the sentences on laws.
 
-    `axes`: as of `laws.laws`.
+    `axes`: as of `laws.laws`; `pdf`: as of `write_image`.
     """
-    metric, bests, best = summary.metric, expected_bests(summary), optima(summary)
+    best = optima(summary)
     found = laws(best, axes)
-    table = laid_out("optima", best, metric=metric).write(folder, "optima", best)
-    write_csv(bests, folder / "expected_best.csv")
-    shown: list[Block] = []
+    write_csv(expected_bests(summary), folder / "expected_best.csv")
+    shown: list[Block] = [optima_table(best, summary.metric).write(folder, "optima", best)]
     if len(found):
-        moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
-        shown = [moved, *_figures(folder, summary, best, axes, found)]
-    shown += _tuning(folder, bests, metric)
-    said = [*_law_texts(found), *surface_texts(surfaces(best, axes))]
-    return [Section("The best learning rate", [*shown, table])], said
+        images = _figures(folder, summary, axes, found, pdf=pdf)
+        shown = [laws_table(found).write(folder, "laws", found), *images, *shown]
+    sentences = [law_text(law) for law in found.head(MOST_SAID).to_dict("records")]
+    return [Section("The best learning rate", shown)], sentences
 
 
-def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
-    """Say each law of two axes as a sentence."""
-    return [
-        _sentence(
-            say(
-                "surface",
-                **{"axes": axes, "sizes": sizes, "slopes": fit.slopes, "halves": fit.half_widths},
-                **{"rate": 10**fit.at_next, "half": 10**fit.half_at_next},
-            )
+def optimum_text(best: Row) -> str:
+    """Say where the best rate of a cell is: a row of `optimum.optima`."""
+    return f"best rate {about_text(best['optimum'])} ({_between(best['low'], best['high'])})"
+
+
+def law_text(law: Row) -> str:
+    """Say how the best learning rate moves: a row of `laws.laws`."""
+    axis, note = law["axis"], law["note"]
+    slope = f"{slope_text(law['slope'])} ({slope_text(law['low'])} to {slope_text(law['high'])})"
+    if np.isnan(law["slope"]):
+        text = f"{note}."
+    elif note:
+        text = f"the runs do not show that the best learning rate changes with {axis}: its slope is {slope}."
+    else:
+        text = (
+            f"the best learning rate {'falls' if law['slope'] < 0 else 'rises'} as {axis}^{slope}: "
+            f"at {law['next_size']:g} start at {about_text(law['next_rate'])} "
+            f"({_between(law['next_low'], law['next_high'])})."
         )
-        for axes, sizes, fit in found[:MOST_SAID]
-    ]
+    return f"{law['where']}: {text}" if law["where"] else text[0].upper() + text[1:]
 
 
-def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
-    has_bands = bests["num_rates"].max() >= LEAST_TRIED and bests["low"].notna().any()
-    return (
-        [_tuning_figure(folder, bests, metric)]
-        if has_bands and bests["variant"].nunique() <= MOST_BANDS
-        else []
+def _between(low: float, high: float) -> str:
+    return NO_VALUE if np.isnan(low) else f"{about_text(low)} to {about_text(high)}"
+
+
+def optima_table(best: pd.DataFrame, metric: Metric) -> Table:
+    """Show the result of `optimum.optima`."""
+    points = ", in points" if metric.is_fraction else ""
+    caption = (
+        f"The optimum is where {metric.validation} (mean over seeds) is best, with its 95% interval. The fit lets the "
+        "curve fall as a power of the distance in log rate, one power for each side. "
+        f'"Cost of 3x" is what the worse of 3 times and a third of the best tried rate loses{points}; – means that one '
+        "of these is outside the rates tried. Between tried rates, means are interpolated linearly in the logarithm of "
+        "the rate."
     )
+    rows = [
+        {
+            "task": row["task"],
+            "model": row["model"],
+            "variant": row["variant"],
+            "optimum": about_text(row["optimum"]),
+            "95% interval": _between(row["low"], row["high"]),
+            "cost of 3x": metric.text(row["cost_3x"]),
+            "remarks": row["note"],
+        }
+        for row in best.to_dict("records")
+    ]
+    return table_of_rows("The best learning rate, between those that were tried", caption, rows)
 
 
-def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
-    groups = list(bests.groupby(GROUP, sort=False))[:MOST_FIGURES]
-    styles = variant_styles(list(bests["variant"].unique()))
-    title, columns = "Best of so many learning rates", min(len(groups), 2)
-    names = [f"{task}, {model}" for (task, model), _ in groups]
-    figure, panels = framed(title, say("tuning", metric=metric), legend(styles), names, columns)
-    for panel, (_, of_group) in zip(panels, groups, strict=True):
-        for variant, curve in of_group.groupby("variant", sort=False):
-            style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
-            panel.plot(
-                curve["num_tried"],
-                values["expected"],
-                linewidth=LINE_WIDTH,
-                markersize=4,
-                **line_look(style),
-            )
-            panel.fill_between(
-                curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15
-            )
-        panel.set_xlabel("learning rates tried")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        dress(panel, "both", metric)
-        panel.set_ylabel(plain(metric.validation))
-    return Image(title, *save(figure, folder / "tuning"))
+def laws_table(found: pd.DataFrame) -> Table:
+    """Show the result of `laws.laws`."""
+    caption = (
+        "The slope is that of the logarithm of the optimum over the logarithm of the axis; 0 means that the optimum "
+        "does not move. The rate to expect is the one at the next size. Intervals are 95%. The cells of a row differ "
+        "only in the axis and in what follows from it."
+    )
+    rows = []
+    for law in found.to_dict("records"):
+        is_read = not np.isnan(law["slope"])
+        slopes = f"{slope_text(law['low'])} to {slope_text(law['high'])}"
+        rows.append(
+            {
+                "cells": law["where"],
+                "axis": law["axis"],
+                "sizes": f"{law['smallest']:g} to {law['largest']:g} ({law['num_sizes']})",
+                "slope": slope_text(law["slope"]),
+                "95% interval": slopes if is_read else NO_VALUE,
+                "next size": f"{law['next_size']:g}" if is_read else NO_VALUE,
+                "rate to expect": about_text(law["next_rate"]),
+                "its interval": _between(law["next_low"], law["next_high"]),
+                "remarks": law["note"],
+            }
+        )
+    return table_of_rows("How the best learning rate moves", caption, rows)
 
 
 def _figures(
-    folder: Path, summary: StudySummary, best: pd.DataFrame, axes: pd.DataFrame, found: pd.DataFrame
+    folder: Path, summary: StudySummary, axes: pd.DataFrame, found: pd.DataFrame, *, pdf: bool
 ) -> list[Image]:
+    best = optima(summary)
     images: list[Image] = []
-    for row, (axis, series) in zip(found.to_dict("records"), series_of(axes), strict=True):
-        if len(images) < MOST_FIGURES and not np.isnan(row["slope"]):
-            title = f"Best learning rate against {axis}{', ' if row['where'] else ''}{row['where']}"
-            figure = _figure(
-                summary, best.loc[series.index], series[axis].astype(float), row, title
-            )
-            stem = f"law-{len(images)}-{file_stem(axis)}"
-            images.append(Image(title, *save(figure, folder / stem)))
+    for law, (axis, series) in zip(found.to_dict("records"), series_of(axes), strict=True):
+        if len(images) < MOST_FIGURES and not np.isnan(law["slope"]):
+            where = f", {law['where']}" if law["where"] else ""
+            title = f"Best learning rate against {axis}{where}"
+            sized = best.loc[series.index].assign(size=series[axis].astype(float))
+            draw = partial(_figure, summary, sized, law, title)
+            stem = folder / f"law-{len(images)}-{file_stem(axis)}"
+            images.append(write_image(title, stem, draw, pdf=pdf))
     return images
 
 
 def _figure(
-    summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], law: Row, title: str
+    summary: StudySummary, best: pd.DataFrame, law: Row, title: str, frame: Frame
 ) -> Figure:
-    marks = [*FURTHER_MARKS, *((style.colour, style.marker) for style in STYLES.values())]
-    styles = [Style(*marks[i % len(marks)]) for i in range(len(sizes))]
-    named = {f"{law['axis']} {size:g}": style for size, style in zip(sizes, styles, strict=True)}
-    figure, (curves, line) = framed(title, CAPTION, legend(named), ["", ""], 2, MIN_WIDTH)
-    for (colour, marker, _), cell in zip(styles, best[CELL].itertuples(index=False), strict=True):
-        rates = summary.of(**labels_of(cell)).learning_rates.sort_values("learning_rate")
-        heights = summary.metric.scale * rates["validation_mean"]
-        curves.plot(rates["learning_rate"], heights, color=colour, marker=marker, markersize=4)
-    for (colour, *_), optimum in zip(styles, best["optimum"], strict=True):
-        curves.axvline(optimum, color=colour, linestyle=":", linewidth=1)
-    _dress(curves, summary.metric)
-    _draw_law(line, best, sizes, law, [style.colour for style in styles])
+    """Draw the curve at each size, and the law beside them; `best`: optima with their `size`."""
+    styles = variant_styles([f"{law['axis']} {size:g}" for size in best["size"]])
+    figure, (curves, line) = framed(frame, title, CAPTION, legend(styles), ["", ""])
+    cells = best.to_dict("records")
+    for cell, style in zip(cells, styles.values(), strict=True):
+        _draw_curve(curves, summary, cell, style)
+        _draw_interval(
+            line, cell["size"], [cell[name] for name in ("low", "optimum", "high")], style
+        )
+    curves.set_xscale("log")
+    mark_rates(curves.xaxis, *curves.get_xlim())
+    dress(curves, "learning rate", validation_axis(summary.metric))
+    _draw_law(line, best["size"], law)
     return figure
 
 
-def _dress(panel: Axes, metric: Metric) -> None:
-    panel.set_xscale("log")
-    mark_rates(panel.xaxis, *panel.get_xlim())
-    panel.set_xlabel("learning rate")
-    dress(panel, "both", metric)
-    panel.set_ylabel(plain(metric.validation))
+def _draw_curve(panel: Axes, summary: StudySummary, cell: Row, style: Style) -> None:
+    of_cell = summary.of(**labels_of([cell[name] for name in CELL]))
+    rates = of_cell.learning_rates.sort_values("learning_rate")
+    heights = summary.metric.scale * rates["validation_mean"]
+    panel.plot(rates["learning_rate"], heights, **line_look(style))
+    panel.axvline(cell["optimum"], color=style.colour, linestyle=":", linewidth=1)
 
 
-def _draw_law(
-    panel: Axes, best: pd.DataFrame, sizes: pd.Series[float], law: Row, colours: Sequence[str]
-) -> None:
+def _draw_interval(panel: Axes, x: float, ends: Sequence[float], style: Style) -> None:
+    low, at, high = ends
+    lengths = np.nan_to_num([[at - low], [high - at]])
+    look: Fields = {
+        "color": style.colour,
+        "marker": style.marker,
+        "capsize": 3,
+        "linestyle": "none",
+    }
+    panel.errorbar([x], [at], yerr=lengths, **look)
+
+
+def _draw_law(panel: Axes, sizes: pd.Series[float], law: Row) -> None:
     x = np.array([*sizes, law["next_size"]])
-    panel.plot(
-        x, law["next_rate"] * (x / law["next_size"]) ** law["slope"], color="0.4", linewidth=1
-    )
-    for size, colour, (at, low, high) in zip(
-        sizes, colours, best[["optimum", "low", "high"]].to_numpy(), strict=True
-    ):
-        ends = np.nan_to_num([[at - low], [high - at]])
-        panel.errorbar([size], [at], yerr=ends, color=colour, marker="o", markersize=4, capsize=3)
-    ends = [[law["next_rate"] - law["next_low"]], [law["next_high"] - law["next_rate"]]]
-    panel.errorbar(
-        [law["next_size"]], [law["next_rate"]], yerr=ends, color="0.4", marker="x", capsize=3
-    )
+    rates = law["next_rate"] * (x / law["next_size"]) ** law["slope"]
+    panel.plot(x, rates, color="0.4", linewidth=1)
+    ends = [law[f"next_{name}"] for name in ("low", "rate", "high")]
+    _draw_interval(panel, law["next_size"], ends, Style("0.4", "x"))
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_xticks(x, [f"{size:g}" for size in x], minor=False)

@@ -1,290 +1,213 @@
-"""The tables of a study's accuracies, one entry a cell or learning rate, and how their entries and captions read.
-
-Accuracies stand for the values of any metric.
-"""
+"""The folded tables of a report: every learning rate, every pair, the orders, the options and the tasks together."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from itertools import combinations
-from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
-from lr_sweep.analysis.statistics.comparisons.uncertainty import t_factor
-from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
-from lr_sweep.analysis.statistics.selection.best import (
-    CELL,
-    comparable,
-    rule_text,
-    seeds_of,
-    tuples_in,
+from lr_sweep.analysis.report.blocks import Entry, Table, entries_of, laid_out
+from lr_sweep.analysis.report.cells import (
+    compared_seeds,
+    incomplete_text,
+    incomplete_texts,
+    mean_sem_text,
+    measured_text,
+    seeds_text,
 )
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, StudySummary
-from lr_sweep.common.text import NO_VALUE, counted, rate_text
+from lr_sweep.analysis.report.numbers import p_value, range_text, with_minus
+from lr_sweep.analysis.statistics.comparisons.orders import Kind
+from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.common.text import NO_VALUE, rate_text
 
-PROVISIONAL = "†"
-AT_EDGE = "‡"
-UNSTABLE = "§"
 CHOSEN = "*"
-MARKS = {
-    NO_VALUE: "no value, and why",
-    PROVISIONAL: "runs are missing, short or failed, so the choice may change",
-    AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
-    UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
-}
 MOST_PAIRS = 200
 """Rows of a table of pairs; of more it has those with a task's best variant, and its CSV file has all."""
-Leaders = Mapping[tuple[str, str], str]
-"""The best variant of each task and model."""
-MOST_BUDGETS = 3
-"""Step budgets of one task that are listed; more are given as a range."""
-
-
-def facts(info: StudyInfo, summary: StudySummary) -> str:
-    """Say what the numbers of a summary rest on: in the caption of what stands alone, else once."""
-    runs = summary.runs
-    return say(
-        "facts",
-        info=info,
-        seeds=seeds_of(runs).max(),
-        fresh=_fresh_seeds(summary),
-        rule=rule_text(info.metric, has_steps(runs)),
-        budgets=_budgets(runs),
-        pretrained=_pretrained_text(runs),
-        data=_grouped(runs, "data_origin", "task"),
-    )
-
-
-def _fresh_seeds(summary: StudySummary) -> str:
-    """Count the fresh seeds of a cell; empty: the seeds that choose a learning rate compare, too."""
-    return counted(summary.cells["most_seeds"].max(), "fresh seed") if summary.fresh else ""
-
-
-def compared_seeds(summary: StudySummary) -> str:
-    """Name the seeds whose mean a cell has at its chosen learning rate."""
-    fresh = _fresh_seeds(summary)
-    return f"{fresh}, which chose no learning rate" if fresh else "seeds"
-
-
-def has_steps(runs: pd.DataFrame) -> bool:
-    """Return whether the steps of runs are known; those of a table may not be."""
-    return bool(runs["num_steps"].gt(0).any())
-
-
-def _pretrained_text(runs: pd.DataFrame) -> str:
-    """Name what "pretrained" means for these runs, for captions; empty for a table's runs without it."""
-    if runs["data_origin"].isna().all() and runs["pretrained_on"].isna().all():
-        return ""
-    return _grouped(runs, "pretrained_on", "model") or "no variant"
-
-
-def _budgets(runs: pd.DataFrame) -> str:
-    if not has_steps(runs):
-        return ""
-    if runs.groupby("task")["num_steps"].nunique().max() > MOST_BUDGETS:
-        return f"{runs['num_steps'].min()} to {runs['num_steps'].max()}"
-    return _grouped(runs, "num_steps", "task")
-
-
-def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
-    """Lay out one model's test accuracies, variants by tasks, as in Rothermel et al. 2021, Table 1.
-
-    `summary` is of the whole study, since comparisons are corrected over all of it.
-    """
-    shown, metric = summary.of(model=model), summary.metric
-    tasks, variants = list(shown.cells["task"].unique()), list(shown.cells["variant"].unique())
-    texts = {
-        (cell["variant"], cell["task"]): accuracy_text(cell, metric)
-        for cell in shown.cells.to_dict("records")
-    }
-    rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
-    num_bold = None if is_tested(summary) else 1
-    bold = frozenset(
-        (variants.index(variant), tasks.index(labels["task"]) + 1)
-        for labels, best, *_ in ranked(summary)
-        for variant in best[:num_bold]
-        if labels["model"] == model
-    )
-    return Table(
-        title=f"{metric.title}, {model}",
-        caption=say("tuned", metric=metric, seeds=compared_seeds(summary)) + marks_text(rows),
-        shared=facts(info, shown),
-        header=("variant", *tasks),
-        rows=rows,
-        bold=bold,
-        bold_text=bold_text(summary),
-    )
-
-
-def is_tested(summary: StudySummary) -> bool:
-    """Return whether any two variants of the study have enough seeds to be compared."""
-    return bool(comparisons(summary)["p"].notna().any())
-
-
-def bold_text(summary: StudySummary) -> str:
-    """Say what bold entries are."""
-    return say("main_bold", metric=summary.metric, tested=is_tested(summary))
+KINDS: Mapping[Kind, str] = {
+    "same": "as tuned",
+    "order": "another order",
+    "winner": "another winner",
+    "unknown": NO_VALUE,
+}
 
 
 def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
-    """Lay out one task's test accuracies, variants by learning rates: the figure in numbers."""
-    shown = summary.of(task=task, model=model)
+    """Lay out one task's test values, variants by learning rates: the figure in numbers."""
+    shown, metric = summary.of(task=task, model=model), summary.metric
     rates, chosen = shown.learning_rates, shown.cells.set_index("variant")["learning_rate"]
-    metric = summary.metric
     swept = sorted(rates["learning_rate"].unique())
-    texts = {
-        (row["variant"], row["learning_rate"]): _at_rate(
-            row, row["learning_rate"] == chosen[row["variant"]], metric
-        )
-        for row in rates.to_dict("records")
-    }
-    pretrained = _pretrained_text(summary.of(model=model).runs)
+    texts = {}
+    for row in rates.to_dict("records"):
+        variant, rate = row["variant"], row["learning_rate"]
+        texts[variant, rate] = _at_rate(row, rate == chosen[variant], metric)
+    rows = tuple(
+        (variant, *(texts.get((variant, rate), NO_VALUE) for rate in swept))
+        for variant in rates["variant"].unique()
+    )
+    several = len(summary.cells[GROUP].drop_duplicates()) > 1
+    group = f", {task}, {model}" if several else ""
     return Table(
-        title=f"{metric.title} by learning rate, {task}, {model}",
-        caption=say(
-            "learning_rates",
-            metric=metric,
-            seeds=rates["most_seeds"].max(),
-            fresh=summary.fresh is not None,
-            pretrained=pretrained,
-        ),
+        title=f"{metric.title} by learning rate{group}",
+        caption=_by_rate_caption(summary, rates["most_seeds"].max()),
         header=("variant", *map(rate_text, swept)),
-        rows=tuple(
-            (v, *(texts.get((v, rate), NO_VALUE) for rate in swept))
-            for v in rates["variant"].unique()
-        ),
+        rows=rows,
     )
-
-
-def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
-    """List every cell with its chosen learning rate and what that rests on."""
-    cells, sign = summary.cells, summary.metric.sign
-    shown = cells.assign(
-        margin=sign
-        * (cells["validation_mean"].map(comparable) - cells["runner_up_mean"].map(comparable)),
-        not_complete=list(map(incomplete_text, cells.to_dict("records"))),
-    )
-    context = {"steps": has_steps(summary.runs), "seeds": compared_seeds(summary)}
-    table = laid_out("cells", shown, metric=summary.metric, **context)
-    return replace(table, shared=facts(info, summary))
-
-
-def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
-    """Write the test accuracy of a cell with what marks it."""
-    if not cell["num_values"]:
-        return lost_text(cell)
-    return mean_sem_text(cell, metric) + seeds_text(cell) + marks_of(cell)
-
-
-def lost_text(cell: Row) -> str:
-    """Write why a cell, or one of its rates, has no value."""
-    if not math.isnan(cell["validation_mean"]):
-        return f"{NO_VALUE} (no fresh seed)"
-    lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(OUTCOMES) if cell[x]]
-    return f"{NO_VALUE} ({', '.join(lost)})"
-
-
-def incomplete_text(counts: Row) -> str:
-    """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
-    found = [f"{counts[status]} {status}" for status in reversed(OUTCOMES[1:]) if counts[status]]
-    return ", ".join(
-        [
-            *found,
-            *([f"{lacking} without a value"] if (lacking := counts.get("num_lacking")) else []),
-        ]
-    )
-
-
-def incomplete_texts(by_variant: Mapping[str, Row]) -> str:
-    """Name the variants with runs that are not complete, and count these: `unfrozen-random: 3 diverged`."""
-    return "; ".join(
-        f"{variant}: {incomplete_text(counts)}" for variant, counts in by_variant.items()
-    )
-
-
-def seeds_text(row: Row, number: int | None = None) -> str:
-    """Count the seeds that a number rests on where these are fewer than elsewhere in its cell, or in the study.
-
-    `row`: of `StudySummary.cells` or `StudySummary.learning_rates`; `number`: of seeds, by default those with a test
-    value.
-    """
-    number = row["num_tests"] if number is None else number
-    if number < row["num_seeds"]:
-        return f" ({number} of {row['num_seeds']} seeds)"
-    return f" ({number} seed{'s' if number > 1 else ''})" if number < row["most_seeds"] else ""
-
-
-def steps_text(best_steps: object) -> str:
-    """Write the best steps of a cell, by seed; empty: it has no value."""
-    return " ".join(map(str, best_steps)) if isinstance(best_steps, tuple) else ""
-
-
-def marks_of(cell: Row) -> str:
-    """Return the marks of `MARKS` that a cell's entries carry."""
-    lost = cell["missing"] + cell["short"] + cell["failed"]
-    holds = {PROVISIONAL: lost, AT_EDGE: cell["at_edge"], UNSTABLE: cell["num_diverged"]}
-    marks = "".join(mark for mark, found in holds.items() if found)
-    return f" {marks}" if marks else ""
-
-
-def marks_text(rows: Sequence[Sequence[str]]) -> str:
-    """Explain the marks that occur in a table's rows, for its caption."""
-    return "".join(
-        f" {mark}: {doc}."
-        for mark, doc in MARKS.items()
-        if any(mark in x for row in rows for x in row)
-    )
-
-
-def mean_sem_text(cell: Row, metric: Metric = ACCURACY) -> str:
-    """Write mean ± SEM as the metric does; one seed has no SEM."""
-    return metric.mean_text(cell["test_mean"], cell["test_sem"])
 
 
 def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
     incomplete = incomplete_text({**row, "num_lacking": 0})
-    some = seeds_text(row) if row["num_values"] else ""
+    fewer_seeds = seeds_text(row) if row["num_values"] else ""
     lost = f" ({incomplete})" if incomplete else ""
-    return mean_sem_text(row, metric) + some + lost + (f" {CHOSEN}" if chosen else "")
+    return mean_sem_text(row, metric) + fewer_seeds + lost + (f" {CHOSEN}" if chosen else "")
 
 
-def _grouped(runs: pd.DataFrame, column: str, by: str) -> str:
-    """List the values of a column, each with what has it: `300 (mnist, cifar10)`."""
-    names = runs.groupby(column, sort=False)[by].unique()
-    return "; ".join(f"{value} ({', '.join(map(str, found))})" for value, found in names.items())
+def _by_rate_caption(summary: StudySummary, num_seeds: int) -> str:
+    metric = summary.metric
+    unit = "In percent, " if metric.is_fraction else ""
+    values = f"mean ± SEM over {num_seeds} seeds unless marked" if num_seeds > 1 else "one seed"
+    measured = measured_text(summary)
+    text = f"{unit}{values}{',' if measured else ''}{measured}."
+    sentences = [text[0].upper() + text[1:]]
+    if metric.chosen_on and not metric.untuned:
+        sentences.append(f"A star marks the learning rate that {metric.chosen_on} chose.")
+    if summary.fresh is not None:
+        sentences.append("These seeds chose the learning rates, and compare no variants.")
+    return " ".join(sentences)
 
 
-def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
-    """Show the result of `uncertainty.intervals`."""
-    return laid_out("intervals", found, metric=metric, t_factor=t_factor(3))
+def pair_table(pairs: pd.DataFrame, summary: StudySummary, leaders: Collection[str]) -> Table:
+    """Show the comparisons of a study: differences in points of percent, or as they are.
+
+    `pairs`: the result of `comparisons`, with `condition`; `leaders`: the best variants, one a task and model.
+    """
+    metric = summary.metric
+    is_leading = pairs["variant"].isin(leaders) | pairs["other"].isin(leaders)
+    shown = pairs[is_leading] if len(pairs) > MOST_PAIRS else pairs
+
+    def seeds(row: Row) -> str:
+        numbers = [row["num_seeds"], row["num_other_seeds"]]
+        return " and ".join(map(str, dict.fromkeys(numbers)))
+
+    def difference(row: Row) -> str:
+        half_width = (row["high"] - row["low"]) / 2
+        return with_minus(metric.difference_text(row["difference"], half_width))
+
+    def yes_or_no(row: Row, answer: str) -> str:
+        return "not tested" if math.isnan(row["corrected_p"]) else "yes" if row[answer] else "no"
+
+    columns = {
+        "variants": lambda row: f"{row['variant']} − {row['other']}",
+        "seeds": seeds,
+        "difference": difference,
+        "95% interval": lambda row: range_text(*metric.ends_text(row["low"], row["high"])),
+        "corrected p": lambda row: p_value(row["corrected_p"]),
+        "different": lambda row: yes_or_no(row, "distinguishable"),
+        "equal": lambda row: yes_or_no(row, "equal") if summary.equal_within else "",
+        "findable": lambda row: metric.text(row["findable"]),
+        "remarks": lambda row: "; ".join(filter(None, [row["note"], row["condition"]])),
+    }
+    caption = _pair_caption(summary, pairs, len(shown))
+    return laid_out("Variants compared", caption, shown, columns)
 
 
-def options_table(chosen: pd.DataFrame) -> Table:
-    """Show what `options_at_chosen` returns."""
-    names = [name for name in chosen if name not in (*CELL, "learning_rate")]
-    return Table(
-        title="Options at the chosen learning rate",
-        caption="What the search chose with each cell's learning rate.",
-        header=(*CELL, "learning rate", *map(str, names)),
-        rows=tuple(
-            (
-                *(row[name] for name in CELL),
-                rate_text(row["learning_rate"]),
-                *(json.dumps(row[name]) for name in names),
-            )
-            for row in chosen.to_dict("records")
+def _pair_caption(summary: StudySummary, pairs: pd.DataFrame, num_shown: int) -> str:
+    metric, num_tested = summary.metric, pairs["p"].count()
+    unit = "in points" if metric.is_fraction else f"{metric.better} is better"
+    sentences = [
+        f"Mean {metric.test} over {compared_seeds(summary)} of the first variant minus that of the "
+        f"second ({unit}), each at its own learning rate. Welch's t tests."
+    ]
+    if num_tested > 1:
+        sentences.append(
+            f"p and the interval are corrected for all {num_tested} pairs of the study (Holm)."
+        )
+    sentences.append('"Findable" is the difference that these seeds would find in 80% of studies.')
+    if summary.equal_within is not None:
+        within = metric.amount_text(summary.equal_within)
+        sentences.append(
+            f"Equal variants certainly differ by less than {within}, and both are tuned."
+        )
+    if (pairs["condition"] != "").any():
+        sentences.append("A condition says why the worse variant may yet be better.")
+    if num_shown < len(pairs):
+        sentences.append(
+            "Only pairs with the best variant of a task are shown; "
+            f"`comparisons.csv` has all {len(pairs)}."
+        )
+    return " ".join(sentences)
+
+
+def order_table(orders: pd.DataFrame, metric: Metric = ACCURACY, *, fresh: bool = False) -> Table:
+    """Show the result of `orders`; `fresh`: the tuned means are of fresh seeds."""
+
+    def conclusion(row: Row) -> str:
+        if math.isnan(row["learning_rate"]):
+            return ""
+        return KINDS[row["kind"]] + ("" if row["sure"] else ", not significant")
+
+    columns = {
+        "learning rate": lambda row: (
+            "tuned" if math.isnan(row["learning_rate"]) else rate_text(row["learning_rate"])
         ),
+        "order": entries_of("order"),
+        "not complete": entries_of("incomplete"),
+        "conclusion": conclusion,
+        "significant": entries_of("leads"),
+    }
+    seeds = ", on fresh seeds" if fresh else ""
+    caption = (
+        f"By mean {metric.test}, best first. The row `tuned` has each variant at its own learning rate{seeds}; "
+        "the other rows have all variants at one rate. Variants joined by = have equal means. Every pair is "
+        "tested at every rate with three seeds or more (Welch's t tests, corrected for all pairs and rates by "
+        "Holm's method; `comparisons-at-rates.csv`)."
     )
+    return laid_out(
+        "Order of the variants at each learning rate", caption, order_texts(orders), columns
+    )
+
+
+def order_texts(orders: pd.DataFrame) -> pd.DataFrame:
+    """Return the result of `orders` with its orders and incomplete runs as text: `a > b = c`.
+
+    `leads` names the variants that lead others significantly; means are in `learning_rates.csv`.
+    """
+    written = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in orders["order"]]
+    means_and_leads = zip(orders["means"], orders["significant"], strict=True)
+    shown = orders.assign(
+        order=written,
+        incomplete=list(map(incomplete_texts, orders["incomplete"])),
+        leads=[_leads_text(means, leads) for means, leads in means_and_leads],
+    )
+    return shown.drop(columns=["means", "significant"])
+
+
+def _leads_text(means: Mapping[str, float], significant: Collection[tuple[str, str]]) -> str:
+    """Name the pairs that differ significantly, the better variant first; `means`: best first."""
+    leads = [pair for pair in combinations(means, 2) if pair in significant]
+    return ", ".join(map(" > ".join, leads))
+
+
+def options_table(options: pd.DataFrame) -> Table:
+    """Show what `options_at_chosen` returns."""
+    names = [str(name) for name in options if name not in (*CELL, "learning_rate")]
+
+    def option(name: str) -> Entry:
+        return lambda row: json.dumps(row[name])
+
+    columns = {
+        "variant": entries_of("variant"),
+        "learning rate": lambda row: rate_text(row["learning_rate"]),
+        **{name: option(name) for name in names},
+    }
+    caption = "What the search chose with each variant's learning rate."
+    return laid_out("Options at the chosen learning rate", caption, options, columns)
 
 
 def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
@@ -293,63 +216,29 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
     `runs`: those at the chosen learning rates, with a column `options` of JSON.
     """
     first = runs.dropna(subset=["options"]).drop_duplicates(CELL).reset_index(drop=True)
-    found = pd.DataFrame([json.loads(text) for text in first["options"]], dtype=object)
-    return pd.concat([first[[*CELL, "learning_rate"]], found], axis=1)
+    options = pd.DataFrame([json.loads(text) for text in first["options"]], dtype=object)
+    return pd.concat([first[[*CELL, "learning_rate"]], options], axis=1)
 
 
-def comparison_table(
-    found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None
-) -> Table:
-    """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
-    metric = summary.metric
-    facts: dict[str, Any] = {
-        "tested": found["p"].count(),
-        "groups": len(found[GROUP].drop_duplicates()),
+def overall_table(ratings: pd.DataFrame, metric: Metric) -> Table:
+    """Show the result of `uncertainty.overall`."""
+
+    def middle(row: Row) -> str:
+        interval = range_text(*metric.ends_text(row["iqm_low"], row["iqm_high"]))
+        return f"{metric.text(row['iqm'])} ({interval})"
+
+    columns = {
+        "variant": entries_of("variant"),
+        "tasks": entries_of("num_tasks"),
+        "mean rank": lambda row: (
+            f"{row['mean_rank']:.2f} ({row['rank_low']:.2f} to {row['rank_high']:.2f})"
+        ),
+        "interquartile mean": middle,
     }
-    facts |= {
-        "condition": "",
-        "seeds": compared_seeds(summary),
-        "within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within),
-    }
-    shown = _leading(found, ("variant", "other"), leaders)
-    return laid_out("comparisons", shown, metric=metric, of=len(found), **facts)
-
-
-def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
-    if leaders is None or len(pairs) <= MOST_PAIRS:
-        return pairs
-    best = pd.Series([leaders.get(group) for group in tuples_in(pairs[GROUP])], pairs.index)
-    return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
-
-
-def order_table(found: pd.DataFrame, metric: Metric = ACCURACY, *, fresh: bool = False) -> Table:
-    """Show the result of `verdicts.orders`; `fresh`: the tuned means are of fresh seeds."""
-    return laid_out("orders", order_texts(found), metric=metric, fresh=fresh)
-
-
-def order_texts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the result of `verdicts.orders` with its orders and incomplete runs as text: `a > b = c`.
-
-    `leads` names the variants that lead others significantly; means are in `learning_rates.csv`.
-    """
-    written = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
-    incomplete = list(map(incomplete_texts, found["incomplete"]))
-    leads = [
-        _leads_text(means, significant)
-        for means, significant in zip(found["means"], found["significant"], strict=True)
-    ]
-    shown = found.assign(order=written, incomplete=incomplete, leads=leads)
-    return shown.drop(columns=["means", "significant"])
-
-
-def _leads_text(means: Mapping[str, float], significant: Collection[tuple[str, str]]) -> str:
-    """Name the pairs that differ significantly, the better variant first; `means`: best first."""
-    ranked = list(means)
-    leads = [(one, other) for one, other in combinations(ranked, 2) if (one, other) in significant]
-    return ", ".join(map(" > ".join, leads))
-
-
-def ledger_table(cells: pd.DataFrame) -> Table:
-    """Show the result of `ledger.ledger` with a total."""
-    total = cells.drop(columns=CELL).sum().to_frame().T.assign(task="total", model="", variant="")
-    return laid_out("ledger", pd.concat([cells, total]))
+    caption = (
+        "Each variant at its own learning rates. In the mean rank, 1 is best. The interquartile mean is that of "
+        f"the {metric.test} of all runs of all tasks, without the highest and the lowest quarter (Agarwal et al. "
+        f"2021). The 95% intervals in brackets draw seeds with replacement within each task, {NUM_DRAWS} times; "
+        "with few seeds they are too narrow."
+    )
+    return laid_out("Over the tasks", caption, ratings, columns)

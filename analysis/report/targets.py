@@ -4,110 +4,225 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report import figure_frame
-from lr_sweep.analysis.report.blocks import Image, Section, write_csv
+from lr_sweep.analysis.report.blocks import Section, Table, table_of_rows, write_csv
+from lr_sweep.analysis.report.figure_frame import (
+    Frame,
+    Style,
+    dress,
+    framed,
+    legend,
+    line_look,
+    validation_axis,
+    variant_styles,
+    write_image,
+)
 from lr_sweep.analysis.report.laws import MOST_FIGURES
-from lr_sweep.analysis.report.texts import laid_out, say
+from lr_sweep.analysis.report.numbers import ends_text, p_text, p_value, seconds_text
 from lr_sweep.analysis.statistics.comparisons.target import RATE, StepsCompared
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.common.text import rate_text
+
+CAPTION = (
+    "Mean over seeds at each evaluation, with its 95% interval as a band. Dashed: the target. Bars: 95% intervals of "
+    "the step at which each variant reaches it."
+)
 
 
 def target_section(
-    folder: Path, summary: StudySummary, found: StepsCompared, unit: str, timed: pd.DataFrame | None
+    folder: Path,
+    summary: StudySummary,
+    found: StepsCompared,
+    unit: str,
+    timed: pd.DataFrame | None,
+    *,
+    pdf: bool = False,
 ) -> tuple[Section, Sequence[str]]:
     """Write when variants reach the target; also return the sentences.
 
-    `unit`: what is counted, `steps` or another column; `timed`: columns of `RUNS`; None: of a table.
+    `unit`: what is counted, `steps` or another column; `timed`: columns of `RUNS`; None: of a table; `pdf`: as of
+    `write_image`.
     """
-    (cells, pairs, means), title = found, f"{unit.capitalize()} to a target"
-    device_s, devices = (math.nan, []) if timed is None else _device_s(summary, timed, cells)
-    cells = cells.assign(device_s=device_s)
+    pairs, metric = found.pairs, summary.metric
+    device_s, devices = (math.nan, []) if timed is None else _device_s(summary, timed, found.cells)
+    cells = found.cells.assign(device_s=device_s)
     best = cells.drop_duplicates(GROUP)
-    known: dict[str, Any] = {
-        "metric": summary.metric,
-        "unit": unit,
-        "of": len(pairs),
-        "several": len(best) > 1,
-    }
-    known |= {
-        "shared": "shared_steps" in cells,
-        "timed": cells["device_s"].notna().any(),
-        "devices": devices,
-    }
-    tables = [laid_out("targets", cells, **known).write(folder, "targets", cells)]
+    tables = [targets_table(cells, metric, unit, devices).write(folder, "targets", cells)]
     if len(pairs):
-        with_best = laid_out("target_pairs", pairs.merge(best[CELL]), **known)
-        tables.append(with_best.write(folder, "target_pairs", pairs))
-    write_csv(means, folder / "target_means.csv")
-    sentences = [
-        say("target", **known, first=rows.iloc[0].to_dict(), pairs=pairs.merge(rows[GROUP].head(1)))
-        for _, rows in cells.groupby(GROUP, sort=False)
-    ]
-    figures = [_figure(folder, summary, found, title)] if unit == "steps" else []
-    return Section(title, [*figures, *tables]), sentences
+        table = pairs_table(pairs.merge(best[CELL]), unit, len(pairs))
+        tables.append(table.write(folder, "target_pairs", pairs))
+    write_csv(found.means, folder / "target_means.csv")
+    sentences = []
+    for _, rows in cells.groupby(GROUP, sort=False):
+        first = rows.iloc[0].to_dict()
+        where = f"{first['task']}, {first['model']}: " if len(best) > 1 else ""
+        sentences.append(where + target_text(first, pairs.merge(rows[GROUP].head(1)), metric, unit))
+    title = f"{unit.capitalize()} to a target"
+    draw = partial(_figure, summary, found, title)
+    images = [write_image(title, folder / "target", draw, pdf=pdf)] if unit == "steps" else []
+    return Section(title, [*images, *tables]), sentences
+
+
+def target_text(first: Row, pairs: pd.DataFrame, metric: Metric, unit: str) -> str:
+    """Say which variant reaches the target first: `first` of a task and model, whose `pairs` begin with its own."""
+    goal = f"{metric.validation} {metric.text(first['target'])}"
+    if first["short"]:
+        return f"No variant reaches {goal} within its budget."
+    text = f"{first['variant']} reaches {goal}{' first' if len(pairs) else ''}, in "
+    steps = f"{seconds_text(first['steps'])} {unit}"
+    if first["at_first"]:
+        return f"{text}at most {steps}: it is there at its first evaluation."
+    text += steps + _in_brackets(_interval_text(first), _certain_text(first))
+    if pairs.empty:
+        return f"{text}."
+    text += f"; {_slower_text(pairs.iloc[0].to_dict())}"
+    if len(pairs) > 1:
+        text += f"; {pairs['distinguishable'].sum()} of {len(pairs)} pairs differ significantly"
+    return f"{text}."
+
+
+def _interval_text(cell: Row) -> str:
+    if math.isnan(cell["high"]):
+        return ""
+    return f"95% interval {seconds_text(cell['low'])} to {seconds_text(cell['high'])}"
+
+
+def _certain_text(cell: Row) -> str:
+    step = cell["certain_step"]
+    return "" if math.isnan(step) else f"certainly from step {step:.0f} on"
+
+
+def _slower_text(pair: Row) -> str:
+    known, p = [], "not significant"
+    if not math.isnan(pair["ratio_high"]):
+        saved = ends_text(pair["saved_low"], pair["saved_high"])
+        known.append(f"95% interval {ends_text(pair['ratio_low'], pair['ratio_high'])}")
+        known.append(f"{seconds_text(pair['saved'])} more, {saved}")
+    if pair["distinguishable"]:
+        p = f"corrected p {p_text(pair['corrected_p'])}"
+    return f"{pair['other']} needs {pair['ratio']:.3g} times as many{_in_brackets(*known, p)}"
+
+
+def _in_brackets(*texts: str) -> str:
+    known = "; ".join(filter(None, texts))
+    return f" ({known})" if known else ""
+
+
+def targets_table(
+    cells: pd.DataFrame, metric: Metric, unit: str, devices: Sequence[str] = ()
+) -> Table:
+    """Show when each variant reaches the target; `devices`: those of tasks and models with several."""
+    caption = (
+        "Each variant at the learning rate that reaches the target first. The curve is the mean over seeds, fitted "
+        'around its crossing; the 95% interval has the noise of runs and of evaluations. "Over" is the budget of a '
+        'variant that does not reach the target. From "certain from" on, the mean is beyond the target by one-sided '
+        "t tests, from the last step down (5%, corrected for the choice of the step)."
+    )
+    if devices:
+        caption += (
+            " Device-seconds compare variants on one kind of device: they are left out where a task and model was "
+            f"trained on several ({', '.join(devices)})."
+        )
+    rows = []
+    for cell in cells.to_dict("records"):
+        bound = "over " if cell["short"] else "at most " if cell["at_first"] else ""
+        is_reached = not cell["short"]
+        rows.append(
+            {
+                **{name: cell[name] for name in CELL},
+                "learning rate": rate_text(cell["learning_rate"]),
+                metric.validation: metric.text(cell["target"]),
+                unit: f"{bound}{seconds_text(cell['steps'])}",
+                "95% interval": _interval_text(cell).removeprefix("95% interval ") * is_reached,
+                "reached": f"{cell['num_reached']} of {cell['num_runs']}",
+                "certain from": _certain_text(cell)
+                .removeprefix("certainly from ")
+                .removesuffix(" on"),
+                "device-seconds": seconds_text(cell["device_s"]) * is_reached,
+            }
+        )
+    return table_of_rows("When variants reach the target", caption, rows)
+
+
+def pairs_table(pairs: pd.DataFrame, unit: str, num_pairs: int) -> Table:
+    """Show pairs of `StepsCompared.pairs`, of so many."""
+    caption = (
+        "How much earlier the first variant reaches the target than the second, and how many times as fast it is, with "
+        f"95% intervals for this pair alone (Welch's t on log {unit}, from the runs at the chosen rates). The "
+        "corrected p covers all pairs of the study (Holm). A variant that does not reach the target counts with its "
+        "budget, and is never called faster."
+    )
+    if len(pairs) < num_pairs:
+        caption += f" Only pairs with the fastest variant are shown; `target_pairs.csv` has all {num_pairs}."
+    rows = []
+    for pair in pairs.to_dict("records"):
+        is_tested = not math.isnan(pair["corrected_p"])
+        rows.append(
+            {
+                "task": pair["task"],
+                "model": pair["model"],
+                "variants": f"{pair['variant']} and {pair['other']}",
+                f"{unit} saved": seconds_text(pair["saved"]),
+                "95% interval": ends_text(pair["saved_low"], pair["saved_high"]),
+                "times as fast": f"{pair['ratio']:.3g}",
+                "its interval": ends_text(pair["ratio_low"], pair["ratio_high"]),
+                "corrected p": p_value(pair["corrected_p"]),
+                "different": ("yes" if pair["distinguishable"] else "no")
+                if is_tested
+                else "not known",
+                "remarks": pair["note"],
+            }
+        )
+    return table_of_rows(f"{unit[0].upper()}{unit[1:]} saved", caption, rows)
 
 
 def _device_s(
     summary: StudySummary, timed: pd.DataFrame, cells: pd.DataFrame
 ) -> tuple[pd.Series[float], list[str]]:
     """Return the device seconds to the target, and the devices of tasks and models with several, which have none."""
-    runs = summary.runs[["run_id", *RATE]].merge(
-        timed[["run_id", "device", "device_s", "num_steps"]], on="run_id"
-    )
+    columns = ["run_id", "device", "device_s", "num_steps"]
+    runs = summary.runs[["run_id", *RATE]].merge(timed[columns], on="run_id")
     several = runs.groupby(GROUP)["device"].transform("nunique") > 1
     per_step = (runs["device_s"] / runs["num_steps"]).mask(several).rename("per_step")
-    found = cells.join(per_step.groupby([runs[name] for name in RATE]).mean(), on=RATE)
-    return found["steps"] * found["per_step"], sorted(runs["device"][several].dropna().unique())
+    timed_cells = cells.join(per_step.groupby([runs[name] for name in RATE]).mean(), on=RATE)
+    devices = sorted(runs["device"][several].dropna().unique())
+    return timed_cells["steps"] * timed_cells["per_step"], devices
 
 
-def _figure(folder: Path, summary: StudySummary, found: StepsCompared, title: str) -> Image:
+def _figure(summary: StudySummary, found: StepsCompared, title: str, frame: Frame) -> Figure:
     groups = list(found.cells.groupby(GROUP, sort=False))[:MOST_FIGURES]
-    styles = figure_frame.variant_styles(list(found.cells["variant"].unique()))
-    names, key = [f"{task}, {model}" for (task, model), _ in groups], figure_frame.legend(styles)
-    figure, panels = figure_frame.framed(
-        title, say("target_figure"), key, names, min(len(groups), 2)
-    )
+    of_all = variant_styles(list(summary.cells["variant"].unique()))
+    styles = {variant: of_all[variant] for variant in found.cells["variant"].unique()}
+    names = [f"{task}, {model}" for (task, model), _ in groups]
+    figure, panels = framed(frame, title, CAPTION, legend(styles), names)
+    metric = summary.metric
     for panel, (_, cells) in zip(panels, groups, strict=True):
         means = found.means[found.means["step"] >= cells["steps"].min() / 2]
         for cell in cells.to_dict("records"):
-            _draw(
-                panel,
-                summary,
-                cell,
-                means.merge(pd.DataFrame([cell])[CELL]),
-                styles[cell["variant"]],
-            )
-        panel.axhline(
-            summary.metric.scale * cells["target"].iloc[0], color="0.4", linestyle="--", linewidth=1
-        )
-        panel.set_xlabel("step")
-        figure_frame.dress(panel, "both", summary.metric)
-        panel.set_ylabel(figure_frame.plain(summary.metric.validation))
-    return Image(title, *figure_frame.save(figure, folder / "target"))
+            of_cell = means.merge(pd.DataFrame([cell])[CELL])
+            _draw(panel, metric, cell, of_cell, styles[cell["variant"]])
+        target = metric.scale * cells["target"].iloc[0]
+        panel.axhline(target, color="0.4", linestyle="--", linewidth=1)
+        dress(panel, "step", validation_axis(metric))
+    return figure
 
 
-def _draw(
-    panel: Axes, summary: StudySummary, cell: Row, means: pd.DataFrame, style: figure_frame.Style
-) -> None:
+def _draw(panel: Axes, metric: Metric, cell: Row, means: pd.DataFrame, style: Style) -> None:
     """Draw a variant's mean with its band, and when it reaches the target, with the interval of that."""
-    values, look = (
-        summary.metric.scale * means[["mean", "low", "high"]],
-        figure_frame.line_look(style),
-    )
-    panel.plot(
-        means["step"], values["mean"], linewidth=figure_frame.LINE_WIDTH, markersize=3, **look
-    )
-    panel.fill_between(means["step"], values["low"], values["high"], color=style.colour, alpha=0.2)
+    steps, values = means["step"], metric.scale * means[["mean", "low", "high"]]
+    panel.plot(steps, values["mean"], **line_look(style))
+    panel.fill_between(steps, values["low"], values["high"], color=style.colour, alpha=0.2)
     if not cell["short"]:
+        at = metric.scale * cell["target"]
         ends = np.nan_to_num([[cell["steps"] - cell["low"]], [cell["high"] - cell["steps"]]])
-        at = summary.metric.scale * cell["target"]
         panel.errorbar([cell["steps"]], [at], xerr=ends, color=style.colour, capsize=4, linewidth=2)

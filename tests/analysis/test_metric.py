@@ -87,7 +87,7 @@ def test_a_narrow_spread_is_seen_in_every_number(tmp_path: Path) -> None:
     text = (report.folder / "report.md").read_text()
     assert "north beats south by 0.029 points (95% interval 0.019 to 0.039" in text
     assert "| north | 96.565 ± 0.003 * |" in text
-    assert "| north − south | 3 | +0.029 | [0.019, 0.039] |" in text
+    assert "| south | 3e-1 | 3 | 96.536 | 96.525 to 96.548 | −0.029 |" in text
     assert "± 0.0 " not in text
     assert '"text":"96.565 ± 0.003"' in report.page.read_text()
     assert "0.96565" in (report.folder / "runs.csv").read_text()  # files keep every digit

@@ -26,7 +26,7 @@ def a_report(folder: Path) -> Path:
         path.touch()
     for name in ("index.html", "runs.csv", "checks.json"):
         (report / name).write_text(name)
-    text = "# Small\n\n`index.html`, beside this file, shows it.\n\n" + "\n".join(image.markdown() for image in images)
+    text = "# Small\n\n`index.html`, beside this file, has it.\n\n" + "\n".join(image.markdown() for image in images)
     (report / "report.md").write_text(text + "\nEnd.\n")
     return report
 
@@ -37,7 +37,7 @@ def test_a_folder_has_the_report_the_sweep_the_runs_and_the_checks(tmp_path: Pat
     assert {path.name for path in made} == {path.name for path in (tmp_path / "shipped").iterdir()} == names
     assert (tmp_path / "shipped" / "runs.csv").read_text() == "runs.csv"
     assert (tmp_path / "shipped" / "report.md").read_text() == (
-        "# Small\n\nThe page that `lr-sweep judge runs.csv` writes shows it.\n\n"
+        "# Small\n\nThe page that `lr-sweep judge runs.csv` writes has it.\n\n"
         "![Figure 3](learning-rates-tiny.png)\n\nFigure 3.\n\nFigure 2, left: on that page.\n\nEnd.\n"
     )
     assert tmp_path / "quickstart" / "index.html" in ship(tmp_path / "studies" / "small" / "report", tmp_path / SAMPLE)
@@ -88,6 +88,7 @@ def test_judge_makes_the_page_of_a_shipped_folder(folder: Path, tmp_path: Path) 
     succeeds("judge", folder / "runs.csv", "--out", tmp_path / "new")
     assert (tmp_path / "new" / "index.html").is_file()
     shipped, judged = (_rates(path / "report.md") for path in (folder, tmp_path / "new"))
+    assert shipped
     assert shipped.keys() == judged.keys()
     assert all(abs(judged[place] - value) <= 0.051 for place, value in shipped.items())
 
@@ -95,7 +96,7 @@ def test_judge_makes_the_page_of_a_shipped_folder(folder: Path, tmp_path: Path) 
 def _rates(report: Path) -> dict[tuple[int, int], float]:
     """The means of the tables of learning rates, by row and column."""
     parts = re.split(r"\n(?=\*\*|## )", report.read_text())
-    lines = [line for part in parts if " by learning rate, " in part.split(".")[0] for line in part.splitlines()]
+    lines = [line for part in parts if " by learning rate" in part.split(".")[0] for line in part.splitlines()]
     rows = [line.split("|")[2:-1] for line in lines if line.startswith("|") and "±" in line]
     cells = {(n, m): cell.split()[0] for n, row in enumerate(rows) for m, cell in enumerate(row) if "±" in cell}
     return {place: float(text.replace("−", "-")) for place, text in cells.items()}

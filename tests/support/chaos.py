@@ -255,13 +255,12 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def whole_content(results: Path, study: str) -> dict[str, Any]:
-    """All that a sweep leaves, by what it is, without the durations of `ledger.csv`."""
+    """All that a sweep leaves, by what it is."""
     folder = results / "studies" / study
     found = record_content(results) | {"weights": final_weights(results), "MLflow": mlflow_content(results)}
     tables = (folder / f"{name}.parquet" for name in ("wanted", "proposals", "rungs"))
     found |= {path.name: _records(pd.read_parquet(path)) for path in tables if path.exists()}
-    reported = (path for path in folder.glob("report/*.csv") if path.name != "ledger.csv")
-    return found | {path.name: path.read_text() for path in reported}
+    return found | {path.name: path.read_text() for path in folder.glob("report/*.csv")}
 
 
 def final_weights(results: Path) -> dict[str, dict[str, bytes]]:

@@ -36,7 +36,7 @@ def write_study(results: Path, run_ids: list[str], study: str = "small") -> None
     records.write_study(results, study, rows)
 
 
-def write_curve(results: Path, run_id: str, num_evaluations: int, **changed: float) -> None:
+def write_curve(results: Path, run_id: str, num_evaluations: int, **changed: Any) -> None:
     """Evaluations at steps 100, 200, ...: one every 10 s; validation accuracy 0.1, 0.2, ..."""
     rows = [
         evaluation(run_id, 100 * n, train_loss=2.0 / n, validation_accuracy=n / 10)

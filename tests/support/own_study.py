@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.small_runs import numbers, same_bits
+from lr_sweep.trainables.numerics import State, Tensors
 from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.run import own_run
 
 MODEL = """
 from torch import nn
@@ -81,6 +85,29 @@ def to_end(one: OwnTraining, num_steps: int, for_s: float = math.inf) -> list[fl
         one.advance(for_s=for_s)
     one.close()
     return [point.validation_accuracy for point in one.progress.curve]
+
+
+def resumed(run: WantedRun, *stops: int) -> tuple[list[dict[str, object]], Tensors]:
+    """The curve and the last state of a run that resumes after each of the steps `stops`."""
+    state: State | None = None
+    for step in (*stops, run.num_steps):
+        one = OwnTraining(own_run(run.run), run.num_steps, "cpu", lambda: 0.0)
+        if state is not None:
+            one.load_state(state[0], json.loads(json.dumps(state[1])))
+        while one.progress.step < step:
+            one.advance(for_s=0.0)
+        tensors, progress = one.state()
+        state = {name: tensor.clone() for name, tensor in tensors.items()}, progress
+        one.close()
+    assert state is not None
+    return numbers(one.progress.curve), state[0]
+
+
+def resumes_exactly(run: WantedRun, *stops: int) -> bool:
+    """Whether the curve, weights, optimizer and random generators are those of an undisturbed run."""
+    (curve, tensors), (resumed_curve, resumed_tensors) = resumed(run), resumed(run, *stops)
+    assert len(curve) == len(resumed_curve) > 1
+    return repr(curve) == repr(resumed_curve) and same_bits(tensors, resumed_tensors)
 
 
 def write_own_study(folder: Path, *, num_steps: int = 20, rates: str = "1e-2", seeds: int = 1) -> Path:

@@ -82,10 +82,16 @@ def id_of(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def evaluation(run_id: str, step: int, **numbers: float) -> dict[str, Any]:
+def evaluation(run_id: str, step: int, **numbers: Any) -> dict[str, Any]:
     losses = {"train_loss": 1.0, "validation_loss": 1.0, "test_loss": 1.0}
     accuracies = {"train_accuracy": 0.5, "validation_accuracy": 0.5, "test_accuracy": 0.25}
-    return {"run_id": run_id, "step": step} | losses | accuracies | {"time_ms": 0, "elapsed_s": step / 10} | numbers
+    return (
+        {"run_id": run_id, "step": step}
+        | losses
+        | accuracies
+        | {"time_ms": 0, "elapsed_s": step / 10, "logged": None}
+        | numbers
+    )
 
 
 def write_study(

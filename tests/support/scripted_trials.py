@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pandas as pd
 import pytest
 
+from lr_sweep.analysis.report.blocks import Description
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.sweep.mirror.mirror import MirrorThread
 from lr_sweep.sweep.plan.placement import Placement
@@ -54,7 +55,7 @@ class NoMirror(MirrorThread):
 
 def no_report(results: Path, study: str, code_now: object) -> Report:
     """Stand for `write_report`, which takes a second."""
-    return Report(folder=results / "studies" / study / "report", files=(), text="", findings=())
+    return Report(folder=results / "studies" / study / "report", files=(), description=Description("", []), findings=())
 
 
 class Trainer(Protocol):

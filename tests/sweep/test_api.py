@@ -42,7 +42,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         Sweep(FIELDS | {"variants": ["frozn-random"], "seeds": "3"}, tmp_path)
     lines = str(caught.value).splitlines()
     assert lines[0].startswith("variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-random'?")
-    assert lines[1].startswith("seeds: want a whole number n")
+    assert lines[1].startswith('seeds: got "3", want a whole number n')
     with pytest.raises(UserError, match="only: got 'variant', want AXIS=VALUE"):
         Sweep(FIELDS, tmp_path, only="variant")
     with pytest.raises(UserError, match="unknown study 'quikstart'; did you mean 'quickstart'"):
@@ -75,6 +75,7 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     assert list(sweep.optima()["note"]) == ["the best learning rate is at the edge of those tried"]
     assert sweep.laws().empty
     assert len(sweep.curves()) == 4
+    assert list(sweep.logged()) == ["run_id", "step", "name", "value"]
     assert "<td>unfrozen-random</td>" in sweep._repr_html_()
     figure = sweep.figure()
     figure.savefig(tmp_path / "figure.png")

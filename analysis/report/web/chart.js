@@ -4,17 +4,16 @@
 
 function scales(width, height) {
   const every = shown.lines.flatMap((line) => line.points);
-  const rates = every.map((point) => point.rate).concat(shown.fixed ? [shown.fixed.rate] : []);
+  const rates = every.map((point) => point.rate);
   const [low, high] = [Math.log(Math.min(...rates) / SIDE), Math.log(Math.max(...rates) * SIDE)];
   const values = every.filter((point) => point.mean !== null).flatMap((point) => [point.mean - point.sem, point.mean + point.sem]);
   for (const line of shown.lines) values.push(...line.seeds, ...(line.fresh?.ends ?? []));
   const empty = !values.length;
-  if (!empty) values.push(...shown.lines.map((line) => line.published).filter((value) => value !== null));
   const ends = !empty ? [Math.min(...values), Math.max(...values)] : [metric.least ?? 0, metric.most ?? 1];
   const little = metric.most === null ? 0.01 * Math.abs(ends[1]) || 0.5 : 0.5;
   const room = !empty ? Math.max(0.08 * (ends[1] - ends[0]), little) : 0;
   const [bottom, top] = [Math.max(metric.least ?? -Infinity, ends[0] - room), Math.min(metric.most ?? Infinity, ends[1] + room)];
-  const lost = every.some((point) => point.kind === "diverged" || point.kind === "none") ? shown.lines.length * LOST_ROW : 0;
+  const lost = every.some((point) => point.mean === null || point.kind === "diverged") ? shown.lines.length * LOST_ROW : 0;
   const [left, floor] = [MARGIN.left, height - MARGIN.bottom];
   const x = (rate) => left + ((Math.log(rate) - low) / (high - low)) * (width - left - MARGIN.right);
   const y = (value) => floor - lost - ((value - bottom) / (top - bottom)) * (floor - lost - MARGIN.top);
@@ -44,9 +43,10 @@ function draw() {
   const scale = scales(width, height);
   if (!scale.empty) drawShades(svg, scale, width);
   drawAxes(svg, scale, width, height);
-  shown.lines.forEach((line, row) => off.has(line.variant) || drawLine(svg, scale, line, row, width));
+  shown.lines.forEach((line, row) => off.has(line.variant) || drawLine(svg, scale, line, row));
   if (scale.empty) add(svg, "text", { x: width / 2, y: height / 2, "text-anchor": "middle", class: "axis" }, "no values yet");
-  if (!scale.empty) drawHandle(svg, scale, width);
+  if (shown.pending) add($("reading"), "p", { class: "pending" }, shown.pending);
+  else if (!scale.empty) drawHandle(svg, scale, width);
   if (points.length) points[0].node.setAttribute("tabindex", 0);
   add(plot, "div", { id: "tooltip", class: "tooltip", role: "tooltip", hidden: "" });
   drawKey();
@@ -70,19 +70,11 @@ function drawAxes(svg, scale, width, height) {
   add(svg, "path", { d: `M${MARGIN.left} ${MARGIN.top}V${scale.floor}H${right}`, class: "frame" });
   add(svg, "text", { x: (MARGIN.left + right) / 2, y: height - 8, "text-anchor": "middle", class: "axis" }, "learning rate (log scale)");
   add(svg, "text", { x: 4, y: 12, class: "axis" }, metric.axis);
-  if (!shown.fixed) return;
-  const x = scale.x(shown.fixed.rate);
-  const dashed = { "stroke-width": 1.3, "stroke-dasharray": "6 4", class: "fixed" };
-  add(svg, "line", { x1: x, x2: x, y1: MARGIN.top, y2: scale.floor, ...dashed });
 }
 
-function drawLine(svg, scale, line, row, width) {
+function drawLine(svg, scale, line, row) {
   const group = add(svg, "g", { "data-variant": line.variant, role: "group", "aria-label": line.variant });
   const known = line.points.filter((point) => point.mean !== null);
-  if (line.published !== null) {
-    const dotted = { stroke: line.colour, "stroke-width": 1.4, "stroke-dasharray": "2 4", class: "published" };
-    add(group, "line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: scale.y(line.published), y2: scale.y(line.published), ...dotted });
-  }
   const path = known.map((point) => `${scale.x(point.rate)},${scale.y(point.mean)}`);
   add(group, "polyline", { points: path.join(" "), stroke: line.colour, "stroke-width": 2, "stroke-dasharray": line.dash, fill: "none" });
   for (const point of known.filter((each) => each.sem)) drawSem(group, scale, line, point);
@@ -104,7 +96,8 @@ function drawOptimum(group, scale, line) {
 function drawSeeds(group, scale, line, point) {
   const x = scale.x(point.rate) + BESIDE;
   const mark = add(group, "g", { class: "seeds" });
-  for (const value of line.seeds) add(mark, "circle", { cx: x, cy: scale.y(value), r: 1.7, fill: line.colour, "fill-opacity": 0.6 });
+  const dots = line.seeds.map((value) => `M${x} ${scale.y(value)}h0`).join("");
+  add(mark, "path", { d: dots, stroke: line.colour, "stroke-width": 3.4, "stroke-linecap": "round", "stroke-opacity": 0.6, class: "dots" });
   if (!line.fresh) return;
   const [low, high] = line.fresh.ends.map(scale.y);
   const bar = line.fresh.ends.length ? `M${x} ${low}V${high}` : "";
@@ -130,7 +123,7 @@ function drawPoint(group, scale, line, point, below) {
   if (point.chosen && line.edge) edgeArrow(node, x, y, line.edge, line.colour);
   if (point.kind === "diverged") cross(node, x, below, line.colour);
   if (point.mean !== null) marker(node, line, x, y, point.kind === "full");
-  else if (point.kind === "none") add(node, "circle", { cx: x, cy: y, r: 3, fill: "none", stroke: line.colour, "stroke-dasharray": "2 2" });
+  else if (point.kind !== "diverged") add(node, "circle", { cx: x, cy: y, r: 3, fill: "none", stroke: line.colour, "stroke-dasharray": "2 2" });
   points.push({ point, line, x, y, node });
 }
 
@@ -161,7 +154,8 @@ function drawKey() {
   entry(shown.lines.some((line) => line.fresh), "mean of fresh seeds, 95% interval", (svg) => add(svg, "path", { d: "M13 2V18M8 10h10", "stroke-width": 1.5, class: "sample" }));
   entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
-  entry(has("none"), "no value: failed or missing", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
+  const empty = [has("none") && "no value", has("waiting") && "waiting"].filter(Boolean).join(" or ");
+  entry(empty, empty, (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
   const flips = (kind, sure) => shown.handle.flips.some((flip) => flip.kind === kind && flip.sure === sure);
   const tint = (kind, sure) => (svg) => {
     const band = add(svg, "g", { class: flipClass(kind, sure) });
@@ -172,6 +166,4 @@ function drawKey() {
     entry(flips("winner", sure), `another winner than tuned${doubt}`, tint("winner", sure));
     entry(flips("order", sure), `tuned winner, another order${doubt}`, tint("order", sure));
   }
-  entry(shown.fixed, shown.fixed?.label, (svg) => add(svg, "line", { ...rule, "stroke-dasharray": "6 4", class: "fixed" }));
-  entry(shown.lines.some((line) => line.published !== null), "published best (Rothermel et al. 2021)", (svg) => add(svg, "line", { ...rule, "stroke-dasharray": "2 4" }));
 }

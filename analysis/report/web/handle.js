@@ -140,7 +140,7 @@ function listOrder(columns, title, order, pointOf, withRate = false) {
   for (const [place, level] of order.entries()) {
     for (const index of level) {
       const line = shown.lines[index];
-      const point = pointOf(line) ?? { text: line.published_text }; // a tuned value of a paper
+      const point = pointOf(line);
       const item = add(items, "li", { value: place + 1 });
       const sample = add(item, "svg", { width: 14, height: 14, "aria-hidden": "true" });
       marker(sample, line, 7, 7);

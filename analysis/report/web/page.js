@@ -13,11 +13,15 @@ function chooseTask() {
 }
 
 function choosePanel() {
-  const before = shown?.handle.rates[at].text;
+  const before = shown?.handle.rates[at]?.text;
   shown = data.panels.find((panel) => panel.task === $("task").value && panel.model === $("model").value);
   $("variants").querySelectorAll("label").forEach((label) => label.remove());
   for (const line of shown.lines) addSwitch(line);
-  const kept = shown.handle.rates.findIndex((rate) => rate.text === before);
+  drawAt(before);
+}
+
+function drawAt(text) {
+  const kept = shown.handle.rates.findIndex((rate) => rate.text === text);
   at = kept < 0 ? shown.handle.start : kept;
   draw();
 }

@@ -5,13 +5,10 @@ const place = (point) => `${shown.task}, ${shown.model}, learning rate ${point.r
 const ofFresh = ({ text, seeds, interval }) => `${text}${metric.unit} on ${seeds}${interval && `, 95% interval ${interval}`}`;
 
 function describe(line, point) {
-  const noSem = point.seeds ? ", one seed: no SEM" : "";
-  const value = point.mean === null ? point.text : `${point.text}${metric.unit}` + (point.sem === null ? noSem : " (mean ± SEM)");
-  const parts = [line.variant, value];
-  if (point.seeds) parts.push(`${point.seeds} seeds have a value`, point.lost); // of published values nothing else is known
+  const value = point.mean === null ? point.text : `${point.text}${metric.unit}` + (point.sem === null ? ", one seed: no SEM" : " (mean ± SEM)");
+  const parts = [line.variant, value, `${point.seeds} seeds have a value`, point.lost];
   if (point.chosen) parts.push(`chosen on ${metric.chosen_on}`, ...(line.fresh ? [ofFresh(line.fresh)] : []), ...(line.condition ? [`best only ${line.condition}`] : []));
-  if (line.published !== null) parts.push(`published best ${line.published_text} %`);
-  return parts;
+  return parts.filter(Boolean);
 }
 
 function showNear(found) {

@@ -205,21 +205,14 @@ def _weight(cell: SweptCell, gain: Gain) -> tuple[Level, str]:
     return "problem", ""
 
 
-def not_eligible(rates: Sequence[Row], winners: int | None) -> list[Row]:
-    """Return the learning rates of a cell that have values and could not be chosen, as seeds are without one.
-
-    Of a study with winners those that have the first seed alone are left out: the winners were chosen by it.
-    """
-    lost = [row for row in rates if row["num_values"] and not row["eligible"]]
-    return [row for row in lost if winners is None or row["num_values"] < row["num_wanted"]]
-
-
 def fewer_seeds(cell: SweptCell) -> Iterator[CheckFinding]:
     """Report the best rate that could not be chosen because seeds have no value, and seeds that the number lacks."""
     if math.isnan(cell.row["learning_rate"]):  # nothing selects
         return
     yield from _lacking(cell)
-    lost = not_eligible(cell.rates, cell.study.winners)
+    lost = [row for row in cell.rates if row["num_values"] and not row["eligible"]]
+    if cell.study.winners is not None:  # of other rates only the first seed was wanted
+        lost = [row for row in lost if row["num_values"] < row["num_wanted"]]
     better = max(lost, key=lambda row: _lead(cell, row), default=None)
     if better is None or not _lead(cell, better) > 0:
         return

@@ -6,15 +6,11 @@ at the Edge of the Statistical Precipice").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.comparisons.noise import NO_SPREAD
-from lr_sweep.analysis.statistics.selection.best import CELL, UPPER, Floats
+from lr_sweep.analysis.statistics.selection.best import UPPER, Floats
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 NUM_DRAWS = 2000
@@ -23,53 +19,14 @@ QUARTER = 0.25
 """Share of the values that an interquartile mean cuts at each end."""
 
 
-def t_factor(num_seeds: int) -> float:
-    """Return how many standard errors a 95% t interval reaches to each side: 4.30 for 3 seeds."""
-    assert num_seeds > 1, "a single value has no standard error"
-    return float(stdtrit(num_seeds - 1, UPPER))
+def with_interval(cells: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns `low` and `high` to cells: the t interval of their mean; NaN: of one seed.
 
-
-def intervals(summary: StudySummary) -> pd.DataFrame:
-    """Compute each cell's t interval at its chosen learning rate; the choice of the rate is not in it.
-
-    Returns:
-        One row a cell: the cell's columns, `learning_rate`, `num_seeds`, `num_values`, `num_tests`, `test_mean`,
-        `test_sem`, `low` and `high` (in the unit of the mean; NaN: none) and `note`, why there is none or what weakens
-        it.
+    The choice of the learning rate is not in it.
     """
-    kept = [
-        *CELL,
-        "learning_rate",
-        "num_seeds",
-        "num_values",
-        "num_tests",
-        "test_mean",
-        "test_sem",
-    ]
-    cells = summary.cells[kept]
     dof = (cells["num_tests"] - 1).clip(lower=1)  # one value has no SEM in any case
     half = stdtrit(dof, UPPER) * cells["test_sem"]
-    return cells.assign(
-        low=cells["test_mean"] - half,
-        high=cells["test_mean"] + half,
-        note=["; ".join(_notes(cell)) for cell in summary.cells.to_dict("records")],
-    )
-
-
-def _notes(cell: Row) -> Iterator[str]:
-    num_diverged = cell["num_diverged"]
-    if cell["num_tests"] == 0:
-        yield "no value: no interval"
-    elif cell["num_tests"] == 1:
-        yield "one seed: no interval"
-    elif cell["test_sem"] <= NO_SPREAD * abs(cell["test_mean"]):
-        yield "no spread between seeds"
-    if cell["missing"] + cell["short"] + cell["failed"]:
-        yield "runs missing or failed, all of this may change"
-    if num_diverged:
-        yield f"{num_diverged} of {cell['num_seeds']} runs at it diverged"
-    if cell["at_edge"]:
-        yield "at the edge of the grid: a learning rate outside it may be better"
+    return cells.assign(low=cells["test_mean"] - half, high=cells["test_mean"] + half)
 
 
 def overall(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:

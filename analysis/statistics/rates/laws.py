@@ -1,7 +1,7 @@
-"""How the best learning rate moves along a numeric axis, such as width, batch size or steps, or two: power laws.
+"""How the best learning rate moves along a numeric axis, such as width, batch size or steps: power laws.
 
-The log of each cell's optimum is fitted by least squares against the log of the axis, or of both. The axes are
-what cells are made of: of labels such as `adam, width=64`, or of the contents of runs.
+The log of each cell's optimum is fitted by least squares against the log of the axis. The axes are what cells are made
+of: of labels such as `adam, width=64`, or of the contents of runs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,6 @@ from lr_sweep.analysis.statistics.selection.best import CELL, UPPER, Floats
 
 LEAST_SIZES = 3
 """Through two there is always a line."""
-LEAST_POINTS, MOST_ALIKE = 6, 0.9
-"""Cells of a law of two axes, and the correlation of the axes' logarithms up to which they vary independently."""
 OWN_DOF = 2
 """Degrees of freedom that the optima's standard errors have together."""
 COLUMNS = (
@@ -35,53 +32,43 @@ SIZE = re.compile(r"(.+)=([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)")
 
 
 class Fit(NamedTuple):
-    """A line or plane through optima, against the log10 of one size or of several."""
+    """A line through optima, against the log10 of a size."""
 
-    slopes: Floats
-    half_widths: Floats
-    """Half widths of the slopes' 95% intervals."""
+    slope: float
+    half_width: float
+    """Half the width of the slope's 95% interval."""
     at_next: float
     half_at_next: float
     """Half the width of the 95% interval of the next optimum."""
 
 
-def fitted(sizes: Floats, optima: Floats, errors: Floats, next_sizes: Floats) -> Fit:
+def fitted(sizes: Floats, optima: Floats, errors: Floats, next_size: float) -> Fit:
     """Fit optima by least squares; sizes, optima and errors are log10.
 
-    The variance of an optimum is pooled from its standard error and from how the optima scatter around the fit (after
+    The variance of an optimum is pooled from its standard error and from how the optima scatter around the line (after
     Smyth 2004, "Linear models and empirical Bayes methods", section 3): all errors grow or shrink by one factor. The
     next optimum scatters as they do.
 
     Args:
-        sizes: cells x axes.
-        optima: one a cell, more than there are axes by two or more.
+        sizes: one a cell.
+        optima: one a cell, three or more.
         errors: standard errors, one a cell, above 0.
-        next_sizes: one an axis.
+        next_size: where the next optimum is to be.
     """
-    centre = sizes.mean(0)
-    design = np.column_stack([np.ones(len(sizes)), sizes - centre])
+    design = np.column_stack([np.ones(len(sizes)), sizes - sizes.mean()])
     weights = np.linalg.pinv(design)
-    found = weights @ optima
-    misfit, own = float(np.sum((optima - design @ found) ** 2)), float(np.mean(errors**2))
-    dof = OWN_DOF + len(optima) - len(found)
+    line = weights @ optima
+    misfit, own = float(np.sum((optima - design @ line) ** 2)), float(np.mean(errors**2))
+    dof = OWN_DOF + len(optima) - len(line)
     noise = errors**2 * (OWN_DOF * own + misfit) / (dof * own)
-    at_next = np.array([1.0, *(next_sizes - centre)])
+    at_next = np.array([1.0, next_size - sizes.mean()])
     factor = float(stdtrit(dof, UPPER))
     return Fit(
-        found[1:],
-        factor * np.sqrt(weights[1:] ** 2 @ noise),
-        float(at_next @ found),
-        factor * math.sqrt((at_next @ weights) ** 2 @ noise + noise.mean()),
+        slope=float(line[1]),
+        half_width=factor * math.sqrt(weights[1] ** 2 @ noise),
+        at_next=float(at_next @ line),
+        half_at_next=factor * math.sqrt((at_next @ weights) ** 2 @ noise + noise.mean()),
     )
-
-
-class Surface(NamedTuple):
-    """A law of two axes at once."""
-
-    axes: tuple[str, str]
-    next_sizes: tuple[float, ...]
-    """The last size of each, times its step."""
-    fit: Fit
 
 
 def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
@@ -115,39 +102,6 @@ def series_of(axes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
                 yield axis, series.sort_values(axis)
 
 
-def surfaces(found: pd.DataFrame, axes: pd.DataFrame) -> list[Surface]:
-    """Fit the optima of cells that differ in two numeric axes, which vary independently, and in nothing else.
-
-    Arguments as of `laws`; cells without an optimum are left out.
-    """
-    pairs = [
-        pair
-        for pair in combinations(_sizes(axes), 2)
-        if not any(_follows(axes, [x], y) for x, y in permutations(pair))
-    ]
-    fits = [
-        _surface(found.loc[rows.index], rows, pair)
-        for pair in pairs
-        for rows in _alike(axes, list(pair))
-    ]
-    return [each for each in fits if each is not None]
-
-
-def _surface(found: pd.DataFrame, rows: pd.DataFrame, pair: tuple[str, str]) -> Surface | None:
-    known = found["optimum"].notna()
-    found, sizes = found[known], rows.loc[known, list(pair)].astype(float)
-    x, y = (np.log10(sizes[name].to_numpy()) for name in pair)
-    if (
-        len(sizes) < LEAST_POINTS
-        or min(np.ptp(x), np.ptp(y)) == 0
-        or abs(np.corrcoef(x, y)[0, 1]) > MOST_ALIKE
-    ):
-        return None
-    ahead = [_next(np.unique(sizes[name])) for name in pair]
-    fit = fitted(np.column_stack([x, y]), *log_optima(found), np.log10(ahead))
-    return Surface(pair, tuple(ahead), fit)
-
-
 def _sizes(axes: pd.DataFrame) -> list[str]:
     """Return the numeric axes, without those that are others by another name."""
     sizes: list[str] = []
@@ -167,11 +121,6 @@ def _alike(axes: pd.DataFrame, varied: list[str]) -> list[pd.DataFrame]:
     return (
         [rows for _, rows in axes.groupby(others, sort=False, dropna=False)] if others else [axes]
     )
-
-
-def _next(sizes: Floats) -> float:
-    """Return the last size times its step."""
-    return float(sizes[-1] ** 2 / sizes[-2])
 
 
 def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
@@ -208,10 +157,9 @@ def _law(
         return known | {
             "note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"
         }
-    next_size = _next(np.asarray(sizes, np.float64))
-    log_sizes = np.log10(sizes.to_numpy(float))[:, None]
-    line = fitted(log_sizes, *log_optima(found), np.log10([next_size]))
-    slope, half = float(line.slopes[0]), float(line.half_widths[0])
+    next_size = float(sizes.iloc[-1] ** 2 / sizes.iloc[-2])  # the last one times its step
+    line = fitted(np.log10(sizes.to_numpy(float)), *log_optima(found), math.log10(next_size))
+    slope, half = line.slope, line.half_width
     rate, factor = 10**line.at_next, 10**line.half_at_next
     return known | {
         "slope": slope,

@@ -92,6 +92,23 @@ def test_settings_that_change_with_the_rate_are_a_finding(tmp_path: Path, head: 
     assert [f"{each.level}: {each.message}"[: len(found)] for each in findings] == [found]
 
 
+def test_without_learning_rates_the_page_has_the_whole_verdict_and_no_axis_of_rates(tmp_path: Path) -> None:
+    rows = [f"{name},{seed},{value + seed / 100:g}" for name, value in (("a", 0.5), ("b", 0.505)) for seed in range(3)]
+    page = write_judged(study_of(tmp_path, rows_of("method,seed,val_acc", rows)), tmp_path / "out").page.read_text()
+    assert "b leads a by" in page
+    assert 'id="sweep"' not in page
+    assert "1e0" not in page.partition("<script")[0].replace("it writes", "").partition("How the table was read")[0]
+
+
+def test_the_best_step_of_runs_is_no_setting(tmp_path: Path) -> None:
+    """Seeds that reach their best at the same few steps at every rate."""
+    rows = [
+        f"{rate},{seed},{100 + 100 * (seed % 2)},{0.5 + rate + seed / 100:g}" for rate in RATES for seed in range(4)
+    ]
+    study = study_of(tmp_path, rows_of("lr,seed,best_step,val_acc", rows))
+    assert "settings" not in {finding.check for finding in study.findings}
+
+
 def test_the_readme_s_export_of_wandb_gives_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,10 +3,8 @@
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.lines import Line2D
 
 from lr_sweep.analysis.paper.entries import accuracies_at_budget, budget_text, steps_text, steps_to_match
 from lr_sweep.analysis.paper.paper import paper_tables
@@ -22,7 +20,6 @@ from lr_sweep.analysis.paper.published import (
 )
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 
@@ -219,22 +216,3 @@ def test_a_record_without_values_gives_tables_that_say_why() -> None:
     tables = paper_tables(INFO, summary, curves)
     for name in ("table1-gpt2", "table2-gpt2", "table3-gpt2"):
         assert set(column(tables[name], "mnist").values()) == {"– (1 of 1 missing)"}
-
-
-def heights(lines: list[Line2D]) -> list[float]:
-    return [float(np.asarray(line.get_ydata())[0]) for line in lines]
-
-
-def test_figures_draw_published_values_where_there_are_any() -> None:
-    runs = [golden_runs("mnist", variant) for variant in VARIANTS]
-    summary, _ = summary_of([row for rows, _ in runs for row in rows], [p for _, points in runs for p in points])
-    best = {("mnist", "gpt2", "frozen-random"): 55.0, ("mnist", "gpt2", "unfrozen-random"): 66.0}
-    best["cifar10", "gpt2", "frozen-random"] = 1.0
-    sweep = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "Caption.", best)
-    assert heights([line for line in sweep.axes[0].lines if line.get_linestyle() == ":"]) == [55.0, 66.0]
-    bars = figures.best_rates_figure(summary.cells, "Title", "Caption.", best)
-    drawn = [round(patch.get_height(), 1) for patch in bars.axes[0].patches]  # type: ignore[attr-defined]
-    assert drawn == [98.0, 98.5, 98.7, 99.0]  # Table 1, MNIST
-    assert heights([line for line in bars.axes[0].lines if line.get_linewidth() == 1.6]) == [55.0, 66.0]
-    plain = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "Caption.", {})
-    assert not [line for line in plain.axes[0].lines if line.get_linestyle() == ":"]

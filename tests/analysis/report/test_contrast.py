@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from lr_sweep.analysis.report.figure_frame import DARK, FURTHER_MARKS, STYLES, variant_styles
+from lr_sweep.analysis.report.figure_frame import DARK, MARKS, variant_styles
 from lr_sweep.analysis.report.page import WEB
 
-LINES = [*(style.colour for style in STYLES.values()), *(colour for colour, _ in FURTHER_MARKS)]
+LINES = [colour for colour, _ in MARKS]
 GROUNDS = ("ground", "winner", "order")
 """What lines are drawn on: the page, and the shading of either kind."""
 
@@ -43,7 +43,7 @@ def test_contrast_by_hand() -> None:
 @pytest.mark.parametrize(("mode", "ground"), list(product(("light", "dark"), GROUNDS)))
 def test_every_line_is_legible_on_every_ground(mode: str, ground: str) -> None:
     colours = palettes()[mode]
-    drawn = {*LINES, colours["fixed"], colours["handle"]}
+    drawn = {*LINES, colours["handle"]}
     assert {line: ratio for line in drawn if (ratio := contrast(line, colours[ground])) < 3} == {}
 
 
@@ -59,7 +59,7 @@ def test_figures_have_the_colours_of_the_page_s_dark_scheme() -> None:
 
 
 def test_lines_differ_without_colour() -> None:
-    """Twenty variants without a style of their own, beside the four that have one."""
-    styles = variant_styles([*STYLES, *map(str, range(20))])
-    assert len({(style.marker, style.dash) for style in STYLES.values()}) == len(STYLES)
-    assert len({(style.marker, style.dash) for style in list(styles.values())[4:]}) == 20
+    """Forty variants differ in marker or dash, and the first five in both."""
+    styles = list(variant_styles([*map(str, range(40))]).values())
+    assert len({(style.marker, style.dash) for style in styles}) == 40
+    assert len({style.marker for style in styles[:5]}) == len({style.dash for style in styles[:5]}) == 5

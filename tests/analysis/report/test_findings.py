@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.report.findings import folded
+from lr_sweep.analysis.report.findings import cell_names, folded
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -25,27 +25,19 @@ def cells(tasks: str, models: str, variants: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task", "model", "variant"])
 
 
-def where(findings: list[CheckFinding], of: pd.DataFrame) -> list[tuple[str, str, str]]:
-    return [(each.task, each.model, each.variant) for each in folded(findings, of)]
+def where(findings: list[CheckFinding], of: pd.DataFrame) -> list[str]:
+    return list(folded(findings, cell_names(of)).values())
 
 
-def test_variants_of_a_task() -> None:
+def test_cells_with_the_same_finding_are_named_together() -> None:
     of = cells("t", "m", "abcd")
-    assert where([finding("t", each) for each in "abcd"], of) == [("t", "m", "all 4 variants")]
-    assert where([finding("t", each) for each in "abd"], of) == [("t", "m", "3 of 4 variants (a, b, d)")]
-    assert where([finding("t", "b")], of) == [("t", "m", "b")]
-    others = [finding("t", "a"), finding("t", "b", "another"), finding("t", "c")]
-    assert where(others, of) == [("t", "m", "2 of 4 variants (a, c)"), ("t", "m", "b")]
-
-
-def test_variants_of_several_tasks_and_models() -> None:
-    of = cells("stu", "m", "ab")
-    every = [finding(task, variant) for task in "stu" for variant in "ab"]
-    assert where(every, of) == [("all 3 tasks", "m", "all 2 variants")]
-    assert where(every[:4], of) == [("2 of 3 tasks (s, t)", "m", "all 2 variants")]
-    assert where(every[:3], of) == [("s", "m", "all 2 variants"), ("t", "m", "a")]
+    assert where([finding("t", each) for each in "abcd"], of) == ["all variants"]
+    assert where([finding("t", each) for each in "abd"], of) == ["a, b, d"]
+    assert where([finding("t", "a"), finding("t", "b", "another"), finding("t", "c")], of) == ["a, c", "b"]
     of = cells("st", "mn", "a")
-    assert where([finding("s", "a"), finding("t", "a", model="n")], of) == [("s", "m", "a"), ("t", "n", "a")]
+    assert where([finding("s", "a"), finding("t", "a", model="n")], of) == ["s m a, t n a"]
+    of = cells("s", "m", "abcdefghijk")
+    assert where([finding("s", each) for each in "abcdefghij"], of) == ["a, b, c, d, e, f, g, h and 2 more"]
 
 
 def test_a_report_says_it_once_and_its_json_has_all(tmp_path: Path) -> None:
@@ -54,13 +46,11 @@ def test_a_report_says_it_once_and_its_json_has_all(tmp_path: Path) -> None:
         for rate, accuracy in {1e-4: 0.5, 1e-3: 0.6, 1e-2: 0.5}.items():
             made.add(rate, 0, [(300, accuracy, accuracy + 0.01 * variant.startswith("un"))], variant=variant)
     report = write_report(made.write(), "small")
-    assert report.text.splitlines()[-2:] == [
-        "checks: 1 note",
-        "  note: mnist gpt2 all 2 variants: one seed: no standard error, no interval; add seeds",
-    ]
+    assert "Checks: 1 note." in report.text
+    assert report.text.splitlines()[-1] == ("  note: all variants: one seed: no standard error, no interval; add seeds")
     page = (report.folder / "report.md").read_text()
     assert page.count("one seed: no standard error, no interval") == 1
-    assert "| note | mnist | gpt2 | all 2 variants | one seed" in page
+    assert "- note: all variants: one seed" in page
     listed = json.loads((report.folder / "checks.json").read_text())["findings"]
     assert [each["variant"] for each in listed] == ["frozen-random", "unfrozen-random"]
 

@@ -6,20 +6,21 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lr_sweep.analysis.paper import paper
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.report import figure_frame, figures, tables
+from lr_sweep.analysis.record.columns import CURVES
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.folder import LOCK
-from lr_sweep.analysis.report.page import chart_data
-from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.report.results import results, results_table
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of, write
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
+DRAWN = ("learning-rates", "figure2-left", "figure3")
 FURTHER_TABLES = (
-    *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders"),
-    *("rates-mnist-gpt2", "rates-cifar10-gpt2", "ranking-mnist-gpt2", "ranking-cifar10-gpt2"),
+    *("results", "optima", "orders"),
+    *("rates-mnist-gpt2", "rates-cifar10-gpt2"),
 )
 
 
@@ -53,57 +54,72 @@ def report(small: Path) -> Report:
     return write_report(small, "small")
 
 
-def test_main_table_by_hand_and_what_it_rests_on(small: Path) -> None:
-    table = tables.main_table(record.read_study(small, "small"), summary_of(small), "gpt2")
-    assert table.header == ("variant", "mnist", "cifar10")
-    assert table.rows == (
-        ("frozen-random", "60.0 ± 1.0", "– (6 of 6 missing)"),
-        ("unfrozen-pretrained", "80.0 ± 1.0 †‡", "– (2 of 2 diverged)"),
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_logged_changes_no_file_of_the_report(tmp_path: Path) -> None:
+    results = small_record(tmp_path / "results").write()
+    before = {path.name: path.read_bytes() for path in write_report(results, "small").files}
+    logged = [{"step": 300, "name": name, "value": 9.0} for name in ("loss", "learning_rate", "test_accuracy")]
+    for path in Paths(results).curves.iterdir():
+        write(path, [{**row, "logged": logged} for row in record.read_rows(path, CURVES) or ()], CURVES)
+    assert {path.name: path.read_bytes() for path in write_report(results, "small").files} == before
+
+
+def test_the_results_by_hand(small: Path, report: Report) -> None:
+    """The other cells have no value; cifar10 differs from mnist only there."""
+    summary = summary_of(small)
+    table = results_table(summary, results(summary, {}))
+    assert table.header == (
+        "task",
+        "variant",
+        "learning rate",
+        "runs",
+        "mean",
+        "95% interval",
+        "difference to the best",
     )
-    assert table.bold == {(1, 1)}
-    assert "| unfrozen-pretrained | **80.0 ± 1.0 †‡** | – (2 of 2 diverged) |" in table.markdown()
-    lines = table.text().splitlines()
-    assert lines[1].index("cifar10") == lines[3].index("– (6 of")
+    assert table.rows == (
+        ("mnist", "unfrozen-pretrained", "1e-4", "2", "80.0 †‡", "67.3 to 92.7", ""),
+        ("mnist", "frozen-random", "1e-4", "2", "60.0", "47.3 to 72.7", "−20.0"),
+        ("cifar10", "frozen-random", "–", "0 of 2", "– (6 of 6 missing)", "–", ""),
+        ("cifar10", "unfrozen-pretrained", "–", "0 of 2", "– (2 of 2 diverged)", "–", ""),
+    )
+    assert table.bold == {(0, 4)}
+    for part in ("nothing is tested", "†: runs are missing, short or failed", "‡: the chosen learning rate"):
+        assert part in table.caption
+    assert "§" not in table.caption
+    markdown = (report.folder / "report.md").read_text()
     for fact in (
-        *("Study small.", "standard error of the mean (SEM)", "2 seeds", "highest validation accuracy"),
-        *("Step budgets: 300 (mnist, cifar10)", "Pretrained on: English web text (gpt2)", "Data: torchvision (mnist"),
-        *("†: runs are missing, short or failed", "‡: the chosen learning rate", "–: no value"),
+        *("Study small.", "2 seeds", "highest validation accuracy", "Step budgets: 300 (mnist, cifar10)"),
+        *("Pretrained on: English web text (gpt2)", "Data: torchvision (mnist"),
     ):
-        assert fact in table.full_caption
-    assert "§" not in table.full_caption
-
-
-def test_the_best_steps_of_many_seeds_are_a_range(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    for seed in range(11):
-        made.add(1e-4, seed, [(100 + seed, 0.6, 0.6), (300, 0.5, 0.5)])
-    summary = summary_of(made.write())
-    (row,) = tables.detail_table(record.read_study(tmp_path, "small"), summary).rows
-    assert row[4] == "100 to 110"
+        assert fact in markdown
 
 
 def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
         *("report.md", "index.html", "checks.json", "learning_rates.csv", "runs.csv"),
-        *("expected_best.csv", "comparisons-at-rates.csv"),
+        *("report.json", "cells.csv", "comparisons.csv", "expected_best.csv", "comparisons-at-rates.csv"),
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in (*PAPER_TABLES, *FURTHER_TABLES) for form in ("md", "csv")),
-        *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg")),
-        *("tuning.png", "tuning.svg"),
+        *(
+            f"{figure}-gpt2.{form}"
+            for figure in ("learning-rates", "figure2-left", "figure3")
+            for form in ("png", "svg")
+        ),
     }
     assert all(path.stat().st_size > 0 for path in report.files)
     page = (report.folder / "report.md").read_text()
     assert "20 runs wanted: 10 complete, 2 diverged, 0 failed, 8 missing." in page
-    for part in ("# A small study", "What this is and is not", "![Figure 3. Test accuracy", "60.0 ± 1.0", "commit abc"):
+    for part in ("# A small study", "How to read and check it", "60.0 ± 1.0", "commit abc"):
         assert part in page
     cells = pd.read_csv(report.folder / "cells.csv").set_index(["task", "variant"])
     assert cells.loc[("mnist", "frozen-random"), "test_mean"] == pytest.approx(0.6)
     assert cells["study"].unique().tolist() == ["small"]
     assert "60.0 ± 1.0" in report.text
-    assert "problem: mnist gpt2 unfrozen-pretrained: 2 of 6 runs missing: 2 of 2 at 1e-3" in report.text
-    assert "| problem | mnist | gpt2 | unfrozen-pretrained | 2 of 6 runs missing: 2 of 2 at 1e-3 |" in page
-    assert "| mnist | gpt2 | 1e-5 | unfrozen-pretrained > frozen-random |  | as tuned |" in page
+    for text in (report.text, page):
+        assert "problem: mnist unfrozen-pretrained: 2 of 6 runs missing: 2 of 2 at 1e-3" in text
+    assert "| mnist | 1e-5 | unfrozen-pretrained > frozen-random |  | as tuned |" in page
 
 
 def test_the_same_record_gives_the_same_files(small: Path, report: Report) -> None:
@@ -119,6 +135,7 @@ def test_the_same_record_gives_the_same_files(small: Path, report: Report) -> No
 def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-3, 0, [(300, 0.5, 0.5)])
+    made.add(1e-2, 0, [(300, 0.5, 0.5)])
     page = write_report(made.write(), "small").folder / "report.md"
     before = page.read_bytes()
 
@@ -147,9 +164,7 @@ def test_a_report_on_an_empty_record_says_what_is_missing(tmp_path: Path) -> Non
     assert "– (3 of 3 missing)" in report.text
     (found,) = report.findings
     assert found.message == "3 of 3 runs missing: 1 of 1 at 1e-4, 1 of 1 at 1e-3, 1 of 1 at 1e-2"
-    files = {name: (report.folder / f"{name}.md").read_text() for name in ("report", "ledger")}
-    assert "No run has ended yet" in files["report"]
-    assert "| mnist | gpt2 | frozen-random | 0/3 | 0 | 0 | 0 |" in files["ledger"]
+    assert "No run has ended yet" in (report.folder / "report.md").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -165,20 +180,18 @@ def test_figure_shows_what_was_chosen_and_what_diverged(tmp_path: Path) -> None:
     for seed in (0, 1):
         made.add(1e-2, seed, [], "diverged", 9, 9, variant="unfrozen-pretrained")
     summary = summary_of(made.write())
-    figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
+    figure = figures.sweep_figure(summary.of(model="gpt2"))
     assert [panel.get_title() for panel in figure.axes] == ["mnist", "cifar10"]
     (legend,) = figure.legends
     labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == [*VARIANTS, "chosen on validation", "all seeds diverged", "Lu et al. 2021 (1e-3)"]
-    bars, ends, rings = figure.axes[0].collections
-    assert rings.get_offsets().tolist() == [[1e-4, 60.0], [1e-4, 80.0]]  # type: ignore[union-attr]
+    assert labels == [*VARIANTS, "chosen on validation", "all seeds diverged"]
+    lines = figure.axes[0].lines
+    rings = [points(line) for line in lines if line.get_fillstyle() == "none"]
+    assert rings == [[[1e-4, 60.0]], [[1e-4, 80.0]]]
     shown = summary.learning_rates[summary.learning_rates["task"].eq("mnist")].dropna(subset=["test_sem"])
-    shown = shown[shown["test_sem"] > 0]
-    drawn = [segment.tolist() for segment in bars.get_segments()]  # type: ignore[attr-defined]
-    assert drawn
-    assert [(low[1] + high[1]) / 200 for low, high in drawn] == pytest.approx(shown["test_mean"].tolist())
-    assert [(high[1] - low[1]) / 200 for low, high in drawn] == pytest.approx(shown["test_sem"].tolist())
-    assert len(ends.get_offsets()) == 2 * len(drawn)  # type: ignore[arg-type]
+    bars = [segment for bars in figure.axes[0].collections for segment in bars.get_segments()]  # type: ignore[attr-defined]
+    assert [(low[1] + high[1]) / 200 for low, high in bars] == pytest.approx(shown["test_mean"].tolist())
+    assert [(high[1] - low[1]) / 200 for low, high in bars] == pytest.approx(shown["test_sem"].tolist())
     (cross,) = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert points(cross)[0][0] == 1e-2
     first, second = figure_frame.save(figure, tmp_path / "a"), figure_frame.save(figure, tmp_path / "b")
@@ -194,34 +207,8 @@ def test_the_figure_shows_single_seeds_and_the_mean_of_fresh_ones(tmp_path: Path
         made.add(1e-3, seed, [(300, 0.6, 0.6)])
     add_fresh(made, 1e-3, "frozen-random", [0.70, 0.72, 0.74])
     summary = summary_of(made.write(fresh={"max": 3}))
-    info = record.read_study(tmp_path, "small")
-    (panel,) = paper.sweep_figure(info, summary, optima(summary), "gpt2").axes
-    seeds = next(each for each in panel.collections if len(each.get_offsets()) == 3)  # type: ignore[arg-type]
-    assert np.asarray(seeds.get_offsets())[:, 1].tolist() == pytest.approx([70, 72, 74])
+    (panel,) = figures.sweep_figure(figures.with_marks(summary)).axes
     drawn = [points(line) for line in panel.lines]
+    assert [[1e-3, 70.0], [1e-3, 72.0], [1e-3, 74.0]] in drawn
     assert [[1e-3, 72.0]] in drawn
     assert [[1e-3, pytest.approx(67.03, abs=0.01)], [1e-3, pytest.approx(76.97, abs=0.01)]] in drawn
-
-
-@pytest.mark.parametrize(("rates", "drawn"), [((1e-6, 1e-5), False), ((1e-5, 5e-4), True), ((5e-3, 1e-2), False)])
-def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
-    tmp_path: Path, rates: tuple[float, ...], drawn: bool
-) -> None:
-    made = SyntheticRecord(tmp_path)
-    for rate in rates:
-        made.add(rate, 0, [(300, 0.5, 0.5)])
-    summary = summary_of(made.write())
-    figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
-    dashed = [line for line in figure.axes[0].lines if line.get_color() == "#B00020"]
-    assert bool(dashed) is drawn
-    assert bool(chart_data(summary, {}, orders_in(summary))["panels"][0]["fixed"]) is drawn
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_figure_1_is_of_the_models_that_have_its_task(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10-lra")
-    made.add(1e-3, 0, [(300, 0.5, 0.5)], model="tiny")
-    names = {path.name for path in write_report(made.write(), "small").files}
-    assert {"figure1-gpt2.png", "learning-rates-tiny.png"} <= names
-    assert "figure1-tiny.png" not in names

@@ -178,7 +178,7 @@ def test_the_two_best_rates_of_the_first_seed_get_the_others_and_one_is_chosen(t
     assert chosen == [[0, 1, 2]] * 2
     messages = [finding.message for finding in outcome.report.findings if finding.check == "winners"]
     assert messages == ["2 of 6 learning rates, the best of the first seed, have all seeds"] * 2
-    text = " ".join(outcome.report.text.split())
+    text = (outcome.report.folder / "report.md").read_text()
     assert "The first seed chose the best 2 learning rates of each cell; only these have all seeds." in text
     assert two_winners.run(Landscape()).trained == 0
 

@@ -62,7 +62,8 @@ def test_only_runs_with_the_same_options_train_together(bench: Bench) -> None:
 
 
 def test_a_report_names_the_options_at_the_chosen_rate(bench: Bench) -> None:
-    text = " ".join(bench.run(Landscape(), report=True).report.text.split())
+    report = bench.run(Landscape(), report=True).report
+    text = (report.folder / "report.md").read_text()
     assert "Each learning rate was tried with its own values of batch_size, weight_decay, dropout." in text
     folder = bench.results.root / "studies/tiny/report"
     table, cells = pd.read_csv(folder / "options.csv"), pd.read_csv(folder / "cells.csv")
@@ -102,7 +103,10 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
         ("{dropout: {low: 0, high: 0.3}}", "search.space.dropout.low: got 0, want more than 0 on a log scale"),
         ("{dropout: {low: 0.3, high: 0.1}}", "search.space.dropout.high: got 0.1, want more than low = 0.3"),
         ("{dropout: {low: 0.1, high: 1.5}}", "search.space.dropout: "),
-        ("{dropout: 0.1}", "search.space.dropout: want a range, {low: 1e-3, high: 1e-1, scale: log}, or a list"),
+        (
+            "{dropout: 0.1}",
+            "search.space.dropout: got 0.1, want a range, {low: 1e-3, high: 1e-1, scale: log}, or a list",
+        ),
         ("{momentum: [0.5, 0.95]}", "search.space: momentum: 0.5 has no effect with optimizer: adam"),
         ("{weight_decay: {low: 0.12345, high: 1}}", "search.space.weight_decay.low: 0.12345 has more than 3 signif"),
     ],

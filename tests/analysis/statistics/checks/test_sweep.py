@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.report.findings import MAX_LINES, findings_text
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding
+from lr_sweep.analysis.report.blocks import MOST_ROWS, Bullets
 from lr_sweep.tests.support.records import Point, SyntheticRecord
 from lr_sweep.tests.support.synthetic import by_check, found_in, grid, of_check
 from lr_sweep.tests.support.tiny_study import said, succeeds
@@ -212,7 +211,7 @@ def test_strict_fails_on_problems_only(tmp_path: Path) -> None:
     grid(unsound, {1e-3: 0.6}, seeds=1)
     sound.write()
     unsound.write()
-    assert "checks: 1 note" in succeeds("report", "sound", "--strict", "--results", tmp_path)
+    assert "Checks: 1 note." in succeeds("report", "sound", "--strict", "--results", tmp_path)
     code, printed = said("report", "sound", "unsound", "--strict", "--results", tmp_path)
     assert code == 1
     assert "learning_rates: [1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2]" in printed
@@ -225,10 +224,8 @@ def test_strict_fails_on_problems_only(tmp_path: Path) -> None:
 
 
 def test_a_terminal_gets_a_part_of_many_findings() -> None:
-    one = CheckFinding(check="edge", level="problem", task="t", model="m", variant="v", message="x", fix="")
-    lines = findings_text([one] * (MAX_LINES + 3), [1e-3]).splitlines()
-    assert lines[0] == f"checks: {MAX_LINES + 3} problems"
-    assert lines[-1] == "  and 3 more in the report"
+    lines = Bullets(["problem: v: x"] * (MOST_ROWS + 3)).text().splitlines()
+    assert lines[-2:] == ["  problem: v: x", "  and 3 more in the report"]
 
 
 def test_the_docs_list_every_check() -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.special import stdtr, stdtrit
 
-from lr_sweep.analysis.report.texts import laid_out
+from lr_sweep.analysis.report.targets import pairs_table
 from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.target import (
     AT_FIRST,
@@ -85,7 +85,7 @@ def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord
     assert pair["ratio"] == pytest.approx(3)
     assert pair["ratio_low"] == pytest.approx(3 * math.exp(-2.132 * 0.1 / math.sqrt(3)), rel=1e-3)
     assert pair["ratio_high"] == pair["saved_high"] == math.inf
-    table = laid_out("target_pairs", found.pairs, unit="steps", shared=False, of=1)
+    table = pairs_table(found.pairs, "steps", 1)
     assert table.rows[0][4] == f"at least {200 - 2.132 * 0.1 / math.sqrt(3) * 100:.0f}"
 
 

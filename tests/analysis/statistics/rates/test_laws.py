@@ -11,8 +11,7 @@ import pytest
 
 from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.report.laws import surface_texts
-from lr_sweep.analysis.statistics.rates.laws import fitted, laws, of_contents, of_labels, surfaces
+from lr_sweep.analysis.statistics.rates.laws import fitted, laws, of_contents, of_labels
 from lr_sweep.analysis.statistics.rates.optimum import optimum
 from lr_sweep.analysis.statistics.rates.refinement import Curve
 from lr_sweep.analysis.statistics.selection.best import Floats
@@ -35,17 +34,17 @@ def test_a_line_by_hand() -> None:
 
     Errors of 0.1 count as 2 degrees of freedom, so the variance is (2 x 0.01 + 0.06) / 3, with 3 of them.
     """
-    line = fitted(np.arange(3.0)[:, None], np.array([0, -1.2, -1.8]), np.full(3, 0.1), np.array([3.0]))
-    assert line.slopes == pytest.approx(-0.9)
-    assert line.half_widths == pytest.approx(3.1824 * math.sqrt(0.08 / 3 / 2), rel=1e-4)
+    line = fitted(np.arange(3.0), np.array([0, -1.2, -1.8]), np.full(3, 0.1), 3.0)
+    assert line.slope == pytest.approx(-0.9)
+    assert line.half_width == pytest.approx(3.1824 * math.sqrt(0.08 / 3 / 2), rel=1e-4)
     assert line.at_next == pytest.approx(-2.8)
     assert line.half_at_next == pytest.approx(3.1824 * math.sqrt(0.08 / 3 * (1 + 1 / 3 + 4 / 2)), rel=1e-4)
 
 
 def test_errors_of_optima_are_carried_on() -> None:
     """On a line, squared errors of 1, 4 and 9 are 2/3 of that; the slope has half of the ends' difference."""
-    line = fitted(np.arange(3.0)[:, None], np.array([0.0, -1, -2]), np.array([1.0, 2, 3]), np.array([3.0]))
-    assert line.half_widths == pytest.approx(3.1824 * math.sqrt((1 + 9) / 4 * 2 / 3), rel=1e-4)
+    line = fitted(np.arange(3.0), np.array([0.0, -1, -2]), np.array([1.0, 2, 3]), 3.0)
+    assert line.half_width == pytest.approx(3.1824 * math.sqrt((1 + 9) / 4 * 2 / 3), rel=1e-4)
 
 
 def test_the_public_table_is_not_mup() -> None:
@@ -129,8 +128,8 @@ def slopes(true: float, number: int) -> Floats:
             means = np.where(away > 0.8, -40, np.where(away < 0, -5, -10) * away**2)
             values = means[:, None] + rng.standard_normal((len(rates), 3))
             tried.append(optimum(Curve(rates, values.mean(1), values.var(1, ddof=1), np.full(len(rates), 3))))
-        line = fitted(sizes[:, None], *(np.array([each[i] for each in tried]) for i in (0, 3)), sizes[-1:])
-        lines.append((line.slopes[0], line.half_widths[0]))
+        line = fitted(sizes, *(np.array([each[i] for each in tried]) for i in (0, 3)), sizes[-1])
+        lines.append((line.slope, line.half_width))
     return np.array(lines)
 
 
@@ -140,28 +139,3 @@ def test_intervals_of_slopes_hold(true: float, least_found: float) -> None:
     slope, half_width = slopes(true, 200).T
     assert np.mean(np.abs(slope - true) <= half_width) >= 0.92
     assert np.mean(np.abs(slope) > half_width) >= least_found
-
-
-GRID = pd.DataFrame([(batch, steps) for batch in (8, 32) for steps in (1, 10, 100)], columns=["batch", "steps"])
-
-
-def test_two_axes_at_once_by_hand() -> None:
-    """Optima on 1e-3 batch^0.5 steps^-0.25: exact. At the next sizes, 128 and 1000, it is 1e-3 x 11.31 x 0.1778."""
-    axes = GRID.assign(heads=2 * GRID["batch"], data="d")
-    (surface,) = surfaces(found(list(1e-3 * GRID["batch"] ** 0.5 * GRID["steps"] ** -0.25)), axes)
-    assert surface.axes == ("batch", "steps")
-    assert surface.fit.slopes == pytest.approx([0.5, -0.25])
-    assert surface.next_sizes == (128, 1000)
-    assert 10**surface.fit.at_next == pytest.approx(2.012e-3, rel=1e-3)
-    # Errors of 0.001, squared times 2/5; the batch's logarithms are 0.301 from their middle, six times.
-    half_width = 2.5706 * 0.001 * math.sqrt(2 / 5) / (0.30103 * math.sqrt(6))
-    assert surface.fit.half_widths[0] == pytest.approx(half_width, rel=1e-3)
-    assert surface_texts([surface])[0].startswith(
-        "The best learning rate changes as batch^0.50 (0.50 to 0.50) steps^−0.25"
-    )
-
-
-def test_axes_that_vary_together_or_at_five_points_have_no_surface() -> None:
-    assert not surfaces(found([1e-3] * 5), GRID.iloc[:5])
-    together = pd.DataFrame({"batch": [8, 8, 16, 32, 64, 64], "steps": [1, 2, 4, 8, 16, 17]})
-    assert not surfaces(found([1e-3] * 6), together)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.report.page import chart_data
+from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.statistics.rates.optimum import is_lopsided, optima, optimum
 from lr_sweep.analysis.statistics.rates.refinement import Curve
 from lr_sweep.analysis.statistics.selection.best import Floats
@@ -195,7 +195,7 @@ def test_of_a_record(tmp_path: Path) -> None:
     assert row["cost_3x"] == pytest.approx(0.2 * math.log10(3))
     assert row["error"] == pytest.approx(0.37 * (1 + 1 / 6))  # the interval is cut off at both ends
     read = summary_of(tmp_path)
-    (line,) = chart_data(read, {}, orders_in(read))["panels"][0]["lines"]
+    (line,) = chart_data(read, orders_in(read))["panels"][0]["lines"]
     assert line["optimum"]["rates"] == [row["low"], row["optimum"], row["high"]]  # the mark on the page's chart
     assert line["optimum"]["text"] == "best rate 1.5e-2 (1e-3 to 1e-1)"
 

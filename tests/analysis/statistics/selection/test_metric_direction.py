@@ -96,11 +96,10 @@ def test_a_report_on_perplexity_names_it_and_shows_no_percent(report: Report) ->
     text = (report.folder / "report.md").read_text()
     for wanted in (
         *(
-            "Test perplexity by learning rate, ",
+            "Test perplexity by learning rate.",
             "lowest validation perplexity",
             "Bold: the lowest mean",
         ),
-        "lower is better",
     ):
         assert wanted in text, wanted
     for never in ("accuracy", "percent", "Rothermel et al. 2021, Table", "Table 1"):

@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.report.figure_frame import (
     CHARACTERS_PER_INCH,
-    FURTHER_MARKS,
+    MARKS,
     TITLE_CHARACTERS_PER_INCH,
     draw_grid,
     shown_panels,
@@ -62,7 +62,7 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
     for panel, (kind, name) in zip(panels, KINDS.items(), strict=True):
         of_kind = [row for row in rows if row["kind"] == kind]
         tensors = dict.fromkeys(row["tensor"] for row in of_kind)
-        for tensor, (colour, marker) in zip(tensors, cycle(FURTHER_MARKS), strict=False):
+        for tensor, (colour, marker) in zip(tensors, cycle(MARKS), strict=False):
             points = [
                 (row["layer"], row["standard_deviation"])
                 for row in of_kind

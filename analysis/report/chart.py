@@ -1,0 +1,213 @@
+"""The data of a report's interactive chart, for JavaScript: panels of lines of points, and what its handle shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from types import MappingProxyType
+
+import pandas as pd
+
+from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.report.cells import (
+    incomplete_texts,
+    lost_text,
+    mean_sem_text,
+    model_text,
+    seeds_text,
+)
+from lr_sweep.analysis.report.figure_frame import Style, variant_styles
+from lr_sweep.analysis.report.figures import chosen_points
+from lr_sweep.analysis.report.laws import optimum_text
+from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
+from lr_sweep.analysis.statistics.comparisons.orders import Kind, Order
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import Cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
+from lr_sweep.common.files import Fields
+from lr_sweep.common.text import counted, rate_text
+
+SHADED: tuple[Kind, ...] = ("order", "winner")
+"""Conclusions at a learning rate that differ from the tuned one."""
+DIGITS = 4
+"""Decimals of percentages: far below what a screen shows."""
+Rows = Sequence[Row]
+
+
+def chart_caption(metric: Metric) -> str:
+    """Say what the chart draws."""
+    return (
+        f"{metric.title} {model_text(metric)}, mean over seeds. "
+        "Error bars show the standard error of the mean (SEM)."
+    )
+
+
+def chart_data(
+    summary: StudySummary, orders: pd.DataFrame, conditions: Conditions = MappingProxyType({})
+) -> Fields:
+    """Lay out test values against learning rate: panels (task and model) of lines (variants) of points.
+
+    `orders` is the result of `orders.orders`: what the handle of each panel shows.
+
+    Returns only what JSON has: no NaN. Accuracies, and other fractions, are in percent. `metric` is left out where it
+    is accuracy on test data, chosen on validation data.
+    """
+    lines = _Lines(summary, conditions)
+    orders_of = dict(list(orders.groupby(GROUP, sort=False)))
+    panels = []
+    for model, of_model in summary.cells.groupby("model", sort=False):
+        styles = variant_styles(list(of_model["variant"].unique()))
+        for task, of_task in of_model.groupby("task", sort=False):
+            shown = [lines.of(cell, styles[cell["variant"]]) for cell in of_task.to_dict("records")]
+            handle = handle_data(orders_of[task, model], list(of_task["variant"]))
+            panels.append({"task": task, "model": model, "lines": shown, "handle": handle})
+    metric = summary.metric
+    return {"panels": panels} | ({} if metric == ACCURACY else {"metric": _metric(metric)})
+
+
+def _metric(metric: Metric) -> Fields:
+    unit, least, most = (" %", 0, 100) if metric.is_fraction else ("", None, None)
+    names = {"title": metric.title, "axis": metric.axis, "chosen_on": metric.chosen_on}
+    return names | {"unit": unit, "least": least, "most": most}
+
+
+class _Lines:
+    """The lines of a study's variants."""
+
+    def __init__(self, summary: StudySummary, conditions: Conditions) -> None:
+        self.metric, self.conditions = summary.metric, conditions
+        self.rates = rows_by_cell(summary.learning_rates)
+        self.optima = rows_by_cell(optima(summary)) if summary.metric.chosen_on else {}
+        self.marks = rows_by_cell(chosen_points(summary))
+
+    def of(self, cell: Row, style: Style) -> Fields:
+        """Return the line of a cell."""
+        key: Cell = (cell["task"], cell["model"], cell["variant"])
+        chosen = cell["learning_rate"]
+        points = [
+            self.point(row) | {"chosen": row["learning_rate"] == chosen} for row in self.rates[key]
+        ]
+        (optimum,) = self.optima.get(key, [MappingProxyType({})])
+        return {
+            "variant": cell["variant"],
+            "colour": style.colour,
+            "marker": style.marker,
+            "dash": " ".join(map(str, style.dash)),
+            "edge": cell["at_edge"],
+            "points": points,
+            "optimum": _optimum(optimum),
+            "condition": self.conditions.get(key, ""),
+            **self.seeds(cell, self.marks[key][0]),
+        }
+
+    def point(self, row: Row) -> Fields:
+        """Return the point of a learning rate."""
+        has_value = row["num_values"]
+        lost = [
+            f"{row[status]} {status}"
+            for status in OUTCOMES[1:]
+            if status not in SELDOM or row[status]
+        ]
+        return {
+            "rate": row["learning_rate"],
+            "rate_text": rate_text(row["learning_rate"]),
+            "mean": self.drawn(row["test_mean"]),
+            "sem": self.drawn(row["test_sem"]),
+            "text": mean_sem_text(row, self.metric) if has_value else lost_text(row),
+            "few": seeds_text(row) if has_value else "",
+            "seeds": f"{row['num_tests']} of {row['num_seeds']}",
+            "lost": ", ".join(lost),
+            "kind": _kind(row),
+        }
+
+    def seeds(self, cell: Row, marks: Row) -> Fields:
+        """Return the values of single seeds at the chosen rate; `fresh`: the mean of fresh seeds, if any."""
+        values = marks["seed_values"] if isinstance(marks["seed_values"], tuple) else ()
+        seeds = [self.drawn(value) for value in values]
+        if math.isnan(marks["fresh_mean"]):
+            return {"seeds": seeds, "fresh": None}
+        ends = [marks["fresh_low"], marks["fresh_high"]]
+        has_ends = all(map(math.isfinite, ends))
+        fresh = {
+            "mean": self.drawn(marks["fresh_mean"]),
+            "ends": list(map(self.drawn, ends)) if has_ends else [],
+            "text": mean_sem_text(cell, self.metric),
+            "seeds": counted(len(values), "fresh seed"),
+            "interval": " to ".join(self.metric.ends_text(*ends)) if has_ends else "",
+        }
+        return {"seeds": seeds, "fresh": fresh}
+
+    def drawn(self, value: float) -> float | None:
+        """Return a value as the axis has it."""
+        if math.isnan(value):
+            return None
+        return round(100 * value, DIGITS) if self.metric.is_fraction else value
+
+
+def _optimum(row: Row) -> Fields | None:
+    rates = [row.get(name, math.nan) for name in ("low", "optimum", "high")]
+    if not all(map(math.isfinite, rates)):
+        return None
+    return {"rates": rates, "text": optimum_text(row)}
+
+
+def _kind(row: Row) -> str:
+    """Return how a point is drawn: `full`, `partial` (fewer seeds), `diverged` (all of them), `none` (no value).
+
+    A rate at which all seeds diverged is drawn as such also where some have a value from before.
+    """
+    if row["diverged"] == row["num_wanted"]:
+        return "diverged"
+    if not row["num_values"]:
+        return "none"
+    return "partial" if seeds_text(row) else "full"
+
+
+def handle_data(orders: pd.DataFrame, variants: Sequence[str]) -> Fields:
+    """Lay out one panel's rows of `orders.orders`, variants as indices into `variants`.
+
+    Returns:
+        `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, `sure`, and `lost`, the
+        variants with runs that are not complete there), `flips` (`kind`, `sure`, and the indices `first` and `last` of
+        neighbouring rates of that kind) and `start`, the index of the first rate with another winner, a sure one if
+        there is one, else the middle.
+    """
+    tuned = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
+    rates = [
+        {
+            "rate": row["learning_rate"],
+            "text": rate_text(row["learning_rate"]),
+            "order": _indices(row["order"], variants),
+            "kind": row["kind"],
+            "sure": row["sure"],
+            "lost": incomplete_texts(row["incomplete"]),
+        }
+        for row in orders.dropna(subset=["learning_rate"]).to_dict("records")
+    ]
+    tuned_order = _indices(tuned, variants)
+    return {"tuned": tuned_order, "rates": rates, "flips": _flips(rates), "start": _start(rates)}
+
+
+def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
+    return [[variants.index(variant) for variant in level] for level in order]
+
+
+def _flips(rates: Rows) -> list[Fields]:
+    def conclusion(index: int) -> tuple[Kind, bool]:
+        return rates[index]["kind"], rates[index]["sure"]
+
+    flips = []
+    for (kind, sure), indices in groupby(range(len(rates)), conclusion):
+        first, *others = indices
+        if kind in SHADED:
+            last = others[-1] if others else first
+            flips.append({"kind": kind, "sure": sure, "first": first, "last": last})
+    return flips
+
+
+def _start(rates: Rows) -> int:
+    others = [index for index, row in enumerate(rates) if row["kind"] == "winner"]
+    sure = [index for index in others if rates[index]["sure"]]
+    return next(iter(sure or others), len(rates) // 2)
