@@ -97,7 +97,7 @@ class Report:
 
     @property
     def text(self) -> str:
-        """What a terminal shows: verdict, results, status and checks."""
+        """The text for a terminal: verdict, results, status and checks."""
         return self.description.text()
 
     def as_json(self) -> Fields:
@@ -416,7 +416,7 @@ def _to_check(study: Study) -> Iterator[str]:
     yield (
         f"`lr-sweep verify` reads every file of the results, and `lr-sweep report {name}` writes this report "
         "again from them. `lr-sweep run` with the study's file and `--results` of an empty folder trains every "
-        "run again; on the same kind of machine with the same versions the values are equal to the bit."
+        "run again; deterministic training gives equal values on the same kind of machine with the same versions."
     )
 
 

@@ -71,7 +71,7 @@ MEASURED = {
     "of the best of the run's curve, mean over seeds. Speedup: the ratio of the two.",
     theirs.PARAMETERS: "Trained parameters of FPT, which Random has, too.",
 }
-"""What entries of a table of Lu et al. 2021 are, by metric."""
+"""Explanation of the entries of a table of Lu et al. 2021, by metric."""
 
 Labels = tuple[str, ...]
 """What a row begins with."""

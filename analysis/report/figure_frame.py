@@ -1,4 +1,4 @@
-"""What all figures share: colours and marks, a frame with a legend, axes, files."""
+"""The parts that all figures share: colours and marks, a frame with a legend, axes, files."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from lr_sweep.sweep.results.run_state import RunStates, State
 NUM_RATES = 2
 """Learning rates that have all seeds, before a variant is compared."""
 UNTUNED: Fields = {"optimum": None, "edge": "", "seeds": [], "fresh": None, "condition": ""}
-"""What a line says of its chosen learning rate, before one is chosen."""
+"""Fields of a line about its chosen learning rate, before one is chosen."""
 NO_HANDLE = {"tuned": [], "rates": [], "flips": [], "start": 0}
 """The handle of a panel in which nothing is compared yet."""
 UNORDERED: Fields = {"tuned": [], "flips": []}
-"""What the handle says of the tuned order, before the fresh seeds that give it have ended."""
+"""Fields of the handle about the tuned order, before the fresh seeds that give it have ended."""
 States = Counter[State]
 """The number of runs in each state."""
 ByRate = Mapping[tuple[str, float], States]
