@@ -52,6 +52,7 @@ from lr_sweep.analysis.report.targets import target_section
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.checks.code import code_findings
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, conditions_of, problems_first
+from lr_sweep.analysis.statistics.checks.resumes import inexact_findings, resume_texts
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
@@ -67,7 +68,7 @@ from lr_sweep.common.text import counted
 
 FURTHER_COLUMNS = (
     *("git_commit", "git_dirty", "versions", "device", "device_s"),
-    *("started_at", "finished_at", "lost_steps", "code", "content"),
+    *("started_at", "finished_at", "lost_steps", "resumed", "not_saved", "code", "content"),
 )
 """What the report reads of runs beside what the summary does."""
 INTERVAL_SEED = 0
@@ -136,6 +137,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         *check_sweep(read.summary, read.curves),
         *unequal_tuning(read.summary),
         *code_findings(read.wanted, read.runs, code_now),
+        *inexact_findings(read.wanted, read.runs, read.summary),
     ]
     return replace(read, findings=problems_first(findings))
 
@@ -359,12 +361,12 @@ def _status(study: Study) -> str:
     """Count the runs of a record; or of a table, and the seeds that it lacks beside other learning rates."""
     runs, rates = study.summary.runs, study.summary.learning_rates
     if not study.info.from_table:
-        lines = [
-            _status_line(runs, "that choose the learning rates" if study.info.fresh else "wanted")
-        ]
+        choosing = "that choose the learning rates" if study.info.fresh else "wanted"
+        lines = [_status_line(runs, choosing)]
         if study.summary.fresh_runs is not None:
             lines.append(_status_line(study.summary.fresh_runs, "on fresh seeds"))
-        return " ".join(lines)
+        resumed = [f"{text}." for _, text in resume_texts(study.wanted, study.runs)]
+        return " ".join([*lines, *resumed])
     what = "in the table"
     if study.num_table_runs is not None:
         what = f"of {study.num_table_runs} in the table, at the best of the tuned settings"
@@ -408,14 +410,13 @@ def _to_check(study: Study) -> Iterator[str]:
     if study.info.from_table:
         yield "`lr-sweep judge TABLE` writes this report again from the same table."
         return
-    name = study.info.study
     yield (
         "`runs.csv` has the value of every run. A run's id is a hash of everything that can change its numbers, "
         "so changed code or options make other ids."
     )
     yield (
-        f"`lr-sweep verify` reads every file of the results, and `lr-sweep report {name}` writes this report "
-        "again from them. `lr-sweep run` with the study's file and `--results` of an empty folder trains every "
+        f"`lr-sweep verify` reads every file of the results, and `lr-sweep report {study.info.study}` writes this "
+        "report again from them. `lr-sweep run` with the study's file and `--results` of an empty folder trains every "
         "run again; deterministic training gives equal values on the same kind of machine with the same versions."
     )
 

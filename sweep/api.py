@@ -105,6 +105,7 @@ class Sweep:
         force: bool = False,
         address: str | None = None,
         max_attempts: int = 0,
+        restart_inexact: bool = False,
         checkpoint_every_s: float = 60.0,
         say: Callable[[str], None] = print,
     ) -> Outcome:
@@ -118,6 +119,7 @@ class Sweep:
             force: let `cpus` be more than this machine has.
             address: a running Ray cluster (`auto`, `HOST:PORT`); None: start Ray here.
             max_attempts: failed runs that were started fewer times are trained again.
+            restart_inexact: train runs anew that resumed inexactly.
             checkpoint_every_s: seconds between checkpoints.
             say: receives a line about what happens; the progress is printed.
         """
@@ -128,6 +130,7 @@ class Sweep:
                 resources=self.study.resources, address=address, cpus=cpus, force=force
             ),
             max_attempts=max_attempts,
+            restart_inexact=restart_inexact,
             checkpoint_every_s=checkpoint_every_s,
             only=self._only,
         )

@@ -29,8 +29,8 @@ _STOPPING = (
     signal.SIGXCPU,
 )
 """Signals that ask for an end: Ctrl-C, `kill`, a closed terminal, a batch system shortly before a job's end."""
-GROUP_SIGNALS = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
-"""Signals of terminals and batch systems that go to all processes of a job, also to those that save runs."""
+GROUP_SIGNALS = frozenset({*_STOPPING, signal.SIGQUIT} - {signal.SIGINT})
+"""Signals of terminals, batch systems and shutdowns that also go to the processes that save runs."""
 ANSWER_S = 1.0
 """Seconds that the end of a process waits, at most, until it has answered a signal."""
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -143,7 +143,8 @@ class Stop(threading.Event):
 def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
     """Yield an event that the first signal sets that asks for an end: Ctrl-C, SIGTERM or SIGHUP, for example.
 
-    A second one, or SIGQUIT, ends the process at once, with exit code 130. A thread reads the signals from a pipe that
+    A second Ctrl-C, or SIGQUIT, ends the process at once, with exit code 130; `timeout`, systemd and Slurm send several
+    of the others, which change nothing. A thread reads the signals from a pipe that
     Python fills as they arrive: the main thread may be in Ray's C++ code for seconds, where it runs no handler.
 
     Args:
@@ -156,8 +157,10 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
         while number := os.read(reader, 1):
             if number[0] not in (*_STOPPING, signal.SIGQUIT):
                 continue
-            if stop.is_set() or number[0] == signal.SIGQUIT:
+            if number[0] == signal.SIGQUIT or (stop.is_set() and number[0] == signal.SIGINT):
                 _leave_at_once(terminal)
+            if stop.is_set():
+                continue
             stop.set()
             answers.append(
                 threading.Thread(target=on_stop, daemon=True)

@@ -116,15 +116,19 @@ def read_checkpoint(path: Path) -> State | None:
 
 def newest_history(folder: Path) -> History:
     """Return which code trained the newest checkpoint, by its header alone; empty: none is there, or not known."""
+    code = newest_progress(folder).get("code")
+    return code if isinstance(code, list) else []
+
+
+def newest_progress(folder: Path) -> Fields:
+    """Return what the header of the newest checkpoint says of its run; empty: none is there, or it is damaged."""
     for path in checkpoints(folder)[:1]:
         try:
             with safe_open(path, framework="numpy") as file:
-                return list(
-                    json.loads((file.metadata() or {}).get("progress", "{}")).get("code", [])
-                )
-        except (OSError, SafetensorError, ValueError, AttributeError, TypeError):
+                return dict(json.loads((file.metadata() or {})["progress"]))
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError):
             pass  # removed meanwhile, or damaged, which is reported at the resume
-    return []
+    return {}
 
 
 def continued(history: History, step: int, files: dict[str, str] | None) -> History:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from lr_sweep.common.files import Fields
 from lr_sweep.trainables.run import AnyRun
@@ -45,6 +45,15 @@ class Evaluation:
     """What a training function logged since the last evaluation: `step`, `name` and `value`; None: nothing."""
 
 
+Resumed = Literal["never", "exactly", "unchecked", "inexactly"]
+"""Whether a run resumed from a checkpoint with the numbers of an uninterrupted one; from the best to the worst."""
+
+
+def worst(*ways: Resumed) -> Resumed:
+    """Return the worst of several resumes of a run."""
+    return max(ways, key=get_args(Resumed).index)
+
+
 @dataclass(kw_only=True)
 class Progress:
     """How far a run has been trained; saved with its tensors."""
@@ -62,10 +71,20 @@ class Progress:
     elapsed_s: float = 0.0
     last_printed: int | None = None
     """Number, or step, of the last evaluation that a command printed, if that one alone counts; None: not known."""
+    resumed: Resumed = "never"
+    not_saved: list[str] = field(default_factory=list)
+    """Names of what changed in training and was not in the checkpoint, if it resumed inexactly."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; later progress does not change them."""
+        # Not by `dataclasses.asdict`, which takes longer than all else that a checkpoint of a small model needs.
+        curve = [dict(vars(evaluation)) for evaluation in self.curve]
+        lists = {"logged": [*self.logged], "not_saved": [*self.not_saved]}
+        return vars(self) | lists | {"curve": curve}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Progress:
-        """Rebuild what `dataclasses.asdict` made plain."""
+        """Rebuild what `as_dict` returned."""
         return cls(
             **values | {"curve": [Evaluation(**evaluation) for evaluation in values["curve"]]}
         )

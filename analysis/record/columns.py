@@ -51,6 +51,8 @@ Row = Mapping[Any, Any]
 
 STATUSES = ("complete", "diverged", "failed", "stopped")
 """How a run can have ended."""
+DOUBTFUL = INEXACTLY, UNCHECKED = "inexactly", "unchecked"
+"""Values of `resumed` for runs whose numbers may differ from those of a run without interruption."""
 NOT_MADE_OF = frozenset(
     {"learning_rate", "seed", "protocol_version", "weights_checksum", "task", "schedule_steps"}
 )
@@ -144,6 +146,13 @@ RUNS: Columns = (
         "",
         "number or step of the last evaluation of a command, if it alone counts",
     ),
+    _later(
+        "resumed",
+        _STR,
+        "",
+        "`never`, `exactly`, `unchecked` or `inexactly`, the worst that happened; null: not known",
+    ),
+    _later("not_saved", _STR, "", "names of what an inexact resume had not saved; null: nothing"),
 )
 
 CURVES: Columns = (

@@ -29,7 +29,7 @@ INSTEAD = {
     "merge": "gone: copy the files with `rsync -a --ignore-existing`, then `verify` (docs/guarantees.md)",
     "mlflow": "gone: use `export --mlflow`",
     "pretrain": "gone: use `data STUDY --pretrain`",
-    "stop": "gone: stop the sweep (Ctrl-C), then `run` the other learning rates: with `--only`, or by the study",
+    "stop": "gone: stop the sweep (Ctrl-C), then `run` the learning rates that you want with `--only`",
     "laws": "a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)",
     "decide": "an option of judge: `judge TABLE --decide FRESH`; in a study, write `fresh` (docs/rates-and-seeds.md)",
     "resume": "not needed: `run STUDY` resumes",
@@ -138,7 +138,7 @@ def _let_threads_sleep() -> None:
     """Let torch's threads spin only for a moment at the end of an operation; torch reads this when it is loaded.
 
     By default they spin for long, which makes pretraining on two busy cores many times slower. If they sleep at once,
-    pretraining on idle cores is a fifth slower (`benchmarks/pretraining_speed.py`).
+    pretraining on idle cores is a fifth slower.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

@@ -139,6 +139,7 @@ def submit(
     fresh: opt.Fresh = None,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
+    restart_inexact: opt.RestartInexact = False,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
     env: Annotated[
@@ -158,7 +159,11 @@ def submit(
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--only", only_text(only)] if only else []
     options += ["--fresh", str(fresh)] if fresh else []
-    flags = {"--retry-failed": retry_failed, "--strict": strict}
+    flags = {
+        "--retry-failed": retry_failed,
+        "--restart-inexact": restart_inexact,
+        "--strict": strict,
+    }
     options += [name for name, given in flags.items() if given]
     secrets = {name: os.environ[name] for name in env or ()}
     job = submit_study(loaded, results, data_dir, server, options, _say, secrets)

@@ -168,6 +168,9 @@ Fresh = Annotated[
 ]
 RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
 MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
+RestartInexact = Annotated[
+    bool, flag("Train runs that resumed inexactly anew, from their first step.")
+]
 CheckpointEveryS = Annotated[
     float, number("Seconds between two checkpoints.", least=0.01, metavar="S")
 ]

@@ -105,7 +105,8 @@ def verify(
         opt.SomeStudies,
         opt.argument(
             "STUDY",
-            "Also train a few steps of these studies' training functions: do they repeat, and resume exactly?",
+            "Also train a few steps of these studies' training functions: do they repeat, and resume exactly? "
+            "Before the first run, nothing else is checked.",
         ),
     ] = None,
     results: opt.Results = "results",
@@ -116,11 +117,16 @@ def verify(
     from lr_sweep.sweep.inspection.verify import verify as verify_all
     from lr_sweep.sweep.store.results import fetched
 
+    problems = 0
     with fetched(results) as recorded:
-        # A store is verified in a temporary copy; findings name the store.
-        problems = verify_all(
-            recorded, lambda line: opt.say(line.replace(str(recorded.root), recorded.location))
-        )
+        if studies and not recorded.exists():
+            recorded.check()
+            opt.say(f"{recorded.location} holds nothing yet")
+        else:
+            # A store is verified in a temporary copy; findings name the store.
+            problems = verify_all(
+                recorded, lambda line: opt.say(line.replace(str(recorded.root), recorded.location))
+            )
     if studies:
         say, folder = opt.say, opt.data_folder(data_dir)
         problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies))

@@ -44,6 +44,7 @@ def run(
     fresh: opt.Fresh = None,
     retry_failed: opt.RetryFailed = False,
     max_attempts: opt.MaxAttempts = 10,
+    restart_inexact: opt.RestartInexact = False,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
 ) -> int:
@@ -72,6 +73,7 @@ def run(
                     data_dir=opt.data_folder(data_dir),
                     placement=placement,
                     max_attempts=max_attempts if retry_failed else 0,
+                    restart_inexact=restart_inexact,
                     checkpoint_every_s=checkpoint_every_s,
                     only=only or {},
                     fresh=fresh,

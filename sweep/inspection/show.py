@@ -35,7 +35,8 @@ ROW = (
         "git_dirty",
         "versions",
     ),
-    *("device", "wall_s", "device_s", "attempts", "lost_steps", "started_at", "finished_at"),
+    *("device", "wall_s", "device_s", "attempts", "lost_steps", "resumed", "not_saved"),
+    *("started_at", "finished_at"),
 )
 INDENT = 2
 """Spaces before each line of a section."""
@@ -142,11 +143,11 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Recor
 
 
 def _outcome(run: RecordedRun) -> list[Fact]:
-    end = run.row
-    facts = [("run", run.run_id), ("status", run.status)]
+    end, at_step = run.row, ""
+    if end is not None and end["diverged_at_step"] is not None:
+        at_step = f" at step {end['diverged_at_step']}"
+    facts = [("run", run.run_id), ("status", f"{run.status}{at_step}{run.doubt}")]
     if end is not None:
-        if end["diverged_at_step"] is not None:
-            facts[-1] = ("status", f"{run.status} at step {end['diverged_at_step']}")
         facts += [("failure", failure_line(end["failure"]))] if end["failure"] else []
         facts.append(("steps", f"{end['num_steps']} trained"))
         if end["best_step"] is not None:

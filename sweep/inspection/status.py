@@ -24,6 +24,8 @@ TITLE_WIDTH = 48
 IDLE = "no sweep is running"
 SCORES = {"validation": "validation_at_best", "test": "test_at_best"}
 """Columns of `RUNS`, by the names under which they are shown."""
+FACTS = ("wall_s", "resumed", "not_saved")
+"""Columns of `RUNS` that are listed under their own names."""
 
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
@@ -179,7 +181,7 @@ def _listed(results: Results, names: Sequence[str]) -> _Listed:
     studies = studies or {name: read_study(results.root, name) for name in wanted}
     # Chosen studies first: they give the order and the labels.
     runs = run_state.known_runs(
-        results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *SCORES.values()]
+        results, {name: wanted[name] for name in studies} | wanted, [*FACTS, *SCORES.values()]
     )
     here = [
         run
@@ -257,9 +259,8 @@ def _run_json(run: RecordedRun, results: Results) -> Row:
     # The curve of a run that has not ended has its steps, too, and is not read.
     step = run.row["num_steps"] if run.row else run_state.checkpoint_step(results, run.run_id)
     values = {name: end.get(column) for name, column in SCORES.items()}
-    return (
-        facts | {"num_steps": step} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
-    )
+    shown = {name: end.get(name) for name in FACTS}
+    return facts | {"num_steps": step} | values | shown | {"studies": run.budgets}
 
 
 def _run_row(run: RecordedRun, metric: Metric, results: Results) -> tuple[str, ...]:
@@ -269,5 +270,6 @@ def _run_row(run: RecordedRun, metric: Metric, results: Results) -> tuple[str, .
         None if facts[name] is None else metric.score_text(facts[name], digits=1) for name in SCORES
     ]
     trained = None if facts["wall_s"] is None else duration(facts["wall_s"])
-    values = (run.status, facts["num_steps"], *scores, trained, ", ".join(run.budgets) or None)
+    status = f"{run.status}{run.doubt}"
+    values = (status, facts["num_steps"], *scores, trained, ", ".join(run.budgets) or None)
     return (run.run_id, *labels, *("-" if value is None else str(value) for value in values))

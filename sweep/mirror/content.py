@@ -22,7 +22,9 @@ METRICS = tuple(
 )
 """Columns of a curve that are mirrored, under the names that `_metric_names` gives."""
 
-ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
+ENDING_TAGS = tuple(
+    f"sweep.{name}" for name in ("failure", "diverged_at_step", "resumed", "not_saved")
+)
 """Tags that are removed when a later attempt of the same run makes them untrue."""
 
 _TAGGED = (
@@ -35,7 +37,8 @@ _TAGGED = (
         "diverged_at_step",
         "failure",
     ),
-    *("device", "wall_s", "device_s", "attempts", "git_dirty", "versions"),
+    *("device", "wall_s", "device_s", "attempts", "resumed", "not_saved"),
+    *("git_dirty", "versions"),
 )
 _UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")

@@ -7,24 +7,36 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS, files_text, other_versions
+from lr_sweep.analysis.record.columns import (
+    INEXACTLY,
+    PROPOSALS,
+    RUNGS,
+    Columns,
+    files_text,
+    other_versions,
+)
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.study import key_of
+from lr_sweep.common.files import remove_below
+from lr_sweep.common.object_store import ObjectStore, reachable
 from lr_sweep.common.source_code import source_versions, version_here
+from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS, task_sources
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, read_ends
 from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.backbones import is_unknown
+from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.checkpoint import newest_history
+from lr_sweep.trainables.checkpoint import newest_history, newest_progress
 from lr_sweep.trainables.models import FAMILIES
 from lr_sweep.trainables.run import engine_for
 
@@ -92,7 +104,7 @@ def change_lines(
 ) -> Iterator[str]:
     """Yield lines that name recorded runs of a study trained by other code or data than what is here; mostly none.
 
-    `examples` are from `own_examples`; None: data was not loaded.
+    The last line counts runs that resumed inexactly. `examples` are from `own_examples`; None: data was not loaded.
     """
     now = partial(version_now, examples or {})
     files_of = cache(
@@ -106,6 +118,9 @@ def change_lines(
         were = "run was" if len(run_ids) == 1 else "runs were"
         yield f"{len(run_ids)} recorded {were} trained by another version of {files_text(files)}"
         yield "if the change affects numbers, give --results a new directory; otherwise do nothing"
+    if number := len(inexact_runs(reconciled, results)):
+        runs = counted(number, "run")
+        yield f"{runs} resumed inexactly; `run --restart-inexact` trains them anew"
 
 
 def _codes(reconciled: Reconciled, results: Results) -> Iterator[tuple[str, str]]:
@@ -167,10 +182,50 @@ def _wanted_before(study: Study, results: Results) -> Sequence[Row]:
 def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
     """Drop what was proposed and stopped in cells whose runs are others now: it rests on the former ones."""
     for path, columns in ((results.proposals(study), PROPOSALS), (results.rungs(study), RUNGS)):
-        rows = read_rows(path, columns) or []
-        kept = [row for row in rows if _cell(row) not in cells]
-        if len(kept) < len(rows):
-            write_parquet(path, kept, columns)
+        _drop(path, columns, lambda row: _cell(row) in cells)
+
+
+def inexact_runs(reconciled: Reconciled, results: Results) -> list[WantedRun]:
+    """Return the runs that resumed inexactly: by their rows, or by checkpoints here of runs to train."""
+    resumed = {
+        run_id: end["resumed"]
+        for run_id, end in reconciled.ends.items()
+        if reconciled.states[run_id].over
+    }
+    for run in reconciled.to_train:
+        saved = newest_progress(results.checkpoints(run.run_id))
+        resumed[run.run_id] = saved.get("resumed")
+    chosen = select(reconciled.wanted, reconciled.only)
+    return [run for run in chosen if resumed.get(run.run_id) == INEXACTLY]
+
+
+def restart_runs(results: Results, study: str, runs: Sequence[WantedRun]) -> None:
+    """Remove what is recorded and saved of runs, so that they train anew from their first step.
+
+    A kill leaves no row without its curve. It leaves the newest checkpoint of a run, which says how
+    the run resumed, or no checkpoint.
+    """
+    judged = {key_of(run.row()) for run in runs if not run.fresh}
+    _drop(results.rungs(study), RUNGS, lambda row: key_of(row) in judged)
+    for run_id in [run.run_id for run in runs]:
+        recorded = results.run(run_id), results.curve(run_id)
+        folder = results.checkpoints(run_id)
+        oldest_first = sorted(folder.glob("*"))
+        for path in (*recorded, *oldest_first, folder):
+            with suppress(FileNotFoundError):
+                remove_below(results.root, path)
+        if results.uri is not None:
+            store = ObjectStore(results.uri)
+            with reachable(store.uri):
+                for name in sorted(store.names(f"checkpoints/{run_id}")):
+                    store.remove(name)
+
+
+def _drop(path: Path, columns: Columns, is_void: Callable[[Row], bool]) -> None:
+    rows = read_rows(path, columns) or []
+    kept = [row for row in rows if not is_void(row)]
+    if len(kept) < len(rows):
+        write_parquet(path, kept, columns)
 
 
 def _cell(row: Row) -> Cell:

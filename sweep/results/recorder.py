@@ -200,7 +200,10 @@ class Recorder(Sink):
 
     def _write_row(self, run: _Open, facts: ReadFields) -> None:
         wanted = self.wanted[facts["run_id"]]
-        of_end = ("failure", "diverged_at_step", "stopped_at_step", "last_printed", "engine")
+        of_end = (
+            *("failure", "diverged_at_step", "stopped_at_step"),
+            *("last_printed", "engine", "resumed"),
+        )
         of_study = (
             "run_id",
             "task",
@@ -229,6 +232,7 @@ class Recorder(Sink):
             "attempts": run.attempts,
             "lost_steps": run.lost_steps,
             "code": run.code,
+            "not_saved": ", ".join(facts.get("not_saved", ())) or None,
             **self.provenance,
             **best_of(self._whole_curve(wanted.run_id, run), wanted.metric),
         }

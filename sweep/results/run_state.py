@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow.compute as pc
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.columns import CURVES, RUNS, STATUSES, Row
+from lr_sweep.analysis.record.columns import CURVES, DOUBTFUL, RUNS, STATUSES, Row
 from lr_sweep.analysis.record.paths import Paths, RecordError, is_folder
 from lr_sweep.analysis.record.read import (
     read_rows,
@@ -247,6 +247,12 @@ class RecordedRun:
         if self.row is not None:
             return State(self.row["status"])
         return State.STARTED if self.started else State.WAITING
+
+    @property
+    def doubt(self) -> str:
+        """Text to add to the status of a run whose resume may have changed its numbers; else empty."""
+        resumed = (self.row or {}).get("resumed")
+        return f", resumed {resumed}" if resumed in DOUBTFUL else ""
 
 
 def read_run(results: Path, run_id: str) -> RecordedRun | None:

@@ -173,7 +173,7 @@ def reconcile(
     A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
     `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
     """
-    ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code"))
+    ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "resumed"))
     early = {
         run.run_id
         for run in wanted

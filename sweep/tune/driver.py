@@ -26,6 +26,7 @@ from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures
 from lr_sweep.sweep.tune.nodes import Machines, Share, node_text
 from lr_sweep.sweep.tune.progress import Display, StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
+from lr_sweep.sweep.tune.saved import saved_steps, saved_text
 from lr_sweep.sweep.tune.trials import (
     Leave,
     Reported,
@@ -42,6 +43,7 @@ from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Print
 
 MAX_DEATHS = 5
 """Deaths of Ray in a row, before any run ends, after which it is not started again."""
+FAILURES = (TrialFailed, TrialInterrupted)
 STATUS_EVERY_S = 2.0
 """Seconds between two writes of the progress file, at least."""
 STATUS_SHARE = 0.05
@@ -89,9 +91,10 @@ class Driver:
         recorder = Recorder(
             self._results, runs, devices, reached=reached, files=work.state.study.files
         )
+        self._logs = RunLogs(self._results.log)
         self._sinks: list[Sink] = [
             recorder,
-            RunLogs(self._results.log),
+            self._logs,
             progress,
             display,
             work.stopping,
@@ -184,6 +187,7 @@ class Driver:
                 options,
                 runs_at_once=self._sizes.of(group),
                 code=self._code[group[0].run.task],
+                probe=self._work.probes.get(group[0].cell),
                 report_every_s=every_s,
             )
             for group in groups
@@ -198,7 +202,8 @@ class Driver:
         try:
             with closing(events):
                 for event in events:
-                    if event is not None:
+                    # A process that the same signal has ended has not failed.
+                    if event is not None and not (stop.is_set() and isinstance(event, FAILURES)):
                         self._on_event(event)
                     if stop.is_set():
                         (leave.set if self._training else leave.set_at_once)()
@@ -209,7 +214,19 @@ class Driver:
                     elif not leave.is_set():
                         self._tick(share, leave)
         finally:
+            if stop.is_set() and self._training:
+                self._display.note(self._saved(self._training))
             self._interrupt(sorted(self._training))
+
+    def _saved(self, run_ids: Iterable[str]) -> str:
+        """Return until which step runs are saved that no longer train; log it for each."""
+        steps = saved_steps(self._results, run_ids)
+        files = self._work.state.study.files
+        if files and files.command and not files.command.resumes:
+            steps = dict.fromkeys(steps, 0)
+        for run_id, step in steps.items():
+            self._logs.write(run_id, [saved_text([step])])
+        return saved_text(steps.values())
 
     def _tick(self, share: Share, leave: Leave) -> None:
         self._display.tick()
@@ -278,6 +295,9 @@ class Driver:
             if reason
             else "interrupted: its machine was lost; it resumes"
         )
+        if reason is None and runs:
+            saved = self._saved(run.run_id for run in runs)
+            self._display.note(f"a machine leaves or was lost: {saved}")
         for sink in self._sinks:
             sink.interrupted([run.run_id for run in runs], text)
         if reason is not None and runs:

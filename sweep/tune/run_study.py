@@ -20,9 +20,11 @@ from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
 from lr_sweep.sweep.plan.plan import state_counts
 from lr_sweep.sweep.results.changes import (
     change_lines,
+    inexact_runs,
     own_examples,
     replaced_by,
     restart_cells,
+    restart_runs,
     version_now,
 )
 from lr_sweep.sweep.results.directory import storage_problems
@@ -31,12 +33,13 @@ from lr_sweep.sweep.results.run_state import State, read_ends, run_title
 from lr_sweep.sweep.search.state import Reconciled, StudyState
 from lr_sweep.sweep.study.backbones import ensure_backbones
 from lr_sweep.sweep.study.only import only_text
+from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.work import Options, Work
-from lr_sweep.trainables.own.probe import tried
-from lr_sweep.trainables.own.run import OwnRun, TrainingFunctionError
+from lr_sweep.trainables.own.probe import TrialError, tried
+from lr_sweep.trainables.own.run import own_run
 
 MIRROR_PATIENCE_S = 60.0
 """Seconds that the end of a sweep waits for MLflow; the next `run` mirrors what is missing then."""
@@ -120,6 +123,11 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
     if replaced.cells:
         restart_cells(results, study.study, replaced.cells)
         state = state.again()
+    if options.restart_inexact:
+        restarted = inexact_runs(state.reconciled, results)
+        restart_runs(results, study.study, restarted)
+        say(f"{study.study}: runs that resumed inexactly and train anew: {len(restarted)}")
+        state = state.again()
 
     work = Work(state, options, examples)
     wanted, reconciled = work.state.wanted, work.state.reconciled
@@ -142,21 +150,34 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
 
 
 def _try_function(work: Work, device: str, say: Say) -> None:
-    """Import the user's own function before Ray starts here, and try it, unless a run of this code was evaluated."""
-    study, wanted = work.state.study.study, work.state.reconciled.to_train[0]
-    run, results = wanted.run, work.options.results
-    if not isinstance(run, OwnRun) or run.files.command:
+    """Import the user's own function before Ray starts here, and try each cell that begins, or that resumes a run."""
+    study, results, reconciled = work.state.study, work.options.results, work.state.reconciled
+    if study.files is None or study.files.command:
         return
-    was_evaluated = any(results.curve(run_id).exists() for run_id in work.held_ids())
+    begins = not any(results.curve(run_id).exists() for run_id in work.held_ids())
+    cells = by_cell(
+        wanted
+        for wanted in reconciled.to_train
+        if begins or reconciled.states[wanted.run_id] is not State.WAITING
+    )
+    asked = [runs[0] for runs in cells.values()] or [reconciled.to_train[0]]
+    runs = [(own_run(wanted.run), wanted.num_steps) for wanted in asked]
+    name = f"{study.study}: {study.files.trainable}"
     try:
-        finding = tried(run, wanted.num_steps, None if was_evaluated else device)
-    except TrainingFunctionError as error:
+        found = tried(runs, device if cells else None)
+    except TrialError as error:
+        (failed,) = (wanted for wanted in asked if wanted.run is error.run)
         raise UserError(
-            f"{study}: {run.files.trainable} {error}\nNo run was started; the trial was of {run_title(wanted.row())}. "
+            f"{name} {error}\nNo run was started; the trial was of {run_title(failed.row())}. "
             f"Correct it, and run this again. `--only` trains other runs without it."
         ) from error
-    if finding:
-        say(f"{study}: {run.files.trainable} {finding}")
+    work.probes.update(zip(cells, found, strict=False))
+    cells_by_text: dict[str, list[str]] = {}
+    for cell, probe in work.probes.items():
+        if probe.resumed != "exactly":
+            cells_by_text.setdefault(probe.text(), []).append(" ".join(cell))
+    for text, titles in cells_by_text.items():
+        say(f"{name} ({', '.join(titles)}): {text}")
 
 
 def _finish(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lr_sweep.sweep.plan.placement import Group, trial_name
 from lr_sweep.sweep.tune.work import Options
+from lr_sweep.trainables.own.exactness import Probe
 from lr_sweep.trainables.run import engine_of
 from lr_sweep.trainables.worker.messages import Cohort, Report
 
@@ -28,11 +29,12 @@ def cohort_of(
     *,
     runs_at_once: int | None = None,
     code: dict[str, str] | None = None,
+    probe: Probe | None = None,
     report_every_s: float = REPORT_EVERY_S,
 ) -> Cohort:
     """Return what a worker needs to train runs of one cell, which start in this order.
 
-    `runs_at_once` None: all; `code`: as of `sweep.results.changes`.
+    `runs_at_once` None: all; `code`: as of `sweep.results.changes`; `probe`: what a trial of the function found.
     """
     first, placement = group[0], options.placement
     engine = engine_of(first.run, placement.resources.engine)
@@ -51,6 +53,7 @@ def cohort_of(
         weights=first.weights,
         checkpoint_every_s=options.checkpoint_every_s,
         code=code,
+        probe=probe,
         report_every_s=report_every_s,
     )
 

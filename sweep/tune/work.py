@@ -17,6 +17,7 @@ from lr_sweep.sweep.search.state import FRESH, Proposal, StudyState
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.only import Only
 from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.trainables.own.exactness import Probe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class Options:
     """Failed runs that were started fewer times than this are trained again."""
     checkpoint_every_s: float = 60.0
     only: Only = field(default_factory=dict)
+    restart_inexact: bool = False
+    """Whether runs that resumed inexactly are trained anew."""
     fresh: int | None = None
     """Fresh seeds that the command asked for; None: the study's."""
 
@@ -45,6 +48,8 @@ class Work:
         self.state, self.options, self.examples = state, options, examples
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Messages for the user, perhaps from other threads."""
+        self.probes: dict[Cell, Probe] = {}
+        """What trials of the user's own function found before the sweep, by cell."""
         self.step_s: dict[Cell, float] = {}
         """Seconds of a step that the record expects, by cell."""
         while self._propose() and not self.state.reconciled.to_train:

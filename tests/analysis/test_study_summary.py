@@ -11,6 +11,8 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.study import SearchRange
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.sweep.api import Sweep
+from lr_sweep.sweep.inspection.status import status_text
+from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord, write
 
 SEARCH = {"sampler": "gp", "low": 1e-5, "high": 1e-1, "rates": 4, "space": []}
@@ -50,3 +52,4 @@ def test_the_api_counts_as_the_report_does(tmp_path: Path) -> None:
     assert (
         "4 runs wanted: 3 complete, 0 diverged, 0 failed, 1 stopped, 0 missing." in write_report(results, "small").text
     )
+    assert ["all", "3", "0", "0", "1", "0", "0"] in map(str.split, status_text(Results(results), "small").splitlines())

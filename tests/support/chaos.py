@@ -34,8 +34,9 @@ COMMAND_DECK = [target for target in (*TARGETS, "command") for _ in range({"comm
 """The same, of a study of a command; `command`: its supervisor, `torchrun`, or a process that this has started."""
 PAGE_DECK = [target for target in (*TARGETS, "page") for _ in range(4 if target == "page" else 1)]
 """The same, of a study beside which `ui` serves its page; `page`: that server."""
-VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
-VOLATILE_TAGS = {"sweep.wall_s", "sweep.device_s", "sweep.attempts", "sweep.mirrored_end_ms", "mlflow.parentRunId"}
+VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps", "resumed"]
+VOLATILE_TAGS = {f"sweep.{name}" for name in ("wall_s", "device_s", "attempts", "resumed", "mirrored_end_ms")}
+VOLATILE_TAGS |= {"mlflow.parentRunId"}
 
 
 @dataclass

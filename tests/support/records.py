@@ -66,6 +66,8 @@ def ended_row(
             "code": None,
             "stopped_at_step": None,
             "last_printed": None,
+            "resumed": "never",
+            "not_saved": None,
         },
         **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
     }

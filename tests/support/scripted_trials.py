@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,6 +72,8 @@ class Script:
     """Failures by run id."""
     at_start: set[str] = field(default_factory=set)
     """Those of them that fail before they report their start."""
+    inexact: Collection[str] = ()
+    """Run ids that resume inexactly."""
     passes: list[list[list[str]]] = field(default_factory=list)
     """Run ids of the cohorts of each call."""
 
@@ -106,8 +108,10 @@ class Script:
             if fails:
                 return True
             yield Advanced(run_id=run_id, step=step, evaluation=evaluation(step), step_s=0.1, evaluation_s=1.0)
-            end = {"engine": "stacked", "device": "none"}
-            yield Finished(run_id=run_id, step=step, status="complete", elapsed_s=1.0, **end)
+            end: dict[str, Any] = {"engine": "stacked", "device": "none", "elapsed_s": 1.0}
+            if run_id in self.inexact:
+                end |= {"resumed": "inexactly", "not_saved": ("average", "scheduler")}
+            yield Finished(run_id=run_id, step=step, status="complete", **end)
         return False
 
 
@@ -158,8 +162,10 @@ class Bench:
         self.wanted = runs_of(study, self.results.root)
         self.ids = [run.run_id for run in self.wanted]
 
-    def run(self, script: Trainer, *, max_attempts: int = 0, only: Only = ALL_RUNS, report: bool = False) -> Outcome:
-        """Run the study; write no report unless it is asked for."""
+    def run(
+        self, script: Trainer, *, max_attempts: int = 0, only: Only = ALL_RUNS, report: bool = False, **more: Any
+    ) -> Outcome:
+        """Run the study, with more options; write no report unless it is asked for."""
         self.said.clear()
         self.monkeypatch.setattr(run_study, "write_report", write_report if report else no_report)
         self.monkeypatch.setattr(tuner, "train_cohorts", script.train_cohorts)
@@ -169,6 +175,7 @@ class Bench:
             placement=Placement(resources=self.study.resources),
             max_attempts=max_attempts,
             only=only,
+            **more,
         )
         return run_study.run_study(self.study, options, self.said.append)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import runpy
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 
+import lr_sweep
 from lr_sweep.sweep.api import RecordError, Sweep, UserError, judge
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import tuner
@@ -158,27 +161,19 @@ def test_a_function_is_the_study_of_its_file(tmp_path: Path, monkeypatch: pytest
         Sweep(FIELDS, tmp_path, seeds=3)
 
 
-def python(folder: Path, *words: str) -> str:
-    """What Python prints in a folder, with all lines of errors in one."""
-    ended = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder / "installed")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return ended.stdout + ended.stderr
-
-
-def test_a_script_and_an_interpreter_have_functions_too(tmp_path: Path) -> None:
-    (tmp_path / "installed").mkdir()
-    (tmp_path / "installed" / "lr_sweep").symlink_to(ROOT)
-    (tmp_path / "mine.py").write_text(f"{TRAIN}\nprint(Sweep(train, **SETTINGS).study.files.trainable)")
-    assert python(tmp_path, "mine.py") == python(tmp_path, "-m", "mine") == "mine.py:train\n"
-    assert "got train as the training function, want one that `def`" in python(
-        tmp_path, "-c", f"{TRAIN}\nSweep(train, **SETTINGS)"
-    )
+def test_a_script_and_an_interpreter_have_functions_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of `python mine.py`, `python -m mine` and `python -c`, without processes that import torch."""
+    monkeypatch.syspath_prepend(tmp_path)
+    program = f"{TRAIN}\ntrainable = Sweep(train, **SETTINGS).study.files.trainable"
+    (tmp_path / "mine.py").write_text(program)
+    for ran in (
+        runpy.run_path(str(tmp_path / "mine.py"), run_name="__main__"),
+        runpy.run_module("mine", run_name="__main__", alter_sys=True),
+    ):
+        assert ran["trainable"] == "mine.py:train"
+    monkeypatch.setitem(sys.modules, "__main__", interpreter := ModuleType("__main__"))
+    with pytest.raises(UserError, match="got train as the training function, want one that `def`"):
+        exec(program, vars(interpreter))
 
 
 def test_a_script_that_starts_a_sweep_as_workers_import_it_is_refused(tmp_path: Path) -> None:
@@ -191,13 +186,13 @@ def test_a_script_that_starts_a_sweep_as_workers_import_it_is_refused(tmp_path: 
 
 def test_the_package_has_both_and_imports_them_late(tmp_path: Path) -> None:
     """In a process of its own, for which the package is a link: older installations make a namespace of it."""
+    assert (lr_sweep.Sweep, lr_sweep.judge) == (Sweep, judge)
     (tmp_path / "lr_sweep").symlink_to(ROOT)
     code = (
-        "import sys, lr_sweep; early = {'ray', 'mlflow', 'pandas'} & set(sys.modules)\n"
-        "from lr_sweep import Sweep, judge; print(early, Sweep.__module__, judge.__module__)\n"
+        "import sys, lr_sweep; print({'ray', 'mlflow', 'pandas'} & set(sys.modules), lr_sweep.__all__)\n"
         "import lr_sweep.nothing"
     )
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
-    assert found.stdout == "set() lr_sweep.sweep.api lr_sweep.sweep.api\n"
+    assert found.stdout == "set() ['Sweep', 'judge']\n"
     assert "No module named 'lr_sweep.nothing'" in found.stderr

@@ -67,7 +67,11 @@ def test_its_files_have_the_same_columns_and_later_ones_after_them(resumed: tupl
         found = [[field.name, str(field.type)] for field in pq.read_schema(file)]
         earlier = EXPECTED["columns"][kind]
         assert found[: len(earlier)] == earlier
-        later = {"runs": ["stopped_at_step", "last_printed"], "curves": ["logged"], "wanted": ["options", "fresh"]}
+        later = {
+            "runs": ["stopped_at_step", "last_printed", "resumed", "not_saved"],
+            "curves": ["logged"],
+            "wanted": ["options", "fresh"],
+        }
         assert [name for name, _ in found[len(earlier) :]] == later[kind]
 
 

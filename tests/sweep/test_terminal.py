@@ -33,6 +33,7 @@ def started(body: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -63,9 +64,11 @@ command()
 
 
 @pytest.mark.parametrize(
-    "sent", [[signal.SIGINT, second] for second in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)] + [[signal.SIGQUIT]]
+    "sent",
+    [[first, second] for first in (signal.SIGINT, signal.SIGTERM) for second in (signal.SIGINT, signal.SIGQUIT)]
+    + [[signal.SIGQUIT]],
 )
-def test_a_second_signal_or_ctrl_backslash_ends_a_process_that_is_inside_a_library(sent: list[int]) -> None:
+def test_a_second_ctrl_c_or_ctrl_backslash_ends_a_process_that_is_inside_a_library(sent: list[int]) -> None:
     """One that runs no Python meanwhile, as Ray's does when it connects; it gives no false reason."""
     busy = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # takes half an hour
     stopping = "lambda: print('stopping', flush=True)"
@@ -111,6 +114,23 @@ def test_every_signal_that_asks_for_an_end_lets_runs_be_saved(number: int) -> No
         assert "saved" in process.stdout.read()
 
 
+def test_a_second_signal_of_a_platform_lets_runs_be_saved() -> None:
+    """Systemd sends SIGHUP right after SIGTERM to all that a login has started, and `timeout` SIGTERM twice."""
+    saves = "stop.wait(), print(sys.stdin.readline(), end='')"
+    with started(f"with {WAITS}: print('begun', flush=True), {saves}") as process:
+        assert process.stdout
+        assert process.stdin
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "stopping\n"
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            process.send_signal(number)
+        process.stdin.write("saved\n")
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stdout.read() == "saved\n"
+
+
 def test_a_sighup_that_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -138,7 +158,7 @@ def test_what_starts_ray_is_broken_off_and_what_trains_is_not() -> None:
 def test_signals_to_a_whole_group_do_not_reach_what_is_started_meanwhile() -> None:
     with blocked(GROUP_SIGNALS):
         child = subprocess.Popen(["sleep", "60"])
-    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         child.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.2)

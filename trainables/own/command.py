@@ -78,7 +78,7 @@ class Command:
         self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         weakref.finalize(
-            self, _end, self._open
+            self, _end, self._open, supervisor.ENDING_S
         )  # Python itself would keep the pipe of a process that runs
 
     def advance(self, *, for_s: float = math.inf) -> Advance:
@@ -97,7 +97,7 @@ class Command:
             ):  # raises for one after the last
                 if self._step < step and (step < self._num_steps or process.returncode == 0):
                     self._step = step
-                    return step, scores, []
+                    return Advance(step, scores)
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
                 misused = (
@@ -107,7 +107,7 @@ class Command:
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
             if time.monotonic() >= until:
-                return self._step, None, []
+                return Advance(self._step)
             time.sleep(TICK_S)
 
     def _started(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
@@ -226,16 +226,20 @@ class Command:
                 print(f"trained anew, not from step {step}: the command has no {{checkpoint}}")
         return resumes
 
-    def close(self, *, at_end: bool) -> None:
+    def leave(self) -> None:
         """End the command, if it runs, and what it has started: it gets SIGTERM, and `SAVING_S` to save."""
-        _end(self._open)
+        _end(self._open, supervisor.SAVING_S)
+
+    def close(self, *, at_end: bool) -> None:
+        """End it as `leave` does, but within `ENDING_S`: its run has ended."""
+        _end(self._open, supervisor.ENDING_S)
 
 
-def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]]) -> None:
+def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]], saving_s: float) -> None:
     while opened:
         process, log = opened.pop()
         with log:
-            supervisor.end(process, supervisor.SAVING_S)
+            supervisor.end(process, saving_s)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

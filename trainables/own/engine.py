@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.trainables.engine import Evaluation, Pace, Progress
+from lr_sweep.trainables.engine import Evaluation, Pace, Progress, worst
 from lr_sweep.trainables.numerics import State, Tensors
 from lr_sweep.trainables.own.command import Command
 from lr_sweep.trainables.own.command_line import KEPT
+from lr_sweep.trainables.own.exactness import NOT_TRIED, Probe
 from lr_sweep.trainables.own.function import Function
 from lr_sweep.trainables.own.ranks import Ranks
 from lr_sweep.trainables.own.run import OwnRun, unpacked
 from lr_sweep.trainables.own.session import Output
+from lr_sweep.trainables.own.variables import Variables
 
 
 class OwnTraining:
@@ -43,6 +44,8 @@ class OwnTraining:
         self._num_steps = num_steps
         self._opened = ExitStack()
         folder, output = self._opened.enter_context(unpacked(run)), output or Output()
+        self.probe: Probe | None = None
+        """What a trial of this function found, known before the state is loaded; None: it was not tried."""
         self._function: Function | Ranks | Command
         if run.files.command:
             self._function = Command(
@@ -56,8 +59,10 @@ class OwnTraining:
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
         first, started = self.progress.step, time.monotonic()
-        self.progress.step, scores, logged = self._function.advance(for_s=for_s)
+        self.progress.step, scores, logged, not_saved = self._function.advance(for_s=for_s)
         self.progress.logged += logged
+        if not_saved:
+            self._lose(not_saved)
         if scores is not None and isinstance(self._function, Command):
             self.progress.last_printed = self._function.last_printed
         elapsed_s = time.monotonic() - started
@@ -86,26 +91,43 @@ class OwnTraining:
         progress.curve.append(evaluation)
         return evaluation
 
+    def variables(self) -> Variables:
+        """Return the variables of a function where it pauses."""
+        assert not isinstance(self._function, Command), "a command's variables cannot be seen"
+        if isinstance(self._function, Ranks):
+            return self._function.variables()
+        return self._function.variables(everywhere=True)
+
     def state(self) -> State:
         """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
         tensors, values = self._function.state()
-        return tensors, asdict(self.progress) | {"own": values}
+        return tensors, self.progress.as_dict() | {"own": values}
 
     def load_state(self, tensors: Tensors, progress: dict[str, Any]) -> None:
         """Resume from what `state` returned."""
         known = dict(progress)
         own = known.pop("own")
-        saved = Progress.from_dict(known)
+        saved, probe = Progress.from_dict(known), self.probe or NOT_TRIED
         if not isinstance(self._function, Command):
-            self._function.load_state(saved.step, tensors, own)
+            judged = None if probe.unchecked else probe.judged
+            self._function.load_state(saved.step, tensors, own, judged)
         elif not self._function.resumes_at(saved.step):
             return
         self.progress = saved
+        if 0 < saved.step < self._num_steps:
+            saved.resumed = worst(saved.resumed, probe.resumed)
+            if probe.lost:
+                self._lose(probe.lost)
+
+    def _lose(self, names: Iterable[str]) -> None:
+        """Note that a resume has lost variables."""
+        self.progress.resumed = "inexactly"
+        self.progress.not_saved = sorted({*self.progress.not_saved, *names})
 
     def leave(self) -> None:
         """Let a command save and end: another process may resume it. A function is left where it pauses."""
         if isinstance(self._function, Command):
-            self._function.close(at_end=False)
+            self._function.leave()
 
     def close(self) -> None:
         """Let the function end as `Function.close` does, and remove its files."""

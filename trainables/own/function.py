@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own.run import (
@@ -40,14 +43,16 @@ from lr_sweep.trainables.own.session import (
 )
 from lr_sweep.trainables.own.state import (
     StateError,
+    decode,
     generator_states,
     prints_of,
-    restore,
     restore_generators,
+    saved_values,
     seed_generators,
     state_of,
     without,
 )
+from lr_sweep.trainables.own.variables import Variables, variables_of
 from lr_sweep.trainables.plain.engine import CPU_THREADS
 
 
@@ -66,6 +71,11 @@ class Handoff:
         self.ended = False
         # A daemon: a process that saved its runs and exits does not wait for the function.
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def frame(self) -> FrameType | None:
+        """Where the function pauses."""
+        return sys._current_frames().get(self._thread.ident or 0)
 
     def resume(self) -> None:
         """Let the function run until it pauses or ends; the calling thread waits."""
@@ -117,6 +127,13 @@ class Function:
         to_train = RunToTrain(**{name: getattr(run, name) for name in names}, num_steps=num_steps)
         self._session = OwnSession(to_train, device, folder, self._pause, rank)
         self._pause_at, self._pause_at_step = 0.0, math.inf
+        self._judged: Collection[str] | None = None
+        self._watched: dict[str, Variables] = {}
+        self._is_first = True
+        stepped = self._session.stepped
+        self._hook = register_optimizer_step_post_hook(
+            lambda optimizer, *_: stepped.append(optimizer)
+        )
         seed_generators(run.seed)
         self._generators = generator_states()
         self._resume()
@@ -142,10 +159,14 @@ class Function:
 
     def _pause(self) -> None:
         """Wait for the session where there is something to save or to report; called by the function between steps."""
-        step = self._session.step
-        must = not step or self._session.reported is not None or step >= self._session.run.num_steps
-        if must or step >= self._pause_at_step or time.monotonic() >= self._pause_at:
+        if self._is_first or self._is_due:
             self._handoff.pause()
+
+    @property
+    def _is_due(self) -> bool:
+        session = self._session
+        is_over = session.step >= min(session.run.num_steps, self._pause_at_step)
+        return is_over or session.reported is not None or time.monotonic() >= self._pause_at
 
     def _resume(self) -> None:
         """Let the function run to its next pause, with its own random numbers."""
@@ -168,26 +189,61 @@ class Function:
         self._pause_at, self._pause_at_step = time.monotonic() + for_s, to_step
         self._session.reported, self._session.logged = None, {}
         self._resume()
-        return self._session.step, self._session.reported, [*self._session.logged.values()]
+        session, lost = self._session, list[str]()
+        if self._is_first:
+            self._is_first, lost = False, self._lost()
+            if not self._is_due:
+                self._resume()
+        return Advance(session.step, session.reported, [*session.logged.values()], lost)
+
+    def variables(self, *, everywhere: bool = False) -> Variables:
+        """Return the variables of the function where it pauses (`variables_of`)."""
+        passed = self._session.saved.things.values() if self._session.saved else ()
+        return variables_of(
+            self._handoff.frame, self._folder, {*map(id, passed)}, everywhere=everywhere
+        )
+
+    def _lost(self) -> list[str]:
+        """Return the variables that have their first values again after the first step of a resumed run.
+
+        Those that changed within a trial are left out: the trial has compared them.
+        """
+        now = self.variables()
+        first, saved = self._watched.setdefault("first", now), self._watched.get("saved", {})
+        if self._judged is None:
+            return []
+        names = (saved.keys() & first.keys()) - {*self._judged}
+        return [name for name in names if saved[name] != first[name] == now.get(name)]
 
     def state(self) -> State:
         """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
-        assert self._session.saved is not None, (
-            "the function pauses first where it says what is saved"
-        )
-        return state_of(self._session.saved, self._session.generators or self._generators)
+        session = self._session
+        assert session.saved is not None, "the function pauses first where it says what is saved"
+        groups = [group for optimizer in session.stepped for group in optimizer.param_groups]
+        spent = [parameter for group in groups for parameter in group["params"]]
+        if "first" in self._watched:
+            self._watched["saved"] = self.variables()
+        generators = session.generators or self._generators
+        return state_of(session.saved.values(spent), generators, self._watched)
 
     def load_state(
         self,
         step: int,
         tensors: Mapping[str, Tensor],
         values: Mapping[str, Any],
+        judged: Collection[str] | None,
         first: State | None = None,
     ) -> None:
-        """Resume after a step from what `state` returned; `first` is the state of rank 0 (`own.state.restore`)."""
+        """Resume after a step from what `state` returned.
+
+        `judged`: variables that a trial has compared; None: it has compared nothing. `first` is the state of rank 0
+        (`saved_values`).
+        """
         assert self._session.saved is not None, "as of `state`"
-        self._session.generators = restore(self._session.saved, tensors, values, first)
-        self._session.step = step
+        self._session.saved.load(saved_values(tensors, values, first))
+        self._session.generators = decode(values["generators"], tensors)
+        self._session.step, self._judged = step, judged
+        self._watched = dict(values.get("watched", {}))
 
     def close(self, *, at_end: bool) -> None:
         """Let the function end: by itself after its last step, which may raise, else where it pauses."""
@@ -195,6 +251,7 @@ class Function:
             if at_end:
                 self._resume()
         finally:
+            self._hook.remove()
             self._handoff.close()
 
 
@@ -225,6 +282,10 @@ class Rank:
         """Call the function, up to the beginning of its first step."""
         self.function = Function(run, num_steps, device, folder, self.output, rank)
 
+    def variables(self) -> Variables:
+        """Return the variables of the function where it pauses, also those in objects of libraries."""
+        return self.function.variables(everywhere=True)
+
     def advance(self, to_step: int) -> Advance:
         """Train to a step."""
         return self.function.advance(to_step=to_step)
@@ -239,9 +300,11 @@ class Rank:
         (tensors, values), self._state = without(same, *self._state), ({}, {})
         return save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}), values
 
-    def load_state(self, step: int, own: Packed, first: Packed) -> None:
+    def load_state(
+        self, step: int, own: Packed, judged: Collection[str] | None, first: Packed
+    ) -> None:
         """Resume after a step from this rank's state and that of rank 0."""
-        self.function.load_state(step, load(own[0]), own[1], (load(first[0]), first[1]))
+        self.function.load_state(step, load(own[0]), own[1], judged, (load(first[0]), first[1]))
 
     def close(self, at_end: bool) -> None:
         """Let the function end."""

@@ -1,7 +1,6 @@
 """A training function before a sweep: can it be imported, is it deterministic, and does it resume exactly?
 
-A probe takes a few steps three times: twice in one go, and once in two, the second part resumed from the state of the
-first.
+A probe takes a few steps three times: twice in one go, and once resumed from a step of the first time.
 """
 
 from __future__ import annotations
@@ -13,14 +12,16 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from lr_sweep.common.text import failure_kind
 from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.exactness import EVALUATE_EVERY, STEPS, STOP, Probe
 from lr_sweep.trainables.own.run import (
     FAILURE,
     OwnCodeError,
@@ -30,43 +31,47 @@ from lr_sweep.trainables.own.run import (
     own_traceback,
     unpacked,
 )
+from lr_sweep.trainables.own.saved import ATTRIBUTES
 from lr_sweep.trainables.own.state import by_rank, fingerprint, prints_of
-
-HALF = 4
-"""Steps after which the second part resumes; each half ends with an evaluation."""
+from lr_sweep.trainables.own.variables import NOT_PASSED, Variables
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """What a probe found."""
+@dataclass
+class _Trace:
+    """What a training of a probe left to compare."""
 
-    random: tuple[str, ...]
-    """What differed, by bits, between two trainings: things that the function saves, and the like; empty: nothing."""
-    lost: tuple[str, ...]
-    """What differed, by bits, between a training in one go and a resumed one."""
-
-    def text(self) -> str:
-        """Return what was found, for the terminal."""
-        if self.random:
-            return f"not deterministic: two equal trainings differ in {', '.join(self.random)}"
-        if self.lost:
-            return f"deterministic, but resumes inexactly: a resumed training differs in {', '.join(self.lost)}"
-        return "deterministic, and resumes exactly"
+    variables: dict[int, Variables] = field(default_factory=dict)
+    """Variables after each step, by step."""
+    stopped: State | None = None
+    """The state after step `STOP`; None: the training did not reach it."""
+    prints: dict[str, str] = field(default_factory=dict)
+    """Fingerprints of the last state, by name."""
 
 
 def probe(run: OwnRun, device: str) -> Probe:
-    """Train a run for a few steps, with an evaluation every `HALF`; `device` is `cpu` or `cuda`.
+    """Train a run for `STEPS` steps; `device` is `cpu` or `cuda`. Raises as `OwnTraining` does."""
+    start = partial(OwnTraining, replace(run, evaluate_every=EVALUATE_EVERY), STEPS, device)
+    whole, again = _train(start()), _train(start())
+    if whole.stopped is None:
+        return Probe(unchecked=f"diverges before step {STOP}, where a trial would stop")
+    resumed = _train(start(), state=whole.stopped)
+    changed, random = _changed(whole), _differing(whole, again)
+    lost = _differing(whole, resumed) - random
+    differs = [name for name in whole.prints if name in lost]
+    not_saved = lost & changed
+    if differs:  # then what is computed from the results differs, too
+        not_saved = _causes(not_saved, whole, resumed) or not_saved
+    return Probe(
+        random=tuple(name for name in whole.prints if name in random),
+        differs=tuple(differs),
+        not_saved=tuple(sorted(not_saved)),
+        judged=tuple(sorted(changed)),
+    )
 
-    Raises as `OwnTraining` does.
-    """
-    start = partial(OwnTraining, replace(run, evaluate_every=HALF), 2 * HALF, device)
-    whole, again = _train(start(), 2 * HALF), _train(start(), 2 * HALF)
-    resumed = _train(start(), 2 * HALF, _train(start(), HALF))
-    return Probe(random=_differing(whole, again), lost=_differing(whole, resumed))
 
-
-def _train(training: OwnTraining, to_step: int, state: State | None = None) -> State:
-    """Train to a step, from a state if there is one; return the state there."""
+def _train(training: OwnTraining, to_step: int = STEPS, state: State | None = None) -> _Trace:
+    """Train to a step, from a state if there is one."""
+    trace = _Trace()
     with closing(training), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         if state is not None:
             training.load_state(
@@ -74,21 +79,52 @@ def _train(training: OwnTraining, to_step: int, state: State | None = None) -> S
             )  # as a checkpoint holds it
         while training.progress.step < to_step and not training.progress.diverged:
             training.advance(for_s=0.0)
-        tensors, progress = training.state()
-        return {name: tensor.clone() for name, tensor in tensors.items()}, progress
+            trace.variables[training.progress.step] = training.variables()
+            if training.progress.step == STOP:
+                tensors, progress = training.state()
+                trace.stopped = {name: tensor.clone() for name, tensor in tensors.items()}, progress
+        trace.prints = _prints(training.state())
+    return trace
 
 
-def _differing(one: State, other: State) -> tuple[str, ...]:
-    prints = _prints(one), _prints(other)
-    return tuple(name for name in prints[0] if prints[0][name] != prints[1].get(name))
+def _changed(trace: _Trace) -> set[str]:
+    """Return the names of variables that changed from step to step."""
+    steps = trace.variables.values()
+    names = set().union(*steps)
+    return {name for name in names if len({variables.get(name) for variables in steps}) > 1}
+
+
+def _differing(first: _Trace, second: _Trace) -> set[str]:
+    """Return the names of what differs between two trainings: results, and variables after a step of both."""
+    steps = first.variables.keys() & second.variables.keys()
+    pairs: list[tuple[Variables, Variables]] = [(first.prints, second.prints)]
+    pairs += [(first.variables[step], second.variables[step]) for step in steps if step > STOP]
+    return {
+        name
+        for one, other in pairs
+        for name in one.keys() | other.keys()
+        if one.get(name) != other.get(name)
+    }
+
+
+def _causes(lost: set[str], whole: _Trace, resumed: _Trace) -> set[str]:
+    """Return what was lost and has its first value again after the resume's first step, and loaders without a state."""
+    first, after = whole.variables[1], resumed.variables[STOP + 1]
+    reset = {name for name in lost if after.get(name) == first.get(name)}
+    return reset | {name for name, print_ in after.items() if print_ == NOT_PASSED}
 
 
 def _prints(state: State) -> dict[str, str]:
+    """Return fingerprints of results, without attributes: a library notes in them that it resumed."""
     tensors, progress = state
     prints: dict[str, str] = {}
     for rank, (own, values) in enumerate(by_rank(tensors, progress["own"])):
         of = f" of rank {rank}" if rank else ""
-        prints |= {f"{name}{of}": each for name, each in prints_of(own, values).items()}
+        prints |= {
+            f"{name}{of}": each
+            for name, each in prints_of(own, values).items()
+            if not name.endswith(ATTRIBUTES)
+        }
         prints[f"the random generators{of}"] = fingerprint(values["generators"], own)
     varying = {"time_ms": 0, "elapsed_s": 0, "logged": None}  # a function may log times
     curve = [point | varying for point in progress["curve"]]
@@ -96,39 +132,63 @@ def _prints(state: State) -> dict[str, str]:
 
 
 TRIED_S = 20.0
-"""Seconds that a trial may take after its imports."""
-FOUND = "found by the trial:"
-"""Begins what the trial found, as the last text of its process."""
+"""Seconds that all trials of a study may take after their imports."""
+SLOW = f"takes more than {TRIED_S:.0f} s for a trial of a few steps; `verify` waits for it"
+FOUND = "found by the trials:"
+"""Begins what the trials found, as the last text of their process."""
 FAILED = "failed in a trial"
 """Begins what a trial found of a function that failed."""
 
 
-def tried(run: OwnRun, num_steps: int, device: str | None) -> str:
-    """Import a run's function in a process of its own, and try it on a device (`probe`); None: do not try it.
+class TrialError(TrainingFunctionError):
+    """A function cannot be imported, or fails twice alike; a sentence without its subject."""
 
-    If it fails, it is tried again in another process, with its own budget of `num_steps` up to its first evaluation:
-    a budget of a few steps may be too short for it, and so may a process in which it ran before.
+    def __init__(self, text: str, run: OwnRun) -> None:
+        super().__init__(text)
+        self.run = run
 
-    Returns what the trial found, as a sentence without its subject; empty: nothing. Raises DataError as `unpacked`, and
-    TrainingFunctionError, with a sentence of the same form, if the function cannot be imported or fails twice alike.
+
+Trial = tuple[OwnRun, int]
+"""A run, and its step budget."""
+
+
+def tried(trials: Sequence[Trial], device: str | None) -> list[Probe]:
+    """Import the function of some runs in a process of its own, and `probe` each; device None: only import it.
+
+    A run that fails is tried again in another process, with its own budget up to its first evaluation: a budget of a
+    few steps may be too short for it, and so may a process in which it ran before.
+
+    Returns what was found of the first runs, as many as `TRIED_S` allows. Raises TrialError, and DataError as
+    `unpacked`.
     """
-    with unpacked(run) as folder:
-        finding = _tried_in_process(run, folder, device)
-        if not finding.startswith(FAILED):
-            return finding
-        again = _tried_in_process(run, folder, device, num_steps)
-    first_why, why = (text.partition("\n")[2] for text in (finding, again))
-    if again.startswith(FAILED) and failure_kind(first_why) == failure_kind(why):
-        raise TrainingFunctionError(f"failed twice alike in a trial:\n{why}")
-    return finding
+    with unpacked(trials[0][0]) as folder:
+        found = _tried_in_process(trials, folder, device, own_budget=False)
+        for trial, probe in zip(trials, found, strict=False):
+            if not probe.unchecked.startswith(FAILED):
+                continue
+            (again,) = _tried_in_process([trial], folder, device, own_budget=True)
+            first_why, why = (each.unchecked.partition("\n")[2] for each in (probe, again))
+            if again.unchecked and failure_kind(first_why) == failure_kind(why):
+                raise TrialError(f"failed twice alike in a trial:\n{why}", trial[0])
+    return found
+
+
+def tried_once(run: OwnRun, num_steps: int, device: str) -> Probe:
+    """Try a run's function as `tried` does, where it resumes; a command cannot be tried."""
+    if run.files.command:
+        return Probe(unchecked="resumes from its command's own checkpoints")
+    try:
+        return tried([(run, num_steps)], device)[0]
+    except TrialError as error:
+        return Probe(unchecked=str(error))
 
 
 def _tried_in_process(
-    run: OwnRun, folder: Path, device: str | None, num_steps: int | None = None
-) -> str:
+    trials: Sequence[Trial], folder: Path, device: str | None, *, own_budget: bool
+) -> list[Probe]:
     ended = subprocess.run(
         (sys.executable, "-P", "-m", __name__),
-        input=pickle.dumps((run, folder, device, num_steps)),
+        input=pickle.dumps((trials, folder, device, own_budget)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         check=False,
@@ -139,42 +199,47 @@ def _tried_in_process(
         code = (
             "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
         )
-        raise TrainingFunctionError(f"cannot be imported: {code}{why.strip()}".strip())
-    return printed.partition(FOUND)[2].strip()
+        raise TrialError(f"cannot be imported: {code}{why.strip()}".strip(), trials[0][0])
+    return [Probe(**found) for found in json.loads(printed.rpartition(FOUND)[2])]
 
 
-def _main(run: OwnRun, folder: Path, device: str | None, num_steps: int | None) -> int:
+def _main(trials: Sequence[Trial], folder: Path, device: str | None, own_budget: bool) -> int:
+    files = trials[0][0].files
     try:
-        import_function(run.files.trainable, folder, run.files.code)
+        import_function(files.trainable, folder, files.code)
     except BaseException as error:
         why = (
             f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
         )
         print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
+    found: list[Probe] = []
+
+    def try_all(device: str) -> None:
+        for run, num_steps in trials:
+            found.append(_try(run, device, num_steps if own_budget else None))
+
     if device is not None:
-        found = [
-            f"takes more than {TRIED_S:.0f} s for a few steps: `verify` says whether it resumes exactly"
-        ]
-        trial = threading.Thread(
-            target=lambda: found.append(_try(run, device, num_steps)), daemon=True
-        )
-        trial.start()
-        trial.join(TRIED_S)
-        print(FOUND, found[-1], file=sys.__stderr__)  # a trial under way has redirected the other
+        thread = threading.Thread(target=try_all, args=[device], daemon=True)
+        thread.start()
+        thread.join(TRIED_S)
+        if thread.is_alive():
+            found = [*found, Probe(unchecked=SLOW)]
+    # A trial under way has redirected the other stream.
+    print(FOUND, json.dumps([asdict(each) for each in found]), file=sys.__stderr__)
     return 0
 
 
-def _try(run: OwnRun, device: str, num_steps: int | None) -> str:
+def _try(run: OwnRun, device: str, num_steps: int | None) -> Probe:
+    """Probe a run, or train it to the first evaluation of its own budget."""
     try:
-        if num_steps is not None:
-            _train(OwnTraining(run, num_steps, device), min(run.evaluate_every, num_steps))
-            return ""
-        found = probe(run, device)
+        if num_steps is None:
+            return probe(run, device)
+        _train(OwnTraining(run, num_steps, device), min(run.evaluate_every, num_steps))
+        return Probe()
     except BaseException as error:
         why = str(error).removeprefix(FAILURE).strip() or repr(error)
-        return f"{FAILED} of {2 * HALF} steps:\n{why}"
-    return f"is {found.text()}" if found.random or found.lost else ""
+        return Probe(unchecked=f"{FAILED} of {STEPS} steps:\n{why}")
 
 
 if __name__ == "__main__":

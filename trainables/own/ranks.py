@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -31,6 +31,7 @@ from lr_sweep.trainables.own.function import Answer, Packed, Request
 from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.own.session import Advance, Output
 from lr_sweep.trainables.own.state import by_rank, joined
+from lr_sweep.trainables.own.variables import Variables
 
 ADDRESS = "127.0.0.1"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
@@ -50,6 +51,8 @@ LOST_CONNECTION = re.compile(
 MAIN = """\
 from lr_sweep.trainables.worker import hide_checkout
 hide_checkout()  # before any library looks for Hugging Face's `datasets`
+from lr_sweep.trainables.own.supervisor import outlive_signals
+outlive_signals()
 from lr_sweep.trainables.own.function import main
 main({})
 """
@@ -128,18 +131,20 @@ class Ranks:
 
     def advance(self, *, for_s: float = math.inf) -> Advance:
         """Train to the next report, or for `for_s` seconds; rank 0 reports and logs."""
-        until, logged = time.monotonic() + for_s, list[Fields]()
+        until, logged, not_saved = time.monotonic() + for_s, list[Fields](), list[str]()
         while True:
             began, first = time.monotonic(), self._step
             due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
             wanted = int(max(0.0, min(CHUNK_S, until - began)) / self._step_s)
             self._step = min(due, self._num_steps, first + max(1, wanted))
-            (_, scores, more), *_ = self._ask([("advance", self._step)] * self._run.processes)
-            logged += more
-            if scores is None:
+            rank_0, *_ = self._ask([("advance", self._step)] * self._run.processes)
+            logged += rank_0.logged
+            not_saved += rank_0.not_saved
+            if rank_0.scores is None:
                 self._step_s = (time.monotonic() - began) / (self._step - first)
-            if scores is not None or self._step >= self._num_steps or time.monotonic() >= until:
-                return self._step, scores, logged
+            is_over = rank_0.scores is not None or self._step >= self._num_steps
+            if is_over or time.monotonic() >= until:
+                return Advance(self._step, rank_0.scores, logged, not_saved)
 
     def state(self) -> State:
         """Return what is needed to resume: of rank 0 all, of another rank what has other bits there."""
@@ -151,12 +156,21 @@ class Ranks:
         packed: list[Packed] = self._ask([("send_state", names) for names in ((), *same)])
         return joined([(load(tensors), dict(values)) for tensors, values in packed])
 
+    def variables(self) -> Variables:
+        """Return the variables of the function in rank 0."""
+        variables: Variables = self._ask([("variables",)] * self._run.processes)[0]
+        return variables
+
     def load_state(
-        self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
+        self,
+        step: int,
+        tensors: Mapping[str, Tensor],
+        values: Mapping[str, Any],
+        judged: Collection[str] | None,
     ) -> None:
         """Resume after a step from what `state` returned."""
         packed = [(save(each), of_rank) for each, of_rank in by_rank(tensors, values)]
-        self._ask([("load_state", step, own, packed[0]) for own in packed])
+        self._ask([("load_state", step, own, judged, packed[0]) for own in packed])
         self._step = step
 
     def close(self, *, at_end: bool) -> None:

@@ -15,14 +15,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from lr_sweep.common.files import Fields, ReadFields
-from lr_sweep.trainables.own.state import check_savable, restore_generators
+from lr_sweep.trainables.own.loader import follow
+from lr_sweep.trainables.own.saved import Saved
+from lr_sweep.trainables.own.state import restore_generators
 from lr_sweep.trainables.worker.messages import Printed
 
 REPORTED = ("validation", "test", "train", "validation_loss", "test_loss", "train_loss")
@@ -31,8 +33,18 @@ LOGGABLE = re.compile(r"(?=.{1,100}$)[\w-][\w.-]*(/[\w-][\w.-]*)*", re.ASCII)
 """A name that MLflow takes, too; `/` makes groups there."""
 MAX_LOGGED = 1000
 """Largest number of values that a run logs between two evaluations."""
-Advance = tuple[int, dict[str, float] | None, list[Fields]]
-"""The step that was reached, what was reported there, and what was logged on the way."""
+
+
+class Advance(NamedTuple):
+    """What a training function did up to its next pause."""
+
+    step: int
+    """The step that was reached."""
+    scores: dict[str, float] | None = None
+    """What was reported there."""
+    logged: Sequence[Fields] = ()
+    not_saved: Sequence[str] = ()
+    """Names of variables that a resume has lost."""
 
 
 class MisuseError(Exception):
@@ -74,25 +86,30 @@ class OwnSession:
         """Folder with the study's code and data files, by their names in the study."""
         self.step = 0
         """Gradient steps taken."""
-        self.saved: Fields | None = None
-        """What is saved with each checkpoint, by name; None: the function has not said so yet."""
+        self.saved: Saved | None = None
+        """What is saved with each checkpoint; None: the function has not said so yet."""
+        self.stepped: list[Any] = []
+        """Optimizers that have taken a step in the gradient step under way."""
         self.reported: dict[str, float] | None = None
         """What was reported in the step under way, by the names of `report`; NaN: not reported."""
         self.logged: dict[tuple[int, str], Fields] = {}
         """What was logged since the last pause, by step and name."""
         self.generators: Fields | None = None
-        """States of the random generators to restore at the first step, not before: a loop may draw before it."""
+        """States of the random generators to restore at the first step or batch: a loop may draw before it."""
         self._pause, self._rank = pause, rank
         self._in_step = False
         self._num_logged = 0
 
     def steps(self, **saved: Any) -> Iterator[int]:
-        """Yield the number of each gradient step to take, from 1, or from where the run resumes.
+        """Restore what is saved, and iterate over the numbers of the gradient steps to take, from 1 or the resume's.
 
-        `saved` is what changes from step to step: anything with `state_dict` and `load_state_dict`. It is restored
-        before the first step, and so are the random generators of torch, numpy and `random`.
+        `saved` is what changes from step to step (`own.saved`). It is restored at once, and the random generators of
+        torch, numpy and `random` before the first step, or before a loader that is passed yields its next batch.
         """
         self.start(**saved)
+        return self._steps()
+
+    def _steps(self) -> Iterator[int]:
         while self.step < self.run.num_steps:
             self.begin_step()
             yield self.step + 1
@@ -102,18 +119,24 @@ class OwnSession:
         """Restore what is saved; `step` is then where the run resumes. `steps` does it, for a loop of its own."""
         if self.saved is not None:
             raise MisuseError("session.steps was called twice, want one loop over it")
-        check_savable(saved)
-        self.saved = saved
+        self.saved = Saved(
+            {name: follow(thing, self.restore_generators) for name, thing in saved.items()}
+        )
         self._pause()
 
     def begin_step(self) -> None:
         """Begin the next gradient step; `steps` does it."""
         if self.saved is None:
             raise MisuseError("begin_step was called before start")
+        self.restore_generators()
+        self._in_step, self.reported = True, None
+        self.stepped.clear()
+
+    def restore_generators(self) -> None:
+        """Restore the random generators that a resumed run was saved with, once."""
         if self.generators is not None:
             restore_generators(self.generators)
             self.generators = None
-        self._in_step, self.reported = True, None
 
     @property
     def due(self) -> bool:

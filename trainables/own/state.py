@@ -1,4 +1,4 @@
-"""The state of a training function between two steps: what it asks to have saved, and the random generators.
+"""The state of a training function between two steps as it is saved: values by name, and the random generators.
 
 State is saved as tensors by name, and plain JSON values that refer to them. No pickle.
 """
@@ -57,47 +57,32 @@ class StateError(Exception):
 # --- what the function saves
 
 
-def check_savable(saved: ReadFields) -> None:
-    """Raise StateError for things that cannot be saved, all of them in one message."""
-    methods = ("state_dict", "load_state_dict")
-    wrong = [
-        f"{name} ({type(thing).__name__})"
-        for name, thing in saved.items()
-        if not all(callable(getattr(thing, method, None)) for method in methods)
-    ]
-    if wrong:
-        raise StateError(
-            f"session.steps got {', '.join(wrong)}, want things with {' and '.join(methods)}"
-        )
+def state_of(saved: ReadFields, generators: Fields, watched: ReadFields) -> State:
+    """Return the state of values by name, and of random generators; raises StateError for what only pickle could save.
 
-
-def state_of(saved: ReadFields, generators: Fields) -> State:
-    """Return the state of things and of random generators; raises StateError for what only pickle could save."""
-    encoder = Encoder()
-    things = {name: encoder.encode(thing.state_dict(), name) for name, thing in saved.items()}
-    values = {"saved": things, "generators": encoder.encode(generators, "random generators")}
-    return encoder.tensors, values
-
-
-def restore(
-    saved: ReadFields, tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None
-) -> Fields:
-    """Restore things from what `state_of` returned; return the states of the random generators.
-
-    `first` is the state of rank 0, which has what `without` left out. Raises StateError for a state of other things.
+    `watched` is plain JSON, kept as it is.
     """
-    if saved.keys() != values["saved"].keys():
-        raise StateError(
-            f"the checkpoint has {', '.join(values['saved'])}, session.steps got {', '.join(saved)}"
-        )
-    for name, thing in saved.items():
-        value, of = values["saved"][name], tensors
+    encoder = Encoder()
+    things = {name: encoder.encode(value, name) for name, value in saved.items()}
+    values = {"saved": things, "generators": encoder.encode(generators, "random generators")}
+    return encoder.tensors, values | {"watched": watched}
+
+
+def saved_values(
+    tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None
+) -> Fields:
+    """Return the values by name that `state_of` was given.
+
+    `first` is the state of rank 0, which has what `without` left out.
+    """
+    decoded = {}
+    for name, value in values["saved"].items():
         if value == AS_RANK_0:
             assert first is not None, "only other ranks leave something out"
-            of, value = first[0], first[1]["saved"][name]
-        thing.load_state_dict(decode(value, of))
-    generators: Fields = decode(values["generators"], tensors)
-    return generators
+            decoded[name] = decode(first[1]["saved"][name], first[0])
+        else:
+            decoded[name] = decode(value, tensors)
+    return decoded
 
 
 def joined(states: Sequence[State]) -> State:
@@ -113,7 +98,7 @@ def joined(states: Sequence[State]) -> State:
 
 def by_rank(tensors: Mapping[str, Tensor], values: ReadFields) -> list[State]:
     """Return the state of each rank; of a run in one process, its state."""
-    first = {name: values[name] for name in ("saved", "generators")}
+    first = {name: values[name] for name in ("saved", "generators", "watched") if name in values}
     own: list[Tensors] = [{} for _ in range(1 + len(values.get("ranks", [])))]
     for name, tensor in tensors.items():
         rank, _, plain = name.rpartition(".")

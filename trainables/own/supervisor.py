@@ -31,8 +31,10 @@ ASKING = {
     signal.Signals[f"SIG{name}"] for name in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "XCPU")
 }
 """Signals that ask for an end."""
-SAVING_S = 20.0
-"""Seconds that a command has to save once it was asked to end. Slurm and Kubernetes kill all after 30."""
+SAVING_S = 600.0
+"""Seconds that a command has to save when its run is left, at most: the platform or the user may end it before."""
+ENDING_S = 20.0
+"""Seconds that a command has which was asked to end, where its run has ended or nothing waits for it any more."""
 KILLING_S = 10.0
 """Longest wait for the end of killed processes: one in a system call may take a while."""
 TICK_S = 0.05
@@ -61,6 +63,20 @@ def end(process: subprocess.Popen[bytes], saving_s: float = 0.0) -> None:
     if not IS_SUBREAPER:  # else that of a killed supervisor would end before it has killed the rest
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def outlive_signals() -> None:
+    """Let this process, but none that it starts, outlive signals that ask for an end: it saves when its run is left."""
+    ours = os.getpid()
+
+    def end_fork(number: int, frame: object) -> None:
+        if os.getpid() != ours:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in ASKING:
+        signal.signal(number, end_fork)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
 
 
 def signal_of(code: int) -> int:
@@ -116,7 +132,7 @@ def _supervise(child: int, parent: int) -> NoReturn:
     saves_until, codes = 0.0, dict[int, int]()
     while child not in codes:
         if not saves_until and signal.sigpending() & ASKING:
-            saves_until = time.monotonic() + SAVING_S
+            saves_until = time.monotonic() + ENDING_S
         if _is_alone(parent) and time.monotonic() >= saves_until:
             break
         time.sleep(TICK_S)

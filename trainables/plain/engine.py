@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -169,7 +168,7 @@ class Training:
         for name, parameter in self.trained.items():
             for key, value in self._optimizer_state(parameter).items():
                 tensors[f"{kind}.{key}.{name}"] = value
-        return tensors, asdict(self.progress)
+        return tensors, self.progress.as_dict()
 
     def _optimizer_state(self, parameter: nn.Parameter) -> Tensors:
         """Return what the optimizer of a parameter keeps of it, which may be changed; empty before the first step."""

@@ -13,7 +13,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -266,7 +266,7 @@ class StackedTraining:
             prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()
         }
         # Copies: safetensors refuses tensors that share memory, and the rows change.
-        return {name: tensor.clone() for name, tensor in tensors.items()}, asdict(slot.progress)
+        return {name: tensor.clone() for name, tensor in tensors.items()}, slot.progress.as_dict()
 
     @torch.no_grad()
     def load_state(self, slot: StackedSlot, tensors: Tensors, progress: dict[str, Any]) -> None:

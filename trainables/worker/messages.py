@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lr_sweep.trainables.checkpoint import History
-from lr_sweep.trainables.engine import Evaluation
+from lr_sweep.trainables.engine import Evaluation, Resumed
+from lr_sweep.trainables.own.exactness import Probe
 from lr_sweep.trainables.run import AnyRun, EngineName
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Cohort:
     """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
     code: dict[str, str] | None = None
     """Version of each file that the runs' numbers come from, kept with their checkpoints; None: not known."""
+    probe: Probe | None = None
+    """What a trial of the user's function found; None: it was not tried, and is where a run resumes."""
     report_every_s: float
     """Seconds of training between reports to the driver, between evaluations."""
 
@@ -109,6 +112,9 @@ class Finished:
     engine: str
     device: str
     """The device's model (`device_name`)."""
+    resumed: Resumed = "never"
+    not_saved: tuple[str, ...] = ()
+    """Names of what an inexact resume had not saved."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from ray import tune
 
 from lr_sweep.common.files import FULL, Fields
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError
+from lr_sweep.trainables.own.supervisor import outlive_signals
 from lr_sweep.trainables.worker.job_secrets import take_secrets
 from lr_sweep.trainables.worker.memory import share_memory
 from lr_sweep.trainables.worker.messages import Cohort, Report
@@ -53,6 +54,7 @@ class CohortTrainable(tune.Trainable):
     def setup(self, config: Fields) -> None:
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
         take_secrets()
+        outlive_signals()
         self._session: Session | None = None
         self._machine_checked_at = time.monotonic()
         cohort: Cohort = config["trial"]["cohort"]

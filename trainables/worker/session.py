@@ -29,8 +29,10 @@ from lr_sweep.trainables.checkpoint import (
     newest_history,
     save_checkpoint,
 )
-from lr_sweep.trainables.engine import Engine, Progress, Slot
+from lr_sweep.trainables.engine import Engine, Progress, Slot, worst
 from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.exactness import Probe
+from lr_sweep.trainables.own.probe import tried_once
 from lr_sweep.trainables.own.session import Output
 from lr_sweep.trainables.plain.engine import PlainEngine, Training
 from lr_sweep.trainables.pretraining.weights import (
@@ -88,6 +90,7 @@ class Session:
         the runs were planned with, and OSError if the store does not answer.
         """
         self.cohort, self.waiting = cohort, list(cohort.runs)
+        self._probe = cohort.probe
         self.store = CheckpointStore(cohort.store) if cohort.store else None
         if self.store is None:
             hold(cohort.checkpoints.parent)
@@ -182,8 +185,12 @@ class Session:
         damaged: list[Path] = []
         saved = newest_checkpoint(folder, self.store, damaged.append)
         if saved is not None:
+            if isinstance(slot, OwnTraining):
+                slot.probe = self._probed(slot)
             self.engine.load_state(slot, *saved)
         step = slot.progress.step
+        if 0 < step < self.cohort.num_steps:
+            slot.progress.resumed = worst(slot.progress.resumed, "exactly")
         history = continued(
             newest_history(folder) if saved is not None else [], step, self.cohort.code
         )
@@ -197,6 +204,12 @@ class Session:
         return Started(
             run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history
         )
+
+    def _probed(self, training: OwnTraining) -> Probe:
+        """Return what a trial of the cohort's function found, or try it."""
+        if self._probe is None:
+            self._probe = tried_once(training.run, self.cohort.num_steps, self.cohort.device)
+        return self._probe
 
     def _end_of(self, active: _Active) -> Ending | None:
         """Return how a run ends now; None: it trains further."""
@@ -224,6 +237,8 @@ class Session:
                 elapsed_s=active.progress.elapsed_s,
                 engine=self.cohort.engine,
                 device=device_name(self.cohort.device),
+                resumed=active.progress.resumed,
+                not_saved=tuple(active.progress.not_saved),
             )
             for active, status in statuses
         ]

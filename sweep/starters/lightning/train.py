@@ -3,7 +3,7 @@
 import pytorch_lightning as lightning
 import torch
 from torch.nn.functional import mse_loss
-from torch.utils.data import DataLoader, Sampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 
 class Sweep(lightning.Callback):
@@ -13,29 +13,17 @@ class Sweep(lightning.Callback):
         self.session, self.evaluate = session, evaluate
 
     def on_train_batch_start(self, trainer, model, batch, batch_idx):
-        """Begin a step."""
-        self.session.begin_step()
+        """Begin a step with the first of the batches whose gradients it adds up."""
+        if batch_idx % trainer.accumulate_grad_batches == 0:
+            self.session.begin_step()
 
     def on_train_batch_end(self, trainer, model, outputs, batch, batch_idx):
-        """Report where an evaluation is due, and end the step."""
+        """Report where an evaluation is due, and end the step once the optimizer has taken it."""
+        if trainer.global_step == self.session.step:
+            return
         if self.session.due:
             self.session.report(validation=self.evaluate(model, 1), test=self.evaluate(model, 2))
         self.session.end_step()
-        trainer.should_stop = self.session.step == self.session.run.num_steps
-
-
-class Shuffled(Sampler):
-    """Shuffles your data set anew in each epoch; a resumed run begins where it stopped."""
-
-    def __init__(self, data, per_step, run, session):
-        self.data, self.per_step, self.run, self.session = data, per_step, run, session
-
-    def __iter__(self):
-        epoch, done = divmod(self.session.step * self.per_step, len(self.data))
-        while True:
-            generator = torch.Generator().manual_seed(1_000_003 * self.run.seed + epoch)
-            yield from torch.randperm(len(self.data), generator=generator)[done:].tolist()
-            epoch, done = epoch + 1, 0
 
 
 def examples(split, number):
@@ -77,9 +65,9 @@ def evaluate(model, split):
 def train(run, session):
     """Train one run; `start` restores what a resumed one has, before the trainer asks for its first examples."""
     model = Model(run)
-    session.start(model=model, optimizer=model.optimizer)
     trainer = lightning.Trainer(
         max_epochs=-1,
+        max_steps=run.num_steps,
         accelerator="cpu" if session.device == "cpu" else "gpu",
         devices=1,
         logger=False,
@@ -90,4 +78,7 @@ def train(run, session):
         callbacks=[Sweep(session, evaluate)],
     )
     data = TensorDataset(*examples(0, 256))  # or your data set
-    trainer.fit(model, DataLoader(data, 4, sampler=Shuffled(data, 4, run, session)))
+    loader = DataLoader(data, 4, shuffle=True)
+    # The position in the loader and in the trainer's epoch are saved, too.
+    session.start(model=model, optimizer=model.optimizer, loader=loader, progress=trainer.fit_loop)
+    trainer.fit(model, loader)

@@ -35,9 +35,8 @@ def train(run, session):
     def accuracy(split):
         return (model(images[split]).argmax(dim=1) == labels[split]).float().mean()
 
-    # What is named here is saved, and restored after a crash with the random state. Draw batches by the
-    # random generators, as here, or by the step's number: then a resumed run is the same to the bit.
-    # For a shuffled DataLoader, copy `batches` of `own-training.md` in the documentation.
+    # What is named here is saved, and so are the random generators of torch, numpy and `random`. Name all
+    # that changes, also a schedule or a DataLoader (`loader=loader`): a resumed run is then the same to the bit.
     for _step in session.steps(model=model, optimizer=optimizer):
         batch = training[torch.randint(len(training), (64,))]
         optimizer.zero_grad()

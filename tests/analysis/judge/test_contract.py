@@ -13,9 +13,9 @@ import pytest
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.listing import Listing, ListingError
 from lr_sweep.analysis.judge.reading import Reading, columns_in
-from lr_sweep.benchmarks.judge_readings import reading_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.judge_readings import reading_of
 from lr_sweep.tests.support.judged import cases, chosen, judge, rows_of, shown, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -218,14 +218,6 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         assert message in capsys.readouterr().err
 
 
-def test_a_listing_has_the_gate_s_own_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = "".join(f"{seed},{seed / 10},{seed / 20}\n" for seed in range(20))
-    (tmp_path / "t.csv").write_text(f"seed,val_acc,val_f1\n{rows}")
-    assert main(["gate", f"{tmp_path}/b.json", f"{tmp_path}/t.csv", "--accept"]) == 2
-    command = f"lr-sweep gate {tmp_path}/b.json {tmp_path}/t.csv --accept --columns seed=seed,validation=..."
-    assert command in capsys.readouterr().err
-
-
 def test_logs_without_a_variant_are_read_by_the_command_that_the_error_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

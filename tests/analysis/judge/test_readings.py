@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.benchmarks.judge_readings import OUTCOMES, outcome
+from lr_sweep.tests.support.judge_readings import OUTCOMES, outcome
 
 READINGS = Path(__file__).parent / "readings"
 TRUTHS = json.loads((READINGS / "expected.json").read_text())

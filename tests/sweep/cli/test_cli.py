@@ -5,7 +5,6 @@ In this process where that is enough; `test_as_a_user_starts_it` starts Python.
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -148,18 +147,27 @@ def test_data_by_name(tmp_path: Path) -> None:
     assert "unknown task, model or study 'digit'; did you mean 'digits'? valid: bert-base-uncased, bit-" in printed
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "status", "report", "data --pretrain"])
-def test_a_results_directory_that_is_not_ours(tmp_path: Path, command: str) -> None:
-    study = write_study(tmp_path)
-    (tmp_path / "file").touch()
-    printed = refused(*command.split(), study, "--results", tmp_path / "file")
-    assert f"{tmp_path / 'file'} is a file" in printed
-    printed = refused(*command.split(), study, "--results", tmp_path)
+@pytest.mark.parametrize("command", ["plan", "run", "data --pretrain"])
+def test_what_trains_names_a_folder_that_is_no_results_directory(tmp_path: Path, command: str) -> None:
+    printed = refused(*command.split(), write_study(tmp_path), "--results", tmp_path)
     assert f"{tmp_path} is not empty and holds no record of ours" in printed
-    SyntheticRecord(tmp_path / "results")
-    (tmp_path / "results" / "format.json").write_text(json.dumps({"format": 99}))
-    printed = refused(*command.split(), study, "--results", tmp_path / "results")
-    assert "format.json: got format 99, want 1: read it with the version of this program that wrote it" in printed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("ls", "ls small", "status small", "report small", "show abcd", "gc", "verify"),
+        *("export x.csv --csv", "figure attention abcd"),
+    ],
+)
+def test_what_reads_names_a_folder_that_is_no_results_directory(tmp_path: Path, command: str) -> None:
+    """It comes before an unknown study, and nothing is written there."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    for name, message in (("none", "no results directory at "), ("other", "no format.json")):
+        printed = refused(*command.split(), "--results", tmp_path / name)
+        assert (message in printed, str(tmp_path / name) in printed, "unknown study" in printed) == (True, True, False)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["notes.txt", "other"]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +18,9 @@ from hypothesis import strategies as st
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import four_runs, run_id_of
+from lr_sweep.tests.support.servers.live_page import live_page
 from lr_sweep.tests.support.study_example import STUDY
 from lr_sweep.tests.support.tiny_study import environment, said, write_study
-from lr_sweep.tests.support.waiting import free_port
 
 PATHS = [
     *("~nouser", "~nouser/x.yaml", "x" * 300, "x" * 300 + ".yaml", "a/" * 3000, "/proc/x", "/proc/1/root/x"),
@@ -55,7 +54,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
     ("plan", "tiny.yaml", "--only", ONLY),
-    ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--address", HERE),
+    ("run", "tiny.yaml", "--only", ONLY, "--retry-failed", "--restart-inexact", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--where", ANY_TEXT, "--out", "file"),
     ("show", PATH | NUMBER, "--log", "--results", PATH),
@@ -85,7 +84,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A current directory with something of every kind in it."""
     folder = tmp_path_factory.mktemp("fuzz")
     write_study(folder)
-    four_runs(folder / "record")
+    four_runs(folder / "sound")
+    shutil.copytree(folder / "sound", folder / "record")
     (folder / "file").write_text("x")
     (folder / "zeros").write_bytes(b"\0" * 1000)
     (folder / "garbage.yaml").write_bytes(random.Random(0).randbytes(1000))
@@ -166,7 +166,7 @@ def is_quick(part: str, kind: str) -> bool:
 )
 def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, part: str, kind: str) -> None:
     shutil.rmtree(folder / "odd", ignore_errors=True)
-    four_runs(folder / "odd")
+    shutil.copytree(folder / "sound", folder / "odd")
     path, content = folder / "odd" / part, CONTENTS[kind]
     if path.is_dir():
         shutil.rmtree(path)
@@ -216,11 +216,6 @@ def test_files_of_the_current_folder_are_not_run(hostile: Path, tmp_path: Path) 
     for words in (["status", "tiny"], ["report", "tiny"], ["show", run_id], ["verify", mine], ["export", "--mlflow"]):
         says(*words, *there)
     says("judge", results / "studies" / "tiny" / "report" / "runs.csv", "--out", tmp_path / "judged")
-    line = [program, "ui", *there, "--port", str(free_port())]
-    with subprocess.Popen(line, cwd=hostile, env=environment(), stdout=subprocess.PIPE, text=True) as ui:
-        try:
-            assert ui.stdout
-            assert any(re.match("MLflow  http", text) for text in ui.stdout)  # its pages are served
-        finally:
-            ui.terminate()
+    with live_page(results, [program], hostile) as ui:
+        ui.mlflow()  # its pages are served
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()

@@ -72,7 +72,7 @@ def test_it_runs_as_it_is_and_resumes_to_the_bit(kind: str, tmp_path: Path) -> N
     assert "runs on fresh seeds: all complete" in printed
     assert (tmp_path / "results" / "studies" / "mine" / "report" / "index.html").is_file()
     probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
-    assert "deterministic, and resumes exactly" in probed
+    assert "nothing differs" in probed
 
 
 TRAIN = """
@@ -95,9 +95,17 @@ print("resumes exactly:", resumes_exactly(run, 3, 37))
 """
 SHUFFLED = {
     "hf-trainer": ("trainer._get_train_sampler = lambda *_: Shuffled(data, 4, run, session)", "pass"),
-    "lightning": ("sampler=Shuffled(data, 4, run, session)", "shuffle=True"),
+    "lightning": (", loader=loader", ""),
 }
-"""The recipe's line for shuffled data, by starter, and the line of a script that does not resume."""
+"""What resumes in shuffled data, by starter, and what takes its place in a script that does not."""
+ACCUMULATED = {
+    "hf-trainer": (
+        ("save_strategy=", "gradient_accumulation_steps=4, save_strategy="),
+        ("Shuffled(data, 4,", "Shuffled(data, 16,"),
+    ),
+    "lightning": (("devices=1", "devices=1, accumulate_grad_batches=4"), ("examples(0, 256)", "examples(0, 264)")),
+}
+"""Changes of a starter that accumulates the gradients of four batches; Lightning's epochs then end with two."""
 
 
 @pytest.mark.slow
@@ -106,10 +114,23 @@ def test_shuffled_data_resume_in_mid_epoch(kind: str, tmp_path: Path) -> None:
     """The stops are neither ends of epochs, which have 16 or 64 steps, nor evaluations, of which there are 3."""
     command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
     assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: True\n")
-    script = (tmp_path / "train.py").read_text()
-    assert SHUFFLED[kind][0] in script
-    (tmp_path / "train.py").write_text(script.replace(*SHUFFLED[kind]))
+    change(tmp_path / "train.py", SHUFFLED[kind])
     assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: False\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ACCUMULATED)
+def test_a_step_with_accumulated_gradients_is_an_optimizer_s_step(kind: str, tmp_path: Path) -> None:
+    command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
+    change(tmp_path / "train.py", *ACCUMULATED[kind])
+    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: True\n")
+
+
+def change(script: Path, *replaced: tuple[str, str]) -> None:
+    for old, new in replaced:
+        text = script.read_text()
+        assert old in text
+        script.write_text(text.replace(old, new))
 
 
 @pytest.mark.slow
@@ -129,8 +150,9 @@ def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(tmp_path:
     assert command("-c", TRAIN, "killed", folder=tmp_path).endswith(f"resumed from {step}\n")
     (resumed, progress), (tensors, undisturbed) = (last_state(folder) for folder in (killed, whole))
     assert same_bits(resumed, tensors)
+    assert (progress.pop("resumed"), undisturbed.pop("resumed")) == ("exactly", "never")
     for each in (progress, undisturbed):
-        del each["elapsed_s"]
+        del each["elapsed_s"], each["own"]["watched"]
         each["curve"] = [{**point, "time_ms": 0, "elapsed_s": 0} for point in each["curve"]]
     assert progress == undisturbed
 

@@ -215,6 +215,23 @@ def containers() -> list[dict[str, Any]]:
     return [container for pod in pods for container in pod["template"]["spec"]["containers"]]
 
 
+def test_a_worker_pod_that_is_deleted_says_so_and_stays_until_its_runs_are_saved(tmp_path: Path) -> None:
+    ray = tmp_path / "ray"
+    ray.write_text(f'#!/bin/sh\necho "$*" > {tmp_path / "said"}\n')
+    ray.chmod(0o755)
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(["bash", "-c", "exec -a ray::CohortTrainable.train sleep 60"]) as trial:
+        program, option, hook = containers()[1]["lifecycle"]["preStop"]["exec"]["command"]
+        quick = hook.replace("/proc/[0-9]*", f"/proc/{trial.pid}").replace("sleep 1", "sleep 0.1")
+        with subprocess.Popen([program, option, quick], env=os.environ | path) as waits:
+            with pytest.raises(subprocess.TimeoutExpired):
+                waits.wait(1.0)
+            trial.kill()
+            trial.wait()
+            assert waits.wait(30) == 0
+    assert "--reason DRAIN_NODE_REASON_PREEMPTION " in (tmp_path / "said").read_text()
+
+
 def test_rays_version_is_the_environments() -> None:
     version = manifest()["spec"]["rayClusterSpec"]["rayVersion"]
     assert f"\nray=={version}\n" in (ROOT / "constraints.txt").read_text()

@@ -1,8 +1,9 @@
-"""A GPU machine of cluster.yaml reports AWS's notice before its end to Ray."""
+"""AWS's notice before a spot machine's end: reported to Ray by cluster.yaml, and to `run` by docs/preemption.md."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,3 +74,22 @@ def test_a_spot_machine_s_notice_reaches_ray(tmp_path: Path, service: MetadataSe
     wait_until(said.exists, "Ray to be notified", patience_s=30)
     reason = "--reason DRAIN_NODE_REASON_PREEMPTION --reason-message spot --deadline-remaining-seconds 110"
     assert said.read_text() == f"token drain-node {reason}\n"
+
+
+@pytest.mark.parametrize("ends", ["by the notice", "before it"])
+def test_a_single_machine_s_notice_ends_run(tmp_path: Path, service: MetadataService, ends: str) -> None:
+    """`run` is a script that saves at SIGTERM, or one that is done."""
+    page = (ROOT / "docs" / "preemption.md").read_text()
+    (watch,) = [block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if ADDRESS in block]
+    waits = "trap 'echo saved; exit 130' TERM; while :; do sleep 0.1; done" if ends == "by the notice" else "exit 0"
+    (tmp_path / "lr-sweep").write_text(f"#!/bin/bash\n{waits}\n")
+    (tmp_path / "lr-sweep").chmod(0o755)
+    quick = watch.replace(ADDRESS, f"127.0.0.1:{service.server_port}").replace("sleep 5", "sleep 0.1")
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(["bash", "-c", quick], env=os.environ | path, stdout=subprocess.PIPE, text=True) as shell:
+        if ends == "by the notice":
+            wait_until(lambda: service.looks >= 2, "the machine to ask", patience_s=30)
+            assert shell.poll() is None
+            service.warned = True
+        printed, _ = shell.communicate(timeout=30)
+    assert (shell.returncode, "saved" in printed) == ((130, True) if ends == "by the notice" else (0, False))

@@ -131,7 +131,7 @@ def test_something_else_answers(other_server: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_submitted_study_is_run_with_its_options(tmp_path: Path, cluster: Cluster) -> None:
     study = write_study(tmp_path)
-    options = ("--no-follow", "--runs-per-trial", "2", "--retry-failed", "--strict")
+    options = ("--no-follow", "--runs-per-trial", "2", "--retry-failed", "--restart-inexact", "--strict")
     paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
     code, printed = said("submit", study, *paths, *options)
     assert (code, "Traceback" in printed) == (0, False)
@@ -139,7 +139,7 @@ def test_a_submitted_study_is_run_with_its_options(tmp_path: Path, cluster: Clus
     assert cluster.commands == [
         "exec sh lr_sweep/sweep/cluster/start.sh run tiny.yaml --address auto "
         "--results '/shared/our results' --data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 "
-        "--retry-failed --strict"
+        "--retry-failed --restart-inexact --strict"
     ]
     sent = load_study(cluster.folder / "tiny.yaml")
     assert sent.resources.runs_per_trial == 2

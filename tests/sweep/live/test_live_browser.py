@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -24,8 +23,9 @@ from lr_sweep.sweep.results.recorder import write_wanted
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
+from lr_sweep.tests.support.servers.live_page import live_page
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, runs_of, write_study
-from lr_sweep.tests.support.waiting import free_port, wait_until
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
@@ -50,20 +50,15 @@ def results(tmp_path: Path) -> Iterator[Results]:
 @contextmanager
 def page(results: Results, profile: Path) -> Iterator[tuple[Browser, str]]:
     """The page in a browser, and its address."""
-    command = command_line("ui", "--results", results.root, "--port", str(free_port()))
-    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as ui:
-        try:
-            assert ui.stdout
-            link = next(found[0] for line in ui.stdout if (found := re.search(r"http://\S+/\?token=\w+", line)))
-            with browser(profile) as window:
-                wait_until(lambda: answers(int(urlsplit(link).port or 0)), "the server")
-                window.open(link)
-                shows(window, "runs ended")
-                window.wait_until("location.search === '' && document.readyState === 'complete'")
-                yield window, link.partition("?")[0]
-        finally:
-            ui.send_signal(signal.SIGTERM)
-    assert ui.returncode == 0
+    with live_page(results.root) as ui:
+        link = ui.link()
+        with browser(profile) as window:
+            wait_until(lambda: answers(ui.port), "the server")
+            window.open(link)
+            shows(window, "runs ended")
+            window.wait_until("location.search === '' && document.readyState === 'complete'")
+            yield window, link.partition("?")[0]
+    assert ui.process.returncode == 0
 
 
 def answers(port: int) -> bool:

@@ -7,18 +7,17 @@ import json
 import multiprocessing
 import os
 import socket
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.mirrored_record import find
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, swept, write_study
-from lr_sweep.tests.support.waiting import free_port, wait_until
+from lr_sweep.tests.support.servers.live_page import live_page
+from lr_sweep.tests.support.tiny_study import swept, write_study
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user"),
@@ -106,18 +105,6 @@ def ray_answers(port: int) -> str:
     return ""
 
 
-@contextmanager
-def started(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        command_line(*words), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.communicate(timeout=120)
-
-
 def check(pid: int, secret: Path) -> tuple[set[int], int]:
     """Attack every port; return them, and how many refuse everything.
 
@@ -139,12 +126,11 @@ def check(pid: int, secret: Path) -> tuple[set[int], int]:
 def test_no_port_gives_or_takes_a_file(tmp_path: Path) -> None:
     (secret := tmp_path / "secret").write_text("a secret")
     study = write_study(tmp_path, rates=[1e-3], variants=["unfrozen-random"])
-    results, port = tmp_path / "results", free_port()
+    results = tmp_path / "results"
     swept("run", study, "--results", results)
-    with started("ui", "--results", results, "--port", str(port)) as ui:
-        assert ui.stdout
-        assert any(line.startswith("MLflow  http") for line in ui.stdout)
-        assert check(ui.pid, secret) == ({port}, 1)
+    with live_page(results) as ui:
+        ui.mlflow()  # its pages are served
+        assert check(ui.process.pid, secret) == ({ui.port}, 1)
     assert find(f"sqlite:///{results}/mlflow.db", "sweep.study", "tiny")  # the store answers us
 
 
@@ -154,9 +140,9 @@ def test_ray_s_ports_want_the_token(tmp_path: Path) -> None:
 
     (secret := tmp_path / "secret").write_text("a secret")
     study = write_study(tmp_path, rates=[1e-3], variants=["unfrozen-random"], num_steps=200_000)
-    with started("run", study, "--results", tmp_path / "results", "--cpus", "1") as run:
-        wait_until(lambda: list(tmp_path.glob("results/curves/*.parquet")), "an evaluation")
-        ports, _ = check(run.pid, secret)
+    with Background(tmp_path / "log", study, "--results", tmp_path / "results", "--cpus", "1") as run:
+        run.wait_until(lambda: list(tmp_path.glob("results/curves/*.parquet")))
+        ports, _ = check(run.process.pid, secret)
         assert len(ports) > 2
         errors = {port: as_nobody(ray_answers, port) for port in ports if is_open(port)}
         assert all(errors.values()), errors

@@ -119,6 +119,16 @@ def test_a_run_that_is_trained_anew_keeps_no_point_of_its_earlier_attempt(result
     assert [each.info.run_id for each in find(uri, "sweep.run_id", "aa")] == [run.info.run_id]
 
 
+def test_how_a_run_resumed_is_tagged_until_it_is_trained_anew(results: Path) -> None:
+    tags = []
+    for resumed, not_saved in (("inexactly", "average"), ("never", None)):
+        write_end(results, "aa", ended_s=60 + len(tags), resumed=resumed, not_saved=not_saved)
+        new_mirror(results).sync_all()
+        (run,) = find(tracking_uri(results), "sweep.run_id", "aa")
+        tags.append([run.data.tags.get(f"sweep.{name}") for name in ("resumed", "not_saved")])
+    assert tags == [["inexactly", "average"], ["never", None]]
+
+
 def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Path) -> None:
     options = Paths(results).options("small")
     for budget, seeds in ((400, 1), (800, 3)):

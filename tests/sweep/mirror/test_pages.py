@@ -7,9 +7,7 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -23,7 +21,8 @@ from lr_sweep.sweep.mirror import pages
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
 from lr_sweep.tests.support.mirrored_record import find, new_mirror
-from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
+from lr_sweep.tests.support.servers.live_page import live_page
+from lr_sweep.tests.support.waiting import mlflow_answers, wait_until
 
 SERVER = "http://127.0.0.1:5000"
 
@@ -190,40 +189,25 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     new_mirror(results).log_report(report)
     (study,) = find(tracking_uri(results), "sweep.study", "small")
     (tmp_path / "here").mkdir()
-    port = free_port()
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     code += "from lr_sweep.sweep.cli.parser import main; sys.exit(main(sys.argv[1:]))"
-    arguments = ["ui", "--results", str(results), "--port", str(port)]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        cwd=tmp_path / "here",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as ui:
-        try:
-            assert ui.stdout
-            first = list(islice(ui.stdout, 3))
-            token = first[0].strip().partition("token=")[2]
-            wait_until(lambda: mlflow_answers(port, token), "MLflow", 120.0)
-            asked = Request(
-                f"http://127.0.0.1:{port}/mlflow/get-artifact?path=report/report.md&run_uuid={study.info.run_id}",
-                headers={"Authorization": f"Bearer {token}"},
-            )
-            assert urlopen(asked).read() == b"what we found"
-            asked.remove_header("Authorization")
-            with pytest.raises(HTTPError, match="403"):
-                urlopen(asked)
-            assert list((tmp_path / "here").iterdir()) == []
-            os.killpg(ui.pid, end)
-            printed, _ = ui.communicate(timeout=30)
-        finally:
-            ui.terminate()  # a failure must not leave us waiting for it
-    assert ui.returncode == 0
-    page = f"http://127.0.0.1:{port}/mlflow/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
-    assert re.fullmatch(rf"live page  http://127.0.0.1:{port}/\?token=[0-9a-f]{{32}}\n", first[0])
-    assert first[2] == f"MLflow  {page}\n"
-    assert "Traceback" not in printed
-    assert "Warning" not in printed
-    assert not mlflow_answers(port, token)
+    with live_page(results, [sys.executable, "-c", code], tmp_path / "here") as ui:
+        link, page = ui.link(), ui.mlflow()
+        address, _, token = link.partition("/?token=")
+        wait_until(lambda: mlflow_answers(ui.port, token), "MLflow", 120.0)
+        asked = Request(
+            f"{address}/mlflow/get-artifact?path=report/report.md&run_uuid={study.info.run_id}",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        assert urlopen(asked).read() == b"what we found"
+        asked.remove_header("Authorization")
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(asked)
+        assert list((tmp_path / "here").iterdir()) == []
+        os.killpg(ui.process.pid, end)
+        printed, _ = ui.process.communicate(timeout=30)
+    assert ui.process.returncode == 0
+    assert re.fullmatch(rf"http://127.0.0.1:{ui.port}/\?token=[0-9a-f]{{32}}", link)
+    assert page == f"{address}/mlflow/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
+    assert (len(ui.lines), "Traceback" in printed, "Warning" in printed) == (3, False, False)
+    assert not mlflow_answers(ui.port, token)

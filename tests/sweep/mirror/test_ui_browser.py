@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +14,7 @@ import pytest
 from lr_sweep.tests.support.mirrored_record import new_mirror
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
-from lr_sweep.tests.support.tiny_study import ROOT
-from lr_sweep.tests.support.waiting import free_port
+from lr_sweep.tests.support.servers.live_page import live_page
 
 pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
@@ -46,17 +42,11 @@ def address(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         assert new_mirror(swept_study(results)).sync_all() == 4
-        port = free_port()
-        command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--port", str(port)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
-            try:
-                assert ui.stdout
-                link, _, runs = (ui.stdout.readline().split()[-1] for _ in range(3))
-                window.open(link)
-                window.wait_until("location.search === '' && document.querySelector('h1')?.innerText === 'small'")
-                yield runs
-            finally:
-                ui.send_signal(signal.SIGTERM)
+        with live_page(results) as ui:
+            link, runs = ui.link(), ui.mlflow()
+            window.open(link)
+            window.wait_until("location.search === '' && document.querySelector('h1')?.innerText === 'small'")
+            yield runs
 
 
 def swept_study(results: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -13,8 +14,18 @@ import pytest
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows
+from lr_sweep.common.files import remove_below
 from lr_sweep.datasets import TASKS
-from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples, replaced_by, restart_cells
+from lr_sweep.sweep.results import changes as results_changes
+from lr_sweep.sweep.results.changes import (
+    change_lines,
+    code_of_tasks,
+    inexact_runs,
+    own_examples,
+    replaced_by,
+    restart_cells,
+    restart_runs,
+)
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.recorder import Recorder, write_wanted
 from lr_sweep.sweep.search.state import reconcile
@@ -23,6 +34,7 @@ from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import ended_row, evaluation
 from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, succeeds, write_study
+from lr_sweep.trainables.checkpoint import save_checkpoint
 from lr_sweep.trainables.worker.session import Session
 
 TASK = """
@@ -227,6 +239,74 @@ def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -
     restart_cells(kept, "tiny", replaced.cells)
     for path, columns in ((Results(results).rungs("tiny"), RUNGS), (kept.proposals("tiny"), PROPOSALS)):
         assert [row["model"] for row in read_rows(path, columns) or []] == ["other"]
+
+
+def checkpoint(kept: Results, run: WantedRun, step: int, resumed: str) -> None:
+    save_checkpoint(kept.checkpoints(run.run_id), {}, {"step": step, "resumed": resumed})
+
+
+def inexact_ids(kept: Results, wanted: list[WantedRun], **more: Any) -> list[str]:
+    return [run.run_id for run in inexact_runs(reconcile(wanted, kept, **more), kept)]
+
+
+def test_inexact_runs_are_known_by_their_rows_and_checkpoints(tmp_path: Path) -> None:
+    """Of runs that have ended the row counts; of those that are to be trained, the newest checkpoint."""
+    rates = (1e-5, 1e-4, 1e-3, 1e-2)
+    study, kept = write_study(tmp_path, rates=rates, variants=VARIANT), Results(tmp_path / "results")
+    done, exact, started, failed = wanted = recorded(study, kept.root)
+    (row,) = read_rows(kept.run(done.run_id), RUNS) or []
+    write_parquet(kept.run(done.run_id), [row | {"resumed": "inexactly"}], RUNS)
+    checkpoint(kept, exact, 20, "inexactly")  # the row of an exact run says so
+    kept.run(started.run_id).unlink()
+    checkpoint(kept, started, 10, "never")
+    checkpoint(kept, started, 20, "inexactly")
+    (row,) = read_rows(kept.run(failed.run_id), RUNS) or []
+    write_parquet(kept.run(failed.run_id), [row | {"status": "failed", "num_steps": 10, "resumed": None}], RUNS)
+    checkpoint(kept, failed, 10, "inexactly")
+    assert inexact_ids(kept, wanted) == [done.run_id, started.run_id]
+    assert inexact_ids(kept, wanted, max_attempts=9) == [done.run_id, started.run_id, failed.run_id]
+    assert inexact_ids(kept, wanted, only={"learning_rate": {"1e-3"}}) == [started.run_id]
+    plan = succeeds("plan", study, "--results", kept.root)
+    assert "\nchanged    2 runs resumed inexactly; `run --restart-inexact` trains them anew" in plan
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+def test_a_kill_while_runs_are_restarted_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_row: bool
+) -> None:
+    """After each removal: no row is without its curve, and a run that could resume is known to be inexact."""
+    study, kept = write_study(tmp_path, rates=(1e-3,), variants=VARIANT), Results(tmp_path / "results")
+    (run,) = wanted = recorded(study, kept.root)
+    (row,) = read_rows(kept.run(run.run_id), RUNS) or []
+    write_parquet(kept.run(run.run_id), [row | {"resumed": "inexactly"}], RUNS)
+    if not has_row:
+        kept.run(run.run_id).unlink()
+    for step, resumed in ((10, "never"), (20, "inexactly")):
+        checkpoint(kept, run, step, resumed)
+    (kept.checkpoints(run.run_id) / "command").mkdir()
+    removed = []
+
+    def remove(root: Path, path: Path) -> None:
+        remove_below(root, path)
+        removed.append(path)
+        assert kept.curve(run.run_id).exists() or not kept.run(run.run_id).exists()
+        is_known = inexact_ids(kept, wanted) == [run.run_id]
+        assert is_known != (not any(kept.checkpoints(run.run_id).glob("*")))
+
+    monkeypatch.setattr(results_changes, "remove_below", remove)
+    restart_runs(kept, "tiny", wanted)
+    assert len(removed) == 5 + has_row
+    assert reconcile(wanted, kept).states == {run.run_id: "waiting"}
+
+
+def test_what_stopped_the_rate_of_a_restarted_run_is_judged_again(tmp_path: Path, results: Path) -> None:
+    """The rung would end the run before its first step. Fresh runs are not judged."""
+    kept, rates = Results(results), (1e-3, 1e-2)
+    first, second = runs_of(write_study(tmp_path, rates=rates, variants=VARIANT), results)
+    rung = {"step": 10, "value": 0.1, "num_compared": 2, "kept": False}
+    write_parquet(kept.rungs("tiny"), [first.cell._asdict() | {"learning_rate": rate} | rung for rate in rates], RUNGS)
+    restart_runs(kept, "tiny", [first, replace(second, fresh=True)])
+    assert [row["learning_rate"] for row in read_rows(kept.rungs("tiny"), RUNGS) or []] == [1e-2]
 
 
 BODY = "for _ in session.steps():\n    if session.due:\n        session.report(validation=0.5, test=0.5)"

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.record.read import logged_values, read_curves, read_runs
+from lr_sweep.analysis.record.read import logged_values, read_curves, read_run_rows, read_runs
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder, RunLogs
 from lr_sweep.sweep.study.runs import WantedRun
@@ -238,6 +238,19 @@ def test_a_divergence_has_its_step_and_keeps_its_curve(sender: Sender) -> None:
     assert sender.steps() == [10]
     ended = sender.row()
     assert (ended["status"], ended["diverged_at_step"], ended["num_steps"]) == ("diverged", 13, 13)
+
+
+def test_how_a_run_resumed_is_in_its_row(sender: Sender) -> None:
+    end: dict[str, Any] = {"status": "complete", "elapsed_s": 1.0, "device": "a device", "engine": "own"}
+    resumed: dict[str, Any] = {"resumed": "inexactly", "not_saved": ("average", "scheduler")}
+    for more, expected in ((resumed, ("inexactly", "average, scheduler")), ({}, ("never", None))):
+        again = sender.again()
+        again.start(0, 0)
+        again.send(Finished(run_id=sender.run_id, step=20, **end, **more), 3)
+        (row,) = read_run_rows(sender.results.root, None, ("resumed", "not_saved"))
+        assert (row["resumed"], row["not_saved"]) == expected
+    sender.fail("the worker died")
+    assert pd.isna(sender.row()["resumed"])
 
 
 @pytest.mark.parametrize("trained_before", [False, True])

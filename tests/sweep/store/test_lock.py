@@ -144,7 +144,7 @@ def test_who_died_on_this_machine_need_not_be_waited_for(machines: Machines) -> 
     assert current_writer(ObjectStore(URI))["study"] == "c"
 
 
-RATES = tuple(1e-3 * (1 + number) for number in range(40))
+RATES = tuple(1e-3 * (1 + number) for number in range(10))
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def written(machines: Machines) -> Path:
-    """Forty runs in the store; then this is another machine."""
+    """Ten runs in the store; then this is another machine."""
     results = StoredResults(URI)
     results.prepare()
     with results.writing("small"):
@@ -182,7 +182,7 @@ def test_a_broken_download_is_resumed(machines: Machines, written: Path, monkeyp
     find = ObjectStore.find
 
     def breaking(store: ObjectStore, name: str) -> object:
-        if len(asked) == 60:
+        if len(asked) == 15:
             raise OSError("the line is cut")
         asked.append(name)
         return find(store, name)
@@ -197,7 +197,7 @@ def test_a_broken_download_is_resumed(machines: Machines, written: Path, monkeyp
     monkeypatch.setattr(ObjectStore, "find", lambda store, name: asked.append(name) or find(store, name))
     copy = refresh(URI)
     assert first & set(asked) == {"format.json"}
-    assert len(first | set(asked)) >= 80
+    assert len(first | set(asked)) >= 20
     assert (rows(copy), curves(copy)) == (rows(written), curves(written))
 
 
@@ -206,16 +206,16 @@ def test_ls_and_status_fetch_no_curve_of_an_ended_run(machines: Machines, writte
     with faulty(machines.server) as server:
         machines.be("second", server)
         succeeds("ls", "--results", URI)
-        assert "40" in succeeds("status", "small", "--results", URI)
-        assert server.seen["GET", "runs", "whole"] == 40
+        assert "10" in succeeds("status", "small", "--results", URI)
+        assert server.seen["GET", "runs", "whole"] == 10
         assert server.seen["GET", "curves", "whole"] == 1
         results_here(URI, curves=False).fetch_curves()  # `status` of a study with `fresh`
         row = written / "runs" / f"{min(rows(written))}.parquet"
         ObjectStore(URI).write("runs/0123456789abcdef.parquet", row.read_bytes())
-        assert server.seen["GET", "curves", "whole"] == 41
+        assert server.seen["GET", "curves", "whole"] == 11
         ObjectStore(URI).write("curves/0123456789abcdef.parquet", b"longer, now that it has ended")
         refresh(URI, curves=False)  # `report` may be reading: the copy has all curves and keeps them
-        assert server.seen["GET", "curves", "whole"] == 42
+        assert server.seen["GET", "curves", "whole"] == 12
 
 
 @pytest.mark.slow
@@ -229,7 +229,7 @@ def test_a_sweep_waits_for_an_overloaded_store(machines: Machines, written: Path
             add_runs(results.root, (0.5,))
             results.settle()
     machines.be("third")
-    assert len(rows(refresh(URI))) == 41
+    assert len(rows(refresh(URI))) == 11
 
 
 def test_a_reader_does_not_wait_for_ever(machines: Machines, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:

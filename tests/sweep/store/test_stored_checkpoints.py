@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.common.object_store import ObjectStore
+from lr_sweep.sweep.results.changes import restart_runs
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.runs import WantedRun
@@ -81,6 +82,18 @@ def test_a_run_resumes_on_another_machine_with_the_same_numbers(machines: Machin
     assert points(events) == {runs[0].run_id: expected[runs[0].run_id]}
     assert [name.split("-")[1] for name in stored(runs[0])] == ["000000030"]
     assert checkpoints(results.checkpoints(runs[0].run_id)) == []  # the disk is free again
+
+
+def test_a_run_that_is_restarted_has_nothing_to_resume_from(machines: Machines, tmp_path: Path) -> None:
+    first, second = runs_of(write_study(tmp_path, rates=(1e-3,)), tmp_path)
+    results = StoredResults(URI)
+    until_step(stacked([first, second], results), 10)
+    restart_runs(results, "tiny", [first])
+    assert (stored(first), len(stored(second))) == ([], 1)
+    machines.be("second")
+    events = events_of(cohort_here([first], StoredResults(URI)))
+    assert isinstance(events[0], Started)
+    assert events[0].step == 0
 
 
 def test_what_this_machine_s_disk_has_is_not_fetched(machines: Machines, tmp_path: Path) -> None:

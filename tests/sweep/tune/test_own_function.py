@@ -10,22 +10,29 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.background import Background
+from lr_sweep.tests.support.mirrored_record import points
 from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import (
     as_text,
+    cohort_here,
     curves,
+    evaluations,
     in_process,
     rows,
     runs_of,
     succeeds,
     sweep,
     swept,
+    train,
     trained_here,
 )
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
+from lr_sweep.trainables.worker.session import Session
 
 
 @pytest.mark.slow
@@ -34,6 +41,9 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     study, results = write_own_study(tmp_path / "own"), tmp_path / "results"
     sound = study.read_text().replace(", sgd: {optimizer: sgd, momentum: 0.9}", "")
     study.write_text(sound.replace("{optimizer: adamw}", "{optimizer: adamw}, broken: {optimizer: sgd}"))
+    train = tmp_path / "own" / "train.py"  # in a trial of eight steps, nothing is broken
+    text = train.read_text().replace('run.options["momentum"]', 'run.num_steps > 8 and run.options["momentum"]')
+    train.write_text(text)
     code, output = sweep("run", study, "--results", results)
     assert code == 1, output
     assert "2 runs wanted: 1 complete, 0 diverged, 1 failed" in output
@@ -55,13 +65,55 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     assert log[-1].endswith("KeyError: 'momentum'")
     log = in_process("show", trained["run_id"], "--log", "--results", results)[1].splitlines()
     assert [line[21:28] for line in log] == ["started", "step 10", "step 20", "complet"]
-    train = tmp_path / "own" / "train.py"
     train.write_text(train.read_text().replace("0.1 *", "0.2 *"))
     study.write_text(with_broken)
     planned = in_process("plan", study, "--results", results)[1]
     assert "runs       2 wanted: 2 new" in planned
     assert "no longer wanted" in planned
     assert "the study has another version of train.py" in planned
+
+
+COUNTS = """
+count = 0
+for step in session.steps():
+    count += 1
+    if session.due:
+        session.report(validation=count, test=0.5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_run_that_resumed_inexactly_is_trained_anew_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its count began again after step 5. Then it has the numbers of a run without a stop, in MLflow, too."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    metric = "{name: count, higher_is_better: true, is_fraction: false}"
+    study, results = write_function(tmp_path, COUNTS, metric=metric), Results(tmp_path / "results")
+    (run,) = runs_of(study, results.root)
+    results.prepare()
+    session = Session(cohort_here([run], results))
+    next(event for events in session.events(1000.0) for event in events if evaluations(event))
+    session.leave()
+    train(study, results)
+    (row,) = rows(results.root).values()
+    assert row["resumed"] == "inexactly"
+    assert "count" in row["not_saved"]
+    succeeds("export", "--mlflow", "--results", results.root)
+    assert mirrored(results, run) == [(5, 5), (10, 5)]
+    assert "changed    1 run resumed inexactly" in succeeds("plan", study, "--results", results.root)
+    output = swept("run", study, "--results", results.root, "--cpus", "1", "--restart-inexact")
+    assert "training 1 runs" in output
+    (row,) = rows(results.root).values()
+    assert row["resumed"] == "never"
+    assert mirrored(results, run) == [(5, 5), (10, 10)]
+
+
+def mirrored(results: Results, run: WantedRun) -> list[tuple[int, float]]:
+    """Steps and values of the validation points of the one MLflow run."""
+    found = points(tracking_uri(results.root), run.run_id, "validation_count")
+    return [(step, value) for step, value, _ in found]
 
 
 SEARCHED = """

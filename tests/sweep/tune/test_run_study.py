@@ -21,7 +21,7 @@ from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.sweep.tune.trials import StorageFailed
+from lr_sweep.sweep.tune.trials import StorageFailed, TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, NoMirror, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows
 from lr_sweep.tests.support.waiting import wait_until
@@ -123,6 +123,23 @@ def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
     assert "nothing to train" in bench.said[-1]
 
 
+def test_runs_that_resumed_inexactly_train_anew_on_request_only(bench: Bench) -> None:
+    """Those that `--only` names; what they were is gone before they train, and so is a plain `run`'s reason to."""
+    a, b, c, d = bench.ids
+    bench.run(Script(inexact={a, c, d}))
+    assert bench.run(Script()).trained == 0
+    script = Script(inexact={c})
+    only = parse_only("learning_rate=1e-4,learning_rate=1e-2,learning_rate=1e-3")
+    assert bench.run(script, restart_inexact=True, only=only).trained == 2
+    assert script.passes == [[[a, c]]]
+    assert "tiny: runs that resumed inexactly and train anew: 2" in bench.said
+    found = rows(bench.results.root)
+    assert [found[run_id]["resumed"] for run_id in (a, b, c, d)] == ["never", "never", "inexactly", "inexactly"]
+    bench.run(Script(failures={c: 2, d: 2}), restart_inexact=True)
+    assert bench.states() == ["complete", "complete", "failed", "failed"]
+    assert not bench.results.curve(c).exists(), "no number of the earlier training is left"
+
+
 def test_new_runs_are_trained_beside_old_failures_and_the_mirror_is_notified_of_all(bench: Bench) -> None:
     """Of runs that ended without a curve, too: another sweep's mirror may have been out of reach."""
     _, b, _, d = bench.ids
@@ -194,6 +211,20 @@ def test_a_signal_is_answered_before_runs_are_saved_and_the_rest_is_left_for_lat
     assert (outcome.trained, outcome.stopped) == (1, True)
     assert not bench.results.sweep_stop.exists()
     assert bench.states() == ["complete", "waiting", "waiting", "waiting"]
+
+
+@pytest.mark.parametrize("kind", [TrialFailed, TrialInterrupted])
+def test_a_process_that_ends_by_the_signal_of_the_sweep_has_not_failed(bench: Bench, kind: Any) -> None:
+    def is_stopped(cohorts: Any, *arguments: Any) -> Events:
+        yield Started(run_id=cohorts[0].run_ids[0], step=0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(bench.results.sweep_stop.exists, "the driver's answer")
+        yield kind(run_ids=cohorts[0].run_ids, reason="the command was killed by SIGTERM")
+
+    assert bench.run(Disturbed(is_stopped)).stopped
+    assert bench.states() == ["waiting"] * 4
+    log = bench.results.log(bench.ids[0]).read_text()
+    assert log.splitlines()[-1].endswith("  1 run to be trained anew")
 
 
 @pytest.mark.parametrize("ends_ray", [False, True])

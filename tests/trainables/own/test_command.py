@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,8 +12,9 @@ import psutil
 import pytest
 
 from lr_sweep.tests.support.own_study import to_end, write_command
-from lr_sweep.tests.support.tiny_study import environment, runs_of
+from lr_sweep.tests.support.tiny_study import ROOT, runs_of
 from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.trainables.own import supervisor
 from lr_sweep.trainables.own.command import rows_of, values_in
 from lr_sweep.trainables.own.command_line import filled, placeholders
 from lr_sweep.trainables.own.engine import OwnTraining
@@ -209,12 +207,6 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 pathlib.Path(sys.argv[3]).write_text(f"{child.pid}")
 time.sleep(600)
 """
-WORKER = """
-import sys
-from pathlib import Path
-from lr_sweep.tests.trainables.own.test_command import started
-started(Path(sys.argv[1]))[0].advance()
-"""
 
 
 def started(folder: Path, prints: str = "") -> tuple[OwnTraining, Path]:
@@ -261,11 +253,28 @@ def test_a_command_whose_run_is_left_has_time_to_save(tmp_path: Path) -> None:
     assert (kept / "state").exists()
 
 
+def test_a_command_that_is_left_may_save_for_as_long_as_slurm_s_script_warns_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose run has ended may not: the next run waits for its place."""
+    end, asked = supervisor.end, list[float]()
+    monkeypatch.setattr(supervisor, "end", lambda process, saving_s: (asked.append(saving_s), end(process)))
+    for stop in (OwnTraining.leave, OwnTraining.close):
+        one, _ = started(tmp_path)
+        one.advance(for_s=0.0)
+        stop(one)
+    notice = re.search(r"USR1@(\d+)", (ROOT / "docs" / "cluster" / "sweep.sbatch").read_text())
+    assert notice
+    assert asked[1] < 30 < int(notice[1]) < asked[0]
+
+
 def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    with subprocess.Popen([sys.executable, "-c", WORKER, tmp_path], env=environment()) as worker:
-        wait_until(lambda: pid.exists() and pid.read_text(), "the child", 120)
-        os.kill(worker.pid, signal.SIGKILL)
+    worker = multiprocessing.get_context("fork").Process(target=lambda: started(tmp_path)[0].advance())
+    worker.start()
+    wait_until(lambda: pid.exists() and pid.read_text(), "the child", 120)
+    worker.kill()
+    worker.join()
     wait_until(lambda: not runs(pid), "the child's end", 60)
 
 

@@ -16,7 +16,7 @@ from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
-PLAIN, RANKS, SHARDED, TRAINER, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLAIN, RANKS, SHARDED, LIGHTNING, TRAINER, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NO_ACCELERATE = "Accelerate is not installed: pip install 'lr-sweep[hf]'"
 
 
@@ -33,7 +33,7 @@ def of_page(tmp_path: Path, function: str, more: str = "") -> list[WantedRun]:
 def check(wanted: WantedRun) -> None:
     """Train 100 steps; the validation loss falls. A stop and a resume change no bit."""
     run = own_run(wanted.run)
-    assert probe(run, "cpu").text() == "deterministic, and resumes exactly"
+    assert probe(run, "cpu").resumed == "exactly"
     one = OwnTraining(run.sibling(0.03, 1), 200, "cpu")
     to_end(one, 200)
     first, second = one.progress.curve
@@ -41,12 +41,27 @@ def check(wanted: WantedRun) -> None:
     assert second.validation_accuracy < first.validation_accuracy
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_shuffled_data_loader_resumes_in_mid_epoch(tmp_path: Path, exact: bool) -> None:
-    """The stops are neither ends of epochs, which have 32 steps, nor evaluations, which come each 100 steps."""
-    function = PLAIN if exact else PLAIN.replace("sampler=order", "shuffle=True")
+def without(function: str, name: str) -> str:
+    """The function, which passes one thing less to the session."""
+    changed = re.sub(rf', (?:{name}={name}|"{name}": {name})', "", function)
+    assert changed != function
+    return changed
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize(("function", "forgotten"), [(PLAIN, "loader"), (ACCELERATE, "accelerator")])
+def test_a_function_resumes_in_mid_epoch_and_between_accumulated_batches(
+    tmp_path: Path, function: str, forgotten: str, passes: bool
+) -> None:
+    """The stops are neither ends of epochs, of 32 or 40 steps, nor steps of an optimizer that accumulates four batches.
+
+    Evaluations come each 100 steps.
+    """
+    if function == ACCELERATE:
+        pytest.importorskip("accelerate", reason=NO_ACCELERATE)
+    function = function if passes else without(function, forgotten)
     run = replace(of_page(tmp_path, function)[0], num_steps=200)
-    assert resumes_exactly(run, 3, 147) == exact
+    assert resumes_exactly(run, 3, 147) == passes
 
 
 def sharded() -> str:
@@ -73,8 +88,9 @@ def test_functions_of_two_processes(tmp_path: Path, function: str) -> None:
     check(of_page(tmp_path, function, "resources: {processes_per_run: 2}\n")[0])
 
 
-def test_the_recipe_for_a_trainer_is_the_starter_s() -> None:
-    assert (ROOT / "sweep" / "starters" / "hf-trainer" / "train.py").read_text().endswith(TRAINER)
+@pytest.mark.parametrize(("starter", "recipe"), [("hf-trainer", TRAINER), ("lightning", LIGHTNING)])
+def test_the_recipe_for_a_trainer_is_the_starter_s(starter: str, recipe: str) -> None:
+    assert (ROOT / "sweep" / "starters" / starter / "train.py").read_text().endswith(recipe)
 
 
 def test_the_study_of_the_page_has_the_grid_that_it_shows(tmp_path: Path) -> None:

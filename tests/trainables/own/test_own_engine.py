@@ -108,6 +108,7 @@ def test_other_draws_in_the_process_change_nothing(tmp_path: Path) -> None:
     assert to_end(one, 20) == to_end(training(wanted), 20)
 
 
+@pytest.mark.usefixtures("tried_here")
 def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
     """A life ends after so many reports, without a last save."""
     wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[0]
@@ -141,7 +142,7 @@ def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
             "session.report was called in step 1",
         ),
         ("session.report(validation=1, test=1)", "session.report was called in no step"),
-        ("session.steps(model=3)\nnext(session.steps(model=3))", r"session.steps got model \(int\), want things with"),
+        ("session.steps(model=3)\nnext(session.steps(model=3))", r"session.steps got model \(int\), want an object"),
         (
             "for step in session.steps():\n    while session.due:\n        session.report(validation=0, test=0)",
             "session.report was called twice in step 5",

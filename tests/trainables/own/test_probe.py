@@ -17,13 +17,18 @@ from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.work import Options
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import runs_of
-from lr_sweep.trainables.own.probe import tried
+from lr_sweep.trainables.own.exactness import Probe
+from lr_sweep.trainables.own.probe import SLOW, probe, tried
 from lr_sweep.trainables.own.run import TrainingFunctionError, own_run
 
 
-def check(study: Path, device: str | None = None) -> str:
-    (wanted,) = runs_of(study, study.parent / "results")
-    return tried(own_run(wanted.run), wanted.num_steps, device)
+def check(study: Path, device: str | None = None) -> list[Probe]:
+    wanted = runs_of(study, study.parent / "results")
+    return tried([(own_run(each.run), each.num_steps) for each in wanted], device)
+
+
+def probed(study: Path) -> Probe:
+    return probe(own_run(runs_of(study, study.parent / "results")[0].run), "cpu")
 
 
 def with_first_line(folder: Path, line: str) -> Path:
@@ -34,26 +39,14 @@ def with_first_line(folder: Path, line: str) -> Path:
 
 def test_one_that_can_be_imported_leaves_nothing_in_this_process(tmp_path: Path) -> None:
     before = sys.modules.pop("train", None)  # another test's
-    check(with_first_line(tmp_path, "import json, threading; threading.Thread(target=threading.Event().wait).start()"))
+    waits = "import json, threading; threading.Thread(target=threading.Event().wait).start()"
+    assert check(with_first_line(tmp_path, waits)) == []  # without a device it is imported alone
     assert "train" not in sys.modules, before
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (
-            "import no_such_module",
-            'cannot be imported: Most recent call last:\n  File "train.py", line 1, in <module>\n'
-            "    import no_such_module\n"
-            "ModuleNotFoundError: No module named 'no_such_module'",
-        ),
-        ("import os; os._exit(7)", "cannot be imported: the process that imported it ended with code 7"),
-    ],
-)
-def test_one_that_cannot_be_imported_says_why(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(TrainingFunctionError) as raised:
-        check(with_first_line(tmp_path, line))
-    assert str(raised.value) == message
+def test_one_that_ends_its_process_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFunctionError, match="cannot be imported: the process .* ended with code 7$"):
+        check(with_first_line(tmp_path, "import os; os._exit(7)"))
 
 
 UNSAVED = """
@@ -65,62 +58,111 @@ for step in session.steps():
 """
 
 
-COUNTS_EPOCHS = """
-if run.num_steps < 10:
-    return
-for step in session.steps():
-    if session.due:
-        session.report(validation=0.5, test=0.5)
-"""
-
-
-ONCE_IN_A_PROCESS = f"""
+ONCE_AND_WITH_ITS_BUDGET = f"""
 import sys
 
 sys.calls = getattr(sys, "calls", 0) + 1
-assert sys.calls == 1
+assert (sys.calls, run.num_steps) == (1, 10)
 {UNSAVED}"""
 
 
+def test_one_that_fails_in_a_short_trial_trains_once_more_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (found,) = check(write_function(tmp_path, ONCE_AND_WITH_ITS_BUDGET), "cpu")
+    assert (found.resumed, found.lost) == ("unchecked", [])
+    assert re.fullmatch("failed in a trial of 8 steps:\n.*\nAssertionError", found.unchecked, re.DOTALL)
+
+
+def test_one_that_diverges_is_not_compared(tmp_path: Path) -> None:
+    found = probed(write_function(tmp_path, UNSAVED.replace("unsaved.item()", "float('nan')")))
+    assert (found.resumed, found.unchecked.partition(",")[0]) == ("unchecked", "diverges before step 3")
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_each_cell_is_tried(tmp_path: Path) -> None:
+    body = UNSAVED.replace("unsaved = ", "unsaved = run.options['drift'] * ")
+    found = check(write_function(tmp_path, body, variants="{still: {drift: 0}, moving: {drift: 1}}"), "cpu")
+    assert [each.resumed for each in found] == ["inexactly", "inexactly"]
+
+
+LOOP = """
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=run.learning_rate)
+{before}
+for step in session.steps(model=model, optimizer=optimizer{saved}):
+    optimizer.zero_grad()
+    model(torch.randn(4, 2)).square().mean().backward()
+    optimizer.step()
+    {after}
+    if session.due:
+        session.report(validation=0.5, test=model.weight.sum().sigmoid())
+"""
+SCHEDULE = "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 20)", "schedule.step()"
+TRAINER = (
+    # An object of a library holds the schedule.
+    "import argparse; trainer = argparse.Namespace(schedules=[torch.optim.lr_scheduler.StepLR(optimizer, 20)])",
+    "trainer.schedules[0].step()",
+)
+COUNTER = "count = 0", "count += 1; model.requires_grad_(count < 30)"
+OBJECT = "import types; counts = types.SimpleNamespace(count=0)", "counts.count += 1; print(counts.count)"
+DICT = "counts = {'count': 0}", "counts['count'] += 1; print(counts)"
+GENERATOR = "own = torch.Generator().manual_seed(1)", "torch.rand(1, generator=own)"
+IMPORTED = "import random; draws = [random.random()]", "draws.append(random.random()); print(draws)"
+
+
 @pytest.mark.parametrize(
-    ("body", "found"),
+    ("lines", "saved", "not_saved"),
     [
-        (UNSAVED, "is deterministic, but resumes inexactly: a resumed training differs in the reported numbers"),
-        (UNSAVED.replace("+= 0.1", "= torch.rand(1)"), ""),
-        (ONCE_IN_A_PROCESS, "failed in a trial of 8 steps:\n.*\nAssertionError"),
-        (COUNTS_EPOCHS, "failed in a trial of 8 steps:\n.*MisuseError: the function returned after step 0 of 8, .*"),
+        (SCHEDULE, "", ["schedule in train"]),
+        (SCHEDULE, "schedule=schedule", []),
+        (TRAINER, "", ["trainer's StepLR in train"]),
+        (COUNTER, "", ["count in train"]),
+        (OBJECT, "", ["counts.count in train"]),
+        (OBJECT, "counts=counts", []),
+        (DICT, "", ["counts in train"]),
+        (DICT, "counts=counts", []),
+        (GENERATOR, "", ["own in train"]),
+        (GENERATOR, "own=own", []),
+        (IMPORTED, "", ["draws in train"]),
+        (IMPORTED, "draws=draws", []),
     ],
 )
-def test_what_a_trial_finds(tmp_path: Path, body: str, found: str) -> None:
-    assert re.fullmatch(found, check(write_function(tmp_path, body), "cpu"), re.DOTALL)
+def test_what_changes_and_is_not_saved_is_named(
+    tmp_path: Path, lines: tuple[str, str], saved: str, not_saved: list[str]
+) -> None:
+    before, after = lines
+    body = LOOP.format(before=before, after=after, saved=f", {saved}" if saved else "")
+    found = probed(write_function(tmp_path, body))
+    assert (found.unchecked, [*found.differs], [*found.not_saved]) == ("", [], not_saved)
 
 
-def test_one_of_which_a_run_was_evaluated_is_only_imported(tmp_path: Path) -> None:
-    assert check(write_function(tmp_path, UNSAVED)) == ""
+def test_a_counter_that_nothing_reads_is_not_named(tmp_path: Path) -> None:
+    body = LOOP.format(before="", after="", saved="").replace(
+        "for step in session", "for count, step in enumerate(session"
+    )
+    body = body.replace("optimizer=optimizer)", "optimizer=optimizer))")
+    assert probed(write_function(tmp_path, body)).resumed == "exactly"
+    assert probed(write_function(tmp_path, f"{body}    print(count)\n")).not_saved == ("count in train",)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("raise ValueError('boom')", "failed twice alike in a trial:\n.*\nValueError: boom"),
-        (
-            UNSAVED.replace("session.due", "step"),
-            "failed twice .*session.report was called in step 1, .*",
-        ),
-    ],
-)
-def test_one_that_fails_twice_alike_is_refused(tmp_path: Path, body: str, message: str) -> None:
-    study = write_function(tmp_path, body)
+def test_gradients_that_add_up_are_saved(tmp_path: Path) -> None:
+    body = LOOP.format(before="", after="", saved="").replace("    optimizer.zero_grad()\n", "")
+    body = body.replace("    optimizer.step()", "    step % 16 or (optimizer.step(), optimizer.zero_grad())")
+    assert probed(write_function(tmp_path, body)).resumed == "exactly"
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_one_that_fails_twice_alike_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingFunctionError) as raised:
-        check(study, "cpu")
-    assert re.fullmatch(message, str(raised.value), re.DOTALL)
+        check(write_function(tmp_path, "raise ValueError('boom')"), "cpu")
+    assert re.fullmatch("failed twice alike in a trial:\n.*\nValueError: boom", str(raised.value), re.DOTALL)
 
 
 def test_a_slow_one_is_not_waited_for(tmp_path: Path) -> None:
     study = with_first_line(tmp_path, "import __main__, time; __main__.TRIED_S = 0.1")
     with (tmp_path / "train.py").open("a") as code:
         code.write("    time.sleep(600)")
-    assert check(study, "cpu").startswith("takes more than 0 s for a few steps")
+    (found,) = check(study, "cpu")
+    assert found.unchecked == SLOW
 
 
 def test_run_says_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,12 +174,25 @@ def test_run_says_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.Monke
     results, placement = Results(tmp_path / "results"), Placement(resources=study.resources)
     with pytest.raises(UserError, match="enough"):
         run_study(study, Options(results=results, data_dir=tmp_path, placement=placement), lines.append)
-    assert [line.split(":")[0] for line in lines if "inexactly" in line] == ["mine"]
+    assert [line.split(":")[0] for line in lines if "Not saved" in line] == ["mine"]
 
 
 def test_run_refuses_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "ray_session", lambda *_: pytest.fail("Ray is started"))
     study, results = load_study(with_first_line(tmp_path, "import no_such_module")), Results(tmp_path / "results")
     placement = Placement(resources=study.resources)
-    with pytest.raises(UserError, match="mine: train.py:train cannot be imported: .*\n.*\n.*\nModuleNotFoundError"):
+    with pytest.raises(UserError) as raised:
         run_study(study, Options(results=results, data_dir=tmp_path, placement=placement), lambda line: None)
+    traceback = 'Most recent call last:\n  File "train.py", line 1, in <module>\n    import no_such_module\n'
+    reason = f"{traceback}ModuleNotFoundError: No module named 'no_such_module'"
+    assert str(raised.value).startswith(f"mine: train.py:train cannot be imported: {reason}")
+
+
+def test_run_refuses_a_study_in_which_one_variant_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "ray_session", lambda *_: pytest.fail("Ray is started"))
+    body = UNSAVED.replace("unsaved = ", "unsaved = run.options['drift'] * ")
+    study = load_study(write_function(tmp_path, body, variants="{sound: {drift: 1}, broken: {}}"))
+    placement = Placement(resources=study.resources)
+    options = Options(results=Results(tmp_path / "results"), data_dir=tmp_path, placement=placement)
+    with pytest.raises(UserError, match="KeyError: 'drift'\nNo run was started; the trial was of mine train broken"):
+        run_study(study, options, lambda line: None)

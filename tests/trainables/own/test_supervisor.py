@@ -139,3 +139,30 @@ def test_it_ends_as_its_command_does(script: str, code: int) -> None:
     with supervisor.start(["sh", "-c", script]) as process:
         assert process.wait(60) == code
     assert supervisor.ending(code) == {139: "was killed by SIGSEGV"}.get(code, f"ended with exit code {code}")
+
+
+OUTLIVES = """
+import multiprocessing, os, signal, subprocess, sys, time
+from lr_sweep.trainables.own import supervisor
+
+signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.ASKING)
+supervisor.outlive_signals()
+for number in supervisor.ASKING:
+    os.kill(os.getpid(), number)
+child = subprocess.Popen(["sleep", "600"])
+forked = multiprocessing.get_context("fork")
+runs = forked.Event()
+fork = forked.Process(target=lambda: runs.set() or time.sleep(600))
+fork.start()
+runs.wait()  # Python drops a signal that comes while it forks
+fork.terminate()
+child.terminate()
+fork.join()
+print(fork.exitcode, child.wait())
+"""
+
+
+def test_a_process_that_saves_outlives_signals_and_what_it_starts_does_not() -> None:
+    """DataLoader workers and pools are ended by SIGTERM."""
+    done = subprocess.run([sys.executable, "-c", OUTLIVES], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{-signal.SIGTERM} {-signal.SIGTERM}\n"), done.stderr

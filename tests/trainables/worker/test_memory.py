@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, run_of
-from lr_sweep.benchmarks.engine_memory import SIZES, in_a_process
+from lr_sweep.benchmarks.engine_memory import SIZES, measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, write_study
 from lr_sweep.trainables.stacked.layers import onednn_is_faster
@@ -50,7 +50,7 @@ ONEDNN_BYTES = 3.0e7
 @pytest.mark.slow
 @pytest.mark.parametrize(("cell", "number"), [(cell, number) for cell, sizes in SIZES.items() for number in sizes])
 def test_the_peak_is_predicted_within_a_fifth(cell: str, number: int) -> None:
-    case = in_a_process("engine_memory", cell, "--runs", str(number))
+    case = measured(cell, number)
     unpredicted = ONEDNN_BYTES if onednn_is_faster() else 0.0
     assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2, abs=unpredicted)
 

@@ -1,0 +1,63 @@
+"""The check `inexact`: were runs interrupted whose resume may have changed their numbers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from lr_sweep.analysis.record.columns import DOUBTFUL, INEXACTLY
+from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
+from lr_sweep.analysis.statistics.comparisons.pairs import cells_of, comparisons
+from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of, tuples_in
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+
+FIXES = {
+    INEXACTLY: "`run --restart-inexact` trains them anew; what is named resumes exactly if it is "
+    "passed to `session.steps`, which makes new runs"
+}
+
+
+def inexact_findings(
+    wanted: pd.DataFrame, runs: pd.DataFrame, summary: StudySummary
+) -> Iterator[CheckFinding]:
+    """Report cells with such runs: as a problem where one is inexact, and decides a pair."""
+    inexact = set(runs.loc[runs["resumed"] == INEXACTLY, "run_id"])
+    deciding = inexact & _deciding(summary) if inexact else inexact
+    for cell, rows in each_cell(wanted):
+        is_problem = not deciding.isdisjoint(rows["run_id"])
+        for resumed, text in resume_texts(rows, runs):
+            level: Level = "note"
+            if is_problem and resumed == INEXACTLY:
+                level = "problem"
+            fix = FIXES.get(resumed, "")
+            yield finding_of(labels_of(cell), "inexact", level, text, fix)
+
+
+def resume_texts(wanted: pd.DataFrame, runs: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Yield each of `DOUBTFUL` that wanted runs have, and a text that counts these runs."""
+    for resumed in DOUBTFUL:
+        is_doubtful = runs["resumed"].eq(resumed)
+        is_wanted = runs["run_id"].isin(wanted["run_id"])
+        doubtful = runs[is_doubtful & is_wanted]
+        how = ", and whether they resumed exactly was not checked"
+        if resumed == INEXACTLY:
+            how = f" and resumed inexactly (not saved: {_lost_by(doubtful)})"
+        if len(doubtful):
+            share = f"{len(doubtful)} of {len(wanted)} runs"
+            yield resumed, f"{share} were interrupted{how}"
+
+
+def _lost_by(runs: pd.DataFrame) -> str:
+    texts = runs["not_saved"].dropna()
+    names = {name for text in texts for name in text.split(", ")}
+    return ", ".join(sorted(names)) or "not known"
+
+
+def _deciding(summary: StudySummary) -> set[str]:
+    """Return the runs on which the pairs rest that the report calls different."""
+    pairs = comparisons(summary)
+    different = pairs[pairs["distinguishable"]].to_dict("records")
+    cells = {cell for row in different for cell in cells_of(row)}
+    chosen = summary.chosen_runs[[*CELL, "run_id"]]
+    return {run_id for *cell, run_id in tuples_in(chosen) if tuple(cell) in cells}
