@@ -56,19 +56,13 @@ test-slow-ray: dev
 test-slow-rest: dev
 	$(BIN)/python -m pytest -m "slow or gpu" --time-budget-s $(BUDGET_S) $(or $(filter-out $(SLOW_WITH_RAY:%=%/%),$(TESTS)),tests $(SLOW_WITH_RAY:%=--ignore=%))
 
-bench: dev  ## how fast the engines are here, and what memory they take; start it on an idle machine (hours)
+bench: dev  ## how fast the engines are here, and what memory they take; start it on an idle machine (an hour)
 	$(BIN)/python -m benchmarks.engine_speed
-	$(BIN)/python -m benchmarks.machine_speed
-	$(BIN)/python -m benchmarks.product_speed
 	$(BIN)/python -m benchmarks.engine_memory
-	$(BIN)/python -m benchmarks.long_sequences
-	$(BIN)/python -m benchmarks.pretraining_speed
-	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.peer_speed
 	$(BIN)/python -m benchmarks.first_minute
-	$(BIN)/python -m benchmarks.trial_overhead
-	$(BIN)/python -m benchmarks.mirror_speed
 	$(BIN)/python -m benchmarks.report_scale
+	$(BIN)/python -m benchmarks.preempted --jobs 2
 
 chaos: dev  ## nine studies, killed with SIGKILL at 40 moments, must end as if nothing had happened; CHAOS_KILLS=7: the short form
 	$(BIN)/python -m pytest -m chaos -s tests/sweep/tune/test_chaos.py

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lr_sweep.benchmarks.gate_streams import RUNS, greedy, streamed
-from lr_sweep.benchmarks.gating import GATED, gating
+from lr_sweep.benchmarks.gating import RUNS, gating, greedy, streamed
+from lr_sweep.benchmarks.noises import GATED
 
 NUMBER = 1000
 ERROR = 0.05 + 3 * 0.0069
 """Three standard errors of a share of 5% above it."""
-RARE = "second alone fails in 5%"
+RARE = "candidate alone fails in 5%"
 
 
 @pytest.mark.parametrize("noise", [name for name in GATED if not name.startswith(RARE)])
@@ -24,7 +24,7 @@ def test_without_a_gain_few_are_accepted(noise: str, number: int) -> None:
 def test_candidates_that_rarely_fail_are_accepted_as_often_as_no_seed_fails() -> None:
     """0.95 ** 30 is 21%, 0.95 ** 20 is 36%: nothing shows a failure that has not happened."""
     for number, none_failed in ((30, 0.95**30), (20, 0.95**20)):
-        answers = gating(f"{RARE}, the first is quiet", 0.0, number, number, NUMBER, np.random.default_rng(1))
+        answers = gating(f"{RARE}, baseline 0.3", 0.0, number, number, NUMBER, np.random.default_rng(1))
         assert none_failed - 0.18 < answers.is_accepted.mean() < none_failed + 0.05
 
 

@@ -1,4 +1,4 @@
-"""The plain script trains what a study's runs train, and a clone of the original code gets the engines' batches."""
+"""The plain script trains what a study's runs train."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from lr_sweep.benchmarks import original_speed, plain_ray_tune
-from lr_sweep.benchmarks.engine_cases import CELLS
+from lr_sweep.benchmarks import plain_ray_tune
 from lr_sweep.datasets import digits
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize, Protocol
 
-SIZE = ModelSize(layers=2, heads=4, width=64, positions=256)  # as in sweep_speed.STUDY
+SIZE = ModelSize(layers=2, heads=4, width=64, positions=256)  # as in peer_speed.STUDY
 
 
 @pytest.mark.parametrize("variant", ["frozen-random", "unfrozen-random"])
@@ -36,11 +35,3 @@ def test_it_reads_the_same_images() -> None:
     assert found.shape == (1797, 4, 16)
     assert torch.equal(found.flatten(1).sort(0).values, wanted.flatten(1).sort(0).values)
     assert {len(tokens) for tokens, _ in plain_ray_tune.load_splits()} == {1197, 300}
-
-
-def test_batches_are_those_of_the_engines() -> None:
-    batches = original_speed.Batches(CELLS["tiny-frozen"])
-    inputs, labels = batches.get_batch(8, train=True)
-    assert inputs.shape == (8, 4, 16)
-    assert labels.shape == (8,)
-    assert -1 <= inputs.min() < inputs.max() < 1

@@ -9,11 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.statistics.rates.refinement import Observation
-from lr_sweep.benchmarks import winners
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
-from lr_sweep.benchmarks.search import WAYS, replayed, scores
-from lr_sweep.benchmarks.winners import Grid, read_table, rows
+from lr_sweep.benchmarks.search import WAYS, Grid, read_table, replayed, scores, winners, with_winners
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.settings import StopEarly
 
@@ -87,14 +84,13 @@ def test_early_stopping_by_hand() -> None:
     best = np.array([[0.1] * 9, [0.2] + [0.9] * 8, [0.3] + [0.5] * 8, [0.4] * 9])
     steps = np.arange(1, 10) * 10
     cost = np.tile(2.0 * steps, (4, 1))
-    curves = Curves(steps=steps, best=best, running=best, run_steps=cost, seconds=cost / 10)
+    curves = Curves(steps=steps, best=best, running=best, run_steps=cost)
     cell = RecordedCell(("a", "b", "c"), np.logspace(-4, -1, 4), best[:, -1], best[:, -1], curves)
     stopping, whole = Replay(cell, StopEarly()), Replay(cell, None)
     for each in (stopping, whole):
         each.train([0, 1, 2, 3])
-    assert (stopping.answer, stopping.stopped, stopping.run_steps, stopping.seconds) == (2, {0: 10, 1: 10}, 400, 40)
-    assert (whole.answer, whole.run_steps, whole.seconds) == (1, *cell.whole_cost) == (1, 720, 72)
-    assert stopping.observation(1) == Observation(1e-3, "stopped", None)
+    assert (stopping.answer, stopping.stopped, stopping.run_steps) == (2, {0: 10, 1: 10}, 400)
+    assert (whole.answer, whole.run_steps) == (1, cell.num_steps) == (1, 720)
 
 
 def test_the_best_of_the_first_seed() -> None:
@@ -119,9 +115,9 @@ def test_one_winner_by_hand(tmp_path: Path) -> None:
         for (rate, seed), value in values.items()
     ]
     pd.DataFrame(runs).to_csv(tmp_path / "runs.csv")
-    first, second, _ = rows(read_table(tmp_path / "runs.csv"))
-    assert first[:4] == (1, 0.75, pytest.approx(10.0), pytest.approx(20.0))
-    assert second[:4] == (2, 1.0, 0.0, 0.0)
+    grid = read_table(tmp_path / "runs.csv")
+    assert winners(grid, 1)[:2] == (0.75, pytest.approx(10.0))
+    assert winners(grid, 2)[:2] == (1.0, 0.0)
 
 
 def test_a_rule_stops_runs_of_the_first_seed_by_hand() -> None:
@@ -129,21 +125,19 @@ def test_a_rule_stops_runs_of_the_first_seed_by_hand() -> None:
     best = np.array([[0.1] * 9, [0.2] * 9, [0.3] * 9, [0.4] * 9])
     steps = np.arange(1, 10) * 10
     of_two, of_one = (
-        Curves(steps=steps, best=best, running=best, run_steps=cost, seconds=cost)
+        Curves(steps=steps, best=best, running=best, run_steps=cost)
         for cost in (np.tile(2.0 * steps, (4, 1)), np.tile(1.0 * steps, (4, 1)))
     )
     rates = np.logspace(-4, -1, 4)
     cell, first = (
-        RecordedCell(("a", "b", "c"), rates, best[:, -1], best[:, -1], curves) for curves in (of_two, of_one)
+        RecordedCell(("a", "b", "c"), rates, best[:, -1], best[:, -1], curves, num_seeds)
+        for curves, num_seeds in ((of_two, 2), (of_one, 1))
     )
-    answer = winners.replayed(cell, first, seeds=2, number=2, rule=StopEarly())
-    assert (answer.index, answer.run_steps, answer.of) == (3, 200 + 2 * 90, 720)
-    row = next(rows(Grid("g", [cell], {0: [first], 1: [first]}), StopEarly()))
-    assert row[1:4] == (290 / 720, 0.0, 0.0)
+    assert with_winners(cell, first, number=2, rule=StopEarly()) == (3, 200 + 2 * 90)
+    grid = Grid("g", [cell], {0: [first], 1: [first]})
+    assert winners(grid, 1, StopEarly())[:2] == (290 / 720, 0.0)
 
 
 @pytest.mark.parametrize("grid", ["optimizers-digits", "bits-small"])
-def test_as_many_winners_as_rates_are_the_whole_grid(grid: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(winners, "NUMBERS", (11,))
-    (row,) = rows(read_table(RESULTS / grid / "runs.csv"))
-    assert row[2:] == (0.0, 0.0, 0.0)
+def test_as_many_winners_as_rates_are_the_whole_grid(grid: str) -> None:
+    assert winners(read_table(RESULTS / grid / "runs.csv"), 11)[1:] == (0.0, 0.0)

@@ -1,0 +1,1 @@
+"""Training loops that are killed and resumed, and compared with undisturbed ones (`__main__`)."""

@@ -1,0 +1,161 @@
+"""The planted loops: what each plants, and how a resume of it is expected to end."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from lr_sweep.common.files import Fields
+from lr_sweep.trainables.own.command_line import CommandLine
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
+
+FOLDER = Path(__file__).parent / "loops"
+STARTERS = Path(__file__).parents[2] / "sweep" / "starters"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """A training loop, and what is expected of its resumed runs."""
+
+    name: str
+    file: Path
+    options: Fields = field(default_factory=dict)
+    edits: tuple[tuple[str, str], ...] = ()
+    """Texts of the file that are replaced, as a user would edit a starter."""
+    expected: str = "equal"
+    """Outcome that is as good as `equal`."""
+    arguments: tuple[str, ...] = ()
+    """Arguments of a command; empty: the file has a training function."""
+    needs: str | None = None
+    """Library without which the loop is skipped."""
+    processes: int = 1
+    num_steps: int = 64
+    evaluate_every: int = 8
+
+    def missing(self) -> str:
+        """Return why the loop cannot be tried; empty: it can."""
+        absent = self.needs is not None and find_spec(self.needs) is None
+        return f"skipped: {self.needs} is not installed" if absent else ""
+
+    def run(self) -> OwnRun:
+        """Return a run of the loop; raises KeyError if the file lacks a text that is to be replaced."""
+        text = self.file.read_text()
+        for old, new in self.edits:
+            if old not in text:
+                raise KeyError(f"{self.file} has no {old!r}")
+            text = text.replace(old, new)
+        code = {self.file.name: text.encode(), "problem.py": (FOLDER / "problem.py").read_bytes()}
+        return OwnRun(
+            files=OwnFiles(
+                trainable=f"{self.file.name}:train", code=code, folders=(), command=self._command()
+            ),
+            data={},
+            task="points",
+            model="network",
+            variant=self.name,
+            options=self.options,
+            learning_rate=0.02,
+            seed=3,
+            evaluate_every=self.evaluate_every,
+            metric={"name": "loss", "higher_is_better": False, "is_fraction": False},
+            processes=self.processes,
+        )
+
+    def _command(self) -> CommandLine | None:
+        if not self.arguments:
+            return None
+        named = {"validation": r"val=(\S+)", "test": r"test=(\S+)", "step": r"step=(\d+)"}
+        words = (sys.executable, self.file.name, *self.arguments)
+        return CommandLine(words=words, metrics=named)
+
+
+def planted(name: str, file: str, expected: str = "equal", **options: object) -> Loop:
+    """Return a loop of this folder, with options for its function."""
+    return Loop(name=name, file=FOLDER / file, expected=expected, options=options)
+
+
+def loader(name: str, *, passed: bool = True, **options: object) -> Loop:
+    """Return a loop that reads a DataLoader with these options."""
+    needs = "torchdata" if options.get("stateful") else None
+    return Loop(
+        name=name,
+        file=FOLDER / "loader.py",
+        options={"passed": passed, **options},
+        expected="equal" if passed else "named",
+        needs=needs,
+    )
+
+
+def starter(name: str, folder: str, needs: str, *edits: tuple[str, str], **options: object) -> Loop:
+    """Return a starter of `lr-sweep init`, maybe edited."""
+    return Loop(
+        name=name, file=STARTERS / folder / "train.py", needs=needs, edits=edits, options=options
+    )
+
+
+def command(name: str, *more: str, expected: str) -> Loop:
+    """Return a script that trains by a command."""
+    filled = ("--lr", "{learning_rate}", "--seed", "{seed}", "--steps", "{num_steps}")
+    return Loop(name=name, file=FOLDER / "script.py", arguments=(*filled, *more), expected=expected)
+
+
+LOOPS = (
+    planted("accumulate-4", "accumulate.py", every=4),
+    planted("accumulate-16", "accumulate.py", every=16),
+    Loop(name="accelerate", file=FOLDER / "accelerated.py", needs="accelerate"),
+    Loop(name="two-ranks", file=FOLDER / "ranks.py", processes=2),
+    planted("scaler", "scaled.py"),
+    planted("average-torch", "average.py", form="torch"),
+    planted("average-own-class", "average.py", form="own", every=1),
+    planted("average-counter", "average.py", form="own", every=10),
+    planted("step-schedule", "schedule.py", kind="step", passed=True),
+    planted("step-schedule-forgotten", "schedule.py", "named", kind="step", passed=False),
+    planted("plateau", "schedule.py", kind="plateau", passed=True),
+    planted("plateau-forgotten", "schedule.py", "named", kind="plateau", passed=False),
+    planted("epoch-counter", "epochs.py", "named", by="counter"),
+    planted("epoch-of-session", "epochs.py", by="session"),
+    planted("counter-for-printing", "epochs.py", by="session", prints=True),
+    planted("switch-by-flag", "switch.py", "named", kind="flag"),
+    planted("switch-of-gradients", "switch.py", kind="unfreeze"),
+    planted("target", "target.py", passed=True),
+    planted("target-forgotten", "target.py", "named", passed=False),
+    loader("loader"),
+    loader("loader-workers", num_workers=2),
+    loader("loader-persistent", num_workers=2, persistent_workers=True),
+    loader("loader-generator", generator=True),
+    loader("loader-stream", data="stream"),
+    loader("loader-sampler", sampler=True),
+    loader("augment", augments=True),
+    loader("augment-workers", augments=True, num_workers=2),
+    loader("loader-stateful", stateful=True),
+    loader("loader-stateful-generator", stateful=True, generator=True),
+    loader("loader-forgotten", passed=False),
+    planted("counters", "counters.py", passed=True),
+    planted("counters-forgotten", "counters.py", "named", passed=False),
+    planted("generators", "generator.py"),
+    planted("statistics-forgotten", "means.py", "named"),
+    starter("starter", "torch", "sklearn", optimizer="sgd", momentum=0.9),
+    starter("hf-trainer", "hf-trainer", "accelerate", weight_decay=0.1),
+    starter(
+        "hf-trainer-accumulate",
+        "hf-trainer",
+        "accelerate",
+        ("save_strategy=", "gradient_accumulation_steps=4,\n        save_strategy="),
+        ("Shuffled(data, 4,", "Shuffled(data, 16,"),
+        weight_decay=0.1,
+    ),
+    starter("lightning", "lightning", "pytorch_lightning", weight_decay=0.1),
+    starter(
+        "lightning-accumulate",
+        "lightning",
+        "pytorch_lightning",
+        ("devices=1,", "devices=1,\n        accumulate_grad_batches=4,"),
+        ("examples(0, 256)", "examples(0, 264)"),  # 66 batches: the last step has two
+        weight_decay=0.1,
+    ),
+    command("command-resumes", "--checkpoint", "{checkpoint}", expected="unchecked"),
+    command("command-anew", expected="equal"),
+)
+"""All loops; those that forget something resume inexactly."""
