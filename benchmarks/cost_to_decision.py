@@ -10,7 +10,6 @@ and test value are one. A conclusion on a pair is that it differs, or that it is
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from lr_sweep.analysis.statistics.comparisons.pair_tests import at_once
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.drawn_variants import RESULTS, Runs, at_rate, windows_of
+from lr_sweep.benchmarks.shared import options, percent, print_table
 from lr_sweep.benchmarks.verdict_simulation import exceeds_cost, until_decided
 
 NUM_RATES, REFERENCE_SEEDS = 9, 5
@@ -229,22 +229,22 @@ def draw(means: pd.DataFrame, stem: Path) -> None:
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
 
 
-def main(arguments: list[str] | None = None) -> None:
+def rows(means: pd.DataFrame) -> Iterator[list[str]]:
+    """Yield the printed table."""
+    yield ["studies", "policy", "runs, %", "right, %", "false, %"]
+    for row in means.to_dict("records"):
+        numbers = [percent(row[name]) for name in ("runs", "right", "false")]
+        yield [f"{row['kind']}, {row['study']}", row["policy"], *numbers]
+
+
+def main() -> None:
     """Print a row a study and policy, and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=40, help="synthetic ones of each truth")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figure", type=Path, help="stem of an .svg")
-    options = parser.parse_args(arguments)
-    by_study = table(options.studies, options.seed)
+    given = options(__doc__, studies=40, seed=0, figure="")
+    by_study = table(given.studies, given.seed)
     means = by_study.groupby(["kind", "policy"], sort=False).mean(numeric_only=True)
-    shown = pd.concat([by_study, means.reset_index().assign(study="all")])
-    print("| studies | policy | runs, % | right, % | false, % |\n|---|---|---|---|---|")
-    for row in shown.to_dict("records"):
-        numbers = " | ".join(f"{100 * row[name]:.1f}" for name in ("runs", "right", "false"))
-        print(f"| {row['kind']}, {row['study']} | {row['policy']} | {numbers} |")
-    if options.figure:
-        draw(means, options.figure)
+    print_table(rows(pd.concat([by_study, means.reset_index().assign(study="all")])))
+    if given.figure:
+        draw(means, Path(given.figure))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import pandas as pd
 from lr_sweep.analysis.statistics.comparisons.noise import WINDOW
 from lr_sweep.analysis.statistics.selection.best import Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
-from lr_sweep.benchmarks.gating import Draw, ratios, two_modes
+from lr_sweep.benchmarks.noises import Draw, normal, two_modes, unequal
 
 SPLITS = ["validation", "test"]
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
@@ -31,25 +31,21 @@ FAR_BELOW = -30.0
 """Mean of the rates beside the middle one, where noise depends on the rate."""
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return rng.standard_normal(shape)
-
-
 def _noisy_peak(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Draw noise that is 3.3 times as large at the middle rate as at the others."""
     is_middle = np.arange(shape[-2]) == shape[-2] // 2
-    return _normal(rng, shape) * np.where(is_middle, 1.0, 0.3)[:, None]
+    return normal(rng, shape) * np.where(is_middle, 1.0, 0.3)[:, None]
 
 
 def _collapsing(rng: np.random.Generator, shape: tuple[int, ...], depth: float) -> Floats:
     """Draw noise of which 40% of the runs on both sides of the middle rate lose `depth`."""
     is_neighbour = np.abs(np.arange(shape[-2]) - shape[-2] // 2) == 1
-    return _normal(rng, shape) - depth * (rng.random(shape) < 0.4) * is_neighbour[:, None]
+    return normal(rng, shape) - depth * (rng.random(shape) < 0.4) * is_neighbour[:, None]
 
 
 def _failing(rng: np.random.Generator, shape: tuple[int, ...], share: float, loss: float) -> Floats:
     """Draw noise of variants of one mean, of which all but the first lose `loss` in some runs."""
-    noise, is_lost = _normal(rng, shape), rng.random(shape) < share
+    noise, is_lost = normal(rng, shape), rng.random(shape) < share
     noise[:, 1:] -= loss * (is_lost[:, 1:] - share)
     return noise
 
@@ -62,8 +58,8 @@ FAILURES: dict[str, Draw] = {
     for share, loss in product((0.15, 0.3), (5.0, 50.0))
 }
 INVENTED: dict[str, Draw] = {
-    "normal": _normal,
-    "unequal": lambda rng, shape: _normal(rng, shape) * ratios(shape[1])[:, None, None],
+    "normal": normal,
+    "unequal": unequal,
     "two modes": two_modes(0.3),
     "noisy peak": _noisy_peak,
     **COLLAPSES,

@@ -1,40 +1,31 @@
 """What one driver costs while stub trials report to it at the rate of one GPU each.
 
 `run` is real: its Ray with live actors, Tune, its record, its MLflow in SQLite and its uploads to an S3 server (moto's,
-a process of its own). Each actor reports for many trials (`stub_trials.py`), because so many actors fit on no machine;
-what Tune's wait takes with so many is measured apart. `python -m benchmarks.driver_events --trials 2000 --minutes 60`;
-what a trial costs besides: `benchmarks.trial_overhead`. A machine that is too slow or busy for the rate trains less in
-that time.
+a process of its own). Each actor reports for many trials (`stub_trials.py`), because so many actors fit on no machine.
+A machine that is too slow or busy for the rate trains less: `python -m benchmarks.driver_events --trials 2000
+--minutes 60`.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import os
-import random
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 import psutil
-import ray
-import torch
 
-from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.shared import machine, options
 from lr_sweep.benchmarks.stub_trials import EVALUATE_EVERY, EVALUATE_EVERY_S, StubTrainable
 from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.plan.placement import Placement
@@ -48,7 +39,6 @@ from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.messages import Advanced, Finished
 
-NUM_WAITS = 50
 STUDY = """\
 study: fleet
 title: Nothing is trained
@@ -62,54 +52,26 @@ resources: {{runs_per_trial: {runs_per_trial}}}
 """
 
 
-def wait_s(num_live: int) -> float:
-    """Return the CPU seconds in which Tune (2.60) finds the one result of so many actors that is there: a median."""
-
-    @ray.remote(resources={"none": 1})
-    def never() -> None: ...
-
-    futures, taken_s = [ray.put(0), *(never.remote() for _ in range(num_live - 1))], []
-    for _ in range(NUM_WAITS):
-        began = time.thread_time()
-        shuffled = list(futures)
-        random.shuffle(shuffled)
-        ray.wait(shuffled, num_returns=1, timeout=1.0)
-        taken_s.append(time.thread_time() - began)
-    return statistics.median(taken_s)
-
-
-@dataclass(frozen=True)
-class Used:
+class Used(NamedTuple):
     """What this process has used by a moment."""
 
     at_s: float
-    all_s: float
+    cpu_s: float
     """CPU seconds of all threads, also of those that have ended."""
-    cpu_s: dict[str, float]
-    """CPU seconds of each thread that lives, by name."""
     num_reports: int
 
     @classmethod
     def now(cls, num_reports: int) -> Used:
-        """Look at the threads; those of C++ libraries have no name."""
-        names = {thread.native_id: thread.name for thread in threading.enumerate()}
-        cpu_s: Counter[str] = Counter()
-        for thread in psutil.Process().threads():
-            cpu_s[names.get(thread.id, "without a name")] += thread.user_time + thread.system_time
-        return cls(time.monotonic(), time.process_time(), dict(cpu_s), num_reports)
+        """Look at the clocks."""
+        return cls(time.monotonic(), time.process_time(), num_reports)
 
     def since(self, before: Used) -> str:
-        """Say what a report cost since then."""
-        num, spent_s = self.num_reports - before.num_reports, self.all_s - before.all_s
-        cost_ms = {
-            name: 1000 * (cpu_s - before.cpu_s.get(name, 0)) / max(num, 1)
-            for name, cpu_s in self.cpu_s.items()
-        }
-        threads = ", ".join(
-            f"{name} {ms:.2f}" for name, ms in sorted(cost_ms.items()) if ms >= 0.005
+        """Describe what a report cost since then."""
+        num, cpu_s = self.num_reports - before.num_reports, self.cpu_s - before.cpu_s
+        share = cpu_s / (self.at_s - before.at_s)
+        return (
+            f"{num} reports, {1000 * cpu_s / max(num, 1):.2f} ms of CPU each, {share:.0%} of a core"
         )
-        share = spent_s / (self.at_s - before.at_s)
-        return f"{num} reports, {1000 * spent_s / max(num, 1):.2f} ms of CPU each ({threads}), {share:.0%} of a core"
 
 
 class Watch:
@@ -209,35 +171,18 @@ def measure_fleet(
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--trials", type=int, default=500)
-    parser.add_argument(
-        "--live", type=int, default=8, help="actors, which report for them all (default: 8)"
-    )
-    parser.add_argument("--minutes", type=float, default=8)
-    given = parser.parse_args()
-    print(machine(torch.device("cpu")))
+    given = options(__doc__, trials=500, live=8, minutes=8.0)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    waits = (
-        f"{1000 * wait_s(number):.2f} ms with {number}" for number in (given.live, given.trials)
-    )
-    print(f"Tune's wait for a result of live actors: {', '.join(waits)}", flush=True)
-    ray.shutdown()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        os.fdopen(os.dup(1), "w", buffering=1) as printed,
+        os.fdopen(os.dup(1), "w", buffering=1) as printed,  # `run` sends its own output to a file
     ):
-        every_s = report_every_s(given.trials)  # `run` sends its own output to a file
-        print(
-            f"{given.trials} trials, a report every {every_s:.0f} s, {given.live} actors",
-            file=printed,
+        say = partial(print, file=printed)
+        every_s = report_every_s(given.trials)
+        say(
+            f"{machine()}; {given.trials} trials, a report every {every_s:.0f} s, {given.live} actors"
         )
-        measure_fleet(
-            Path(scratch), given.trials, given.live, given.minutes, partial(print, file=printed)
-        )
+        measure_fleet(Path(scratch), given.trials, given.live, given.minutes, say)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,14 @@ last two differ from the first by as much, the engines differ by rounding alone.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import torch
 
 from lr_sweep.benchmarks.engine_cases import TINY, Cell, run_of
+from lr_sweep.benchmarks.shared import options, print_table
 from lr_sweep.datasets import digits
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.tests.support.small_runs import plain_of, stacked
@@ -23,7 +24,7 @@ from lr_sweep.trainables.run import Run
 RATES = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 VARIANTS = ("frozen-random", "unfrozen-random")
 NOISE = 1e-7
-HEADER = "| variant | rate | engines: loss | accuracy | other step | noise: loss | accuracy | other step |"
+HEADER = ("engines: loss", "accuracy", "other step", "noise: loss", "accuracy", "other step")
 
 
 def sweep(variant: str, num_seeds: int, evaluate_every: int) -> list[Run]:
@@ -64,40 +65,37 @@ def best_step(curve: Sequence[Evaluation]) -> int:
     return max(curve, key=lambda point: (point.validation_accuracy, -point.step)).step
 
 
-def row(variant: str, rate: float, found: Sequence[Sequence[tuple[float, float, bool]]]) -> str:
-    """Return a line of the table: the largest differences over seeds, first of the engines, then of noise."""
-    cells = []
-    for kind in zip(*found, strict=True):
-        losses, accuracies, steps = zip(*kind, strict=True)
-        cells += [f"{max(losses):.0e}", f"{max(accuracies):.3f}", f"{sum(steps)} of {len(steps)}"]
-    return f"| {variant} | {rate:.0e} | {' | '.join(cells)} |"
+def cells(differing: Sequence[tuple[float, float, bool]]) -> list[str]:
+    """Return the largest differences over seeds, as cells of the table."""
+    losses, accuracies, steps = zip(*differing, strict=True)
+    return [f"{max(losses):.0e}", f"{max(accuracies):.3f}", f"{sum(steps)} of {len(steps)}"]
+
+
+def rows(variant: str, num_seeds: int, num_steps: int, evaluate_every: int) -> Iterator[list[str]]:
+    """Yield a row a learning rate."""
+    data = digits.load(digits.Options(), Path())
+    runs = sweep(variant, num_seeds, evaluate_every)
+    _, slots = stacked(runs, num_steps, data)
+    fast = {slot.run.run_id: slot.progress.curve for slot in slots}
+    for rate in RATES:
+        of_rate = [run for run in runs if run.learning_rate == rate]
+        exact = [plain(run, data, num_steps) for run in of_rate]
+        noisy = [plain(run, data, num_steps, NOISE) for run in of_rate]
+        engines = [
+            differences(curve, fast[run.run_id]) for run, curve in zip(of_rate, exact, strict=True)
+        ]
+        noises = [differences(*curves) for curves in zip(exact, noisy, strict=True)]
+        yield [variant, f"{rate:.0e}", *cells(engines), *cells(noises)]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--evaluate-every", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
-    chosen = parser.parse_args()
+    given = options(__doc__, steps=600, evaluate_every=100, seeds=3, variants=VARIANTS)
     torch.set_num_threads(1)
-    data = digits.load(digits.Options(), Path())
-    print(HEADER, f"|{'---|' * HEADER.count(' |')}", sep="\n")
-    for variant in chosen.variants:
-        runs = sweep(variant, chosen.seeds, chosen.evaluate_every)
-        fast = {
-            slot.run.run_id: slot.progress.curve for slot in stacked(runs, chosen.steps, data)[1]
-        }
-        for rate in RATES:
-            found = []
-            for run in (run for run in runs if run.learning_rate == rate):
-                oracle = plain(run, data, chosen.steps)
-                noisy = plain(run, data, chosen.steps, NOISE)
-                found.append([differences(oracle, fast[run.run_id]), differences(oracle, noisy)])
-            print(row(variant, rate, found), flush=True)
+    of_variants = (
+        rows(variant, given.seeds, given.steps, given.evaluate_every) for variant in given.variants
+    )
+    print_table(chain([["variant", "rate", *HEADER]], *of_variants))
 
 
 if __name__ == "__main__":

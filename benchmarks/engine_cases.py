@@ -15,7 +15,7 @@ from torch import Tensor
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.parts import VARIANTS
-from lr_sweep.trainables.run import ModelSize, Precision, Protocol, Run
+from lr_sweep.trainables.run import ModelSize, Protocol, Run
 
 TOKEN_DIM = 16
 
@@ -47,26 +47,7 @@ CELLS = {
     "small-unfrozen": Cell(size=SMALL, num_tokens=64, variant="unfrozen-random"),
     "base-frozen": Cell(size=BASE, num_tokens=64, variant="frozen-pretrained"),
     "base-unfrozen": Cell(size=BASE, num_tokens=64, variant="unfrozen-pretrained"),
-    "base-frozen-1024": Cell(size=BASE, num_tokens=1024, variant="frozen-pretrained"),
-    "base-unfrozen-1024": Cell(size=BASE, num_tokens=1024, variant="unfrozen-pretrained"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A cell, and what its matrix products are computed in."""
-
-    cell: str
-    """One of `CELLS`."""
-    precision: Precision = "fp32"
-    plain_precision: Precision = "fp32"
-    """The plain engine's."""
-
-    def __str__(self) -> str:
-        """Name it in a table."""
-        if self.precision == self.plain_precision:
-            return f"{self.cell} {self.precision}"
-        return f"{self.cell} {self.precision}, plain {self.plain_precision}"
 
 
 def made_up_data(cell: Cell, num_examples: int = 64) -> TaskData:

@@ -6,7 +6,6 @@ Start it on an idle machine: `python -m benchmarks.first_minute --rounds 5`.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -19,10 +18,9 @@ from threading import Event, Thread
 from typing import NamedTuple
 
 import psutil  # type: ignore[import-untyped]
-import torch
 
 from lr_sweep.analysis.record.read import read_runs
-from lr_sweep.benchmarks.engine_speed import machine, spread
+from lr_sweep.benchmarks.shared import machine, options, spread
 
 PROGRAM = (sys.executable, "-m", "lr_sweep.sweep")
 TABLE = "Test accuracy by learning rate"
@@ -134,12 +132,8 @@ def command_s(command: tuple[str, ...], folder: Path) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    chosen = parser.parse_args(arguments)
-    print(machine(torch.device("cpu")))
+    chosen = options(__doc__, arguments, rounds=5)
+    print(machine())
     ends, costs, commands = [], [], defaultdict(list)
     for number in range(1, chosen.rounds + 1):
         with tempfile.TemporaryDirectory() as temporary:

@@ -1,6 +1,6 @@
 """An agent's loop on real training: 30 planted changes of a recipe on handwritten digits, under the gate and greedily.
 
-    python -m benchmarks.gate_loop [gate] ["one run"]
+    python -m benchmarks.gate_loop --rule gate "one run"
 
 The recipe is a small network on scikit-learn's digits, by stochastic gradient descent. Half of the changes change
 nothing, some are bugs, some are gains. Each run takes some 50 ms on a CPU. The truth of a change is the mean of 100
@@ -9,7 +9,6 @@ other seeds, against as many of the recipe that it changed.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -22,6 +21,7 @@ from lr_sweep.analysis.judge.gate import Comparison, Gate
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.sides import read_side, stored_side
 from lr_sweep.analysis.statistics.comparisons.sequential import NUM_SEEDS
+from lr_sweep.benchmarks.shared import options
 
 RECIPE = {
     "rate": 0.04,
@@ -47,7 +47,6 @@ Recipe = tuple[tuple[str, float], ...]
 FAR = 100_000
 """First seed of the runs that measure the truth."""
 TRUTH_SEEDS = 100
-NUM_LOOPS = 6
 NO_GAIN = 0.0005
 """Accuracy below which a true gain counts as none."""
 
@@ -146,41 +145,29 @@ def gated(order: Sequence[str], first: int, folder: Path) -> tuple[list[float], 
     return gains, runs, float(stored - truth(recipe))
 
 
+def loop(rule: str, number: int) -> tuple[list[float], int, float]:
+    """Run one loop, with an order of the changes and seeds of its own."""
+    order = np.random.default_rng(number).permutation(list(CHANGES)).tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        if rule == "gate":
+            return gated(order, 1000 * number, Path(folder))
+        return greedy(order, 1000 * number)
+
+
 def main() -> None:
-    """Print what both kept, and what it cost, over several orders of the changes."""
-    start = tuple(RECIPE.items())
-    values = [accuracy(start, seed) for seed in range(FAR, FAR + TRUTH_SEEDS)]
-    print(
-        f"recipe: {np.mean(values):.2%}, standard deviation of a run {100 * np.std(values, ddof=1):.2f} points"
-    )
-    for rule in sys.argv[1:] or ("gate", "one run"):
-        found = []
-        for loop in range(NUM_LOOPS):
-            order = np.random.default_rng(loop).permutation(list(CHANGES)).tolist()
-            with tempfile.TemporaryDirectory() as folder:
-                both = {
-                    "gate": lambda order=order, first=1000 * loop, to=folder: gated(
-                        order, first, Path(to)
-                    )
-                }
-                both["one run"] = lambda order=order, first=1000 * loop: greedy(order, first)
-                found.append(both[rule]())
-            print(
-                rule,
-                loop,
-                [round(100 * gain, 2) for gain in found[-1][0]],
-                found[-1][1:],
-                flush=True,
-            )
-        gains = [gain for each in found for gain in each[0]]
-        false, runs = np.mean(np.array(gains) < NO_GAIN), np.mean([each[1] for each in found])
-        bias, whole = (
-            np.mean([each[2] for each in found]),
-            np.mean([sum(each[0]) for each in found]),
+    """Print what both rules kept, and what it cost, over several orders of the changes."""
+    given = options(__doc__, loops=6, rule=("gate", "one run"))
+    for rule in given.rule:
+        gains, runs, biases = zip(
+            *(loop(rule, number) for number in range(given.loops)), strict=True
         )
+        kept = np.concatenate(gains)
+        whole = 100 * kept.sum() / given.loops
         print(
-            f"{rule}: kept {len(gains) / NUM_LOOPS:.1f} changes, {false:.0%} of them without a gain; true gain "
-            f"{100 * whole:.2f} points; {runs:.0f} runs; its value is {100 * bias:+.2f} points off"
+            f"{rule}: kept {len(kept) / given.loops:.1f} changes, {np.mean(kept < NO_GAIN):.0%} of them without a "
+            f"gain; true gain {whole:.2f} points; {np.mean(runs):.0f} runs; its value is "
+            f"{100 * np.mean(biases):+.2f} points off",
+            flush=True,
         )
 
 

@@ -1,132 +1,158 @@
-"""Noise of simulated runs, and the gate under it.
+"""Candidates under the gate, and nights under the drift test: `python -m benchmarks.gating`.
 
-python -m benchmarks.gating [--stream]
+Prints the numbers of docs/statistics.md on streams of candidates, under the gate and under a rule that
+keeps what beats the best single run; on single candidates; and those of docs/gate.md on nights.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from lr_sweep.analysis.statistics.comparisons.sequential import (
+    ALARM,
     FALSE_ACCEPT,
+    NUM_SEEDS,
     Concluded,
     conclude,
+    drift,
+    next_level,
 )
-from lr_sweep.analysis.statistics.selection.best import Floats
+from lr_sweep.analysis.statistics.selection.best import Bools, Floats
+from lr_sweep.benchmarks.noises import GATED, SKEWED, Draw, normal, standardised_modes
+from lr_sweep.benchmarks.shared import options, percent, print_table
 
-Rows = Iterator[list[str]]
-Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
-"""Draws noise of a shape that ends with rates x seeds, in standard deviations, or with two modes."""
-
-
-def two_modes(share: float, of_seed: bool = False) -> Draw:
-    """Return noise of runs that lose 5 with a probability, and differ by 0.3 otherwise.
-
-    `of_seed`: a seed of a cell loses it at all rates, or at none.
-    """
-
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        lost = rng.random((*shape[:-2], 1, shape[-1]) if of_seed else shape) < share
-        return 0.3 * rng.standard_normal(shape) - 5.0 * lost
-
-    return draw
-
-
-NOISES: dict[str, Draw] = {
-    "normal": lambda rng, shape: rng.standard_normal(shape),
-    "t4": lambda rng, shape: rng.standard_t(4, shape) / np.sqrt(2),
-    "skewed": lambda rng, shape: 1 - rng.exponential(1, shape),
-    "unequal": lambda rng, shape: rng.standard_normal(shape) * ratios(shape[2])[:, None, None],
-    "two modes, 30%": two_modes(0.3),
-    "two modes, 50%": two_modes(0.5),
-    "two modes of the seed, 30%": two_modes(0.3, of_seed=True),
-    "two modes of the seed, 50%": two_modes(0.5, of_seed=True),
+NUM_CANDIDATES = 200
+BETTER, WORSE = 0.1, 0.45
+"""Shares of candidates that gain 1.5 standard deviations of a run, and that lose one; the others are equal."""
+GAIN, LOSS = 1.5, 1.0
+RUNS: dict[str, tuple[Draw, float, float]] = {
+    "normal": (normal, 1.0, 1.0),
+    "t3": (lambda rng, shape: rng.standard_t(3, shape) / 3**0.5, 1.0, 1.0),
+    "skewed": (SKEWED["exponential"], 1.0, 1.0),
+    "two modes, 30%": (standardised_modes(0.3), 1.0, 1.0),
+    "two modes, 50%": (standardised_modes(0.5), 1.0, 1.0),
+    "unequal, candidates noisy": (normal, 0.1, 1.0),
+    "unequal, candidates quiet": (normal, 1.0, 0.1),
+    "skewed and unequal": (SKEWED["exponential"], 0.3, 1.0),
+    "lognormal": (SKEWED["lognormal"], 1.0, 1.0),
+    "lognormal and unequal": (SKEWED["lognormal"], 0.3, 1.0),
 }
-
-
-def ratios(num_variants: int) -> Floats:
-    """Return standard deviations of variants, tenfold from the quietest to the noisiest."""
-    return np.geomspace(0.1, 1.0, num_variants)
-
-
-def _second_fails(share: float, others: float = 1.0) -> Draw:
-    """Return noise of variants of some deviation, but of a second one with two modes and the same mean."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        found = others * rng.standard_normal(shape)
-        found[:, :, 1] = two_modes(share)(rng, shape)[:, :, 1] + 5.0 * share
-        return found
-
-    return draw
-
-
-SKEWED: dict[str, Draw] = {
-    "exponential": NOISES["skewed"],
-    "gamma(2)": lambda rng, shape: (2 - rng.gamma(2, 1, shape)) / np.sqrt(2),
-    "lognormal": lambda rng, shape: (
-        (np.sqrt(np.e) - rng.lognormal(0, 1, shape)) / np.sqrt(np.e * (np.e - 1))
-    ),
-}
-"""Noise with rare bad values, of deviation 1; their skewness is -2, -1.4 and -6.2."""
-
-
-def _baseline_quieter(draw: Draw, ratio: float) -> Draw:
-    """Return noise of a candidate, and that of a baseline with a share of its deviation."""
-    return lambda rng, shape: draw(rng, shape) * np.array([ratio, 1.0])[:, None, None]
-
-
-def _failing(*shares: float) -> dict[str, Draw]:
-    """Return noise of which the second variant fails in a share of its runs, beside a noisy and a quiet first one."""
-    quiet = ", the first is quiet"
-    return {
-        f"second alone fails in {share:.0%}{quiet if others < 1 else ''}": _second_fails(
-            share, others
-        )
-        for others, share in product((1.0, 0.3), shares)
-    }
-
-
-FAILING = _failing(0.15, 0.3)
-GATED = (
-    NOISES
-    | {"unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1]}
-    | _failing(0.05, 0.15, 0.3)
-    | {
-        f"{name}, baseline {ratio:g} of it": _baseline_quieter(draw, ratio)
-        for (name, draw), ratio in product(SKEWED.items(), (1.0, 0.5, 0.3, 0.1))
-    }
-)
-"""Noise of a baseline and a candidate, or of variants.
-
-Rare good values of a baseline that is noisier than the candidate are the last ones with signs changed.
-"""
-
-
-GATES = ((20, 20), (20, 30), (30, 20), (30, 30))
+"""Noise, and the standard deviation of a baseline and of a candidate; gains are in those of the noisier one."""
+NIGHTS = tuple(RUNS)[:5]
+SEED_LIMITS = ((20, 20), (20, 30), (30, 20), (30, 30))
 """Seeds of the baseline, and those of a candidate that is accepted."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Outcomes of a rule over streams: arrays of streams x candidates."""
+
+    gains: Floats
+    accepted: Bools
+
+    @property
+    def false(self) -> float:
+        """Mean share of accepted candidates without a gain: the false discovery rate."""
+        wrong = (self.accepted & (self.gains <= 0)).sum(-1)
+        return float((wrong / np.maximum(self.accepted.sum(-1), 1)).mean())
+
+    def row(self) -> list[str]:
+        """Return the false discovery rate, and the share of gains that are found, in percent."""
+        has_gain = self.gains > 0
+        power = self.accepted[has_gain].mean() if has_gain.any() else np.nan
+        return [percent(self.false), percent(float(power))]
+
+
+def streamed(noise: str, number: int, better: float = BETTER) -> Kept:
+    """Simulate streams under the gate; after each acceptance the new baseline gets fresh seeds."""
+    rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
+    base = draw(rng, (number, NUM_SEEDS)) * of_base
+    num_accepted, rows = np.zeros(number, int), []
+    for index in range(NUM_CANDIDATES):
+        gains = max(of_base, of_candidate) * drawn_gains(rng, (number,), better)
+        values = draw(rng, (number, NUM_SEEDS)) * of_candidate + gains[:, None]
+        fresh = draw(rng, (number, NUM_SEEDS)) * of_base
+        level = next_level(index, num_accepted)
+        accepted = conclude(base, values, level, NUM_SEEDS).is_accepted
+        rows.append((gains, accepted))
+        num_accepted += accepted
+        base = np.where(accepted[:, None], fresh, base)
+    gains, accepted = (np.array(row).T for row in zip(*rows, strict=True))
+    return Kept(gains, accepted)
+
+
+def greedy(noise: str, number: int) -> Kept:
+    """Simulate streams that keep a candidate whose single run beats the best one."""
+    rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
+    gains = max(of_base, of_candidate) * drawn_gains(rng, (number, NUM_CANDIDATES))
+    noises = draw(rng, (number, NUM_CANDIDATES)) * of_candidate
+    best, rows = draw(rng, (number,)) * of_base, []
+    for gain, of_run in zip(gains.T, noises.T, strict=True):
+        accepted = gain + of_run > best
+        rows.append(accepted)
+        best = np.where(accepted, of_run, best)  # the baseline of later gains is this candidate
+    return Kept(gains, np.array(rows).T)
+
+
+def drawn_gains(rng: np.random.Generator, shape: tuple[int, ...], better: float = BETTER) -> Floats:
+    """Draw the true gains of candidates, in standard deviations of a run."""
+    kind = rng.random(shape)
+    return np.where(kind < better, GAIN, np.where(kind < better + WORSE, -LOSS, 0.0))
+
+
+def stream_rows(number: int) -> Iterator[list[str]]:
+    """Yield a row a noise and rule."""
+    yield ["noise", "rule", "false of the accepted, %", "gains found, %"]
+    for noise in RUNS:
+        yield [noise, "gate", *streamed(noise, number).row()]
+        yield [noise, "one run", *greedy(noise, number).row()]
+        yield [noise, "gate, no gains", *streamed(noise, number, better=0.0).row()]
+
+
+def night_rows(number: int) -> Iterator[list[str]]:
+    """Yield a row a noise: false alarms in 1,000 nights, and nights until a loss of 2 deviations is found."""
+    rng = np.random.default_rng(0)
+    yield ["noise", "false alarms in 1,000 nights", "nights until an alarm, mean"]
+    for noise in NIGHTS:
+        draw = RUNS[noise][0]
+        alarms, delays = [], []
+        for _ in range(number):
+            base = draw(rng, (NUM_SEEDS,))
+            alarms.append(_num_alarms(base, draw(rng, (1000,))))
+            sums = drift(base, draw(rng, (200,)) - 2)
+            delays.append(int((sums >= ALARM).argmax()) + 1)
+        yield [noise, f"{np.mean(alarms):.2f}", f"{np.mean(delays):.1f}"]
+
+
+def _num_alarms(base: Floats, nights: Floats) -> int:
+    """Count alarms, where the sum begins anew after each."""
+    number, start = 0, 0
+    while (above := drift(base, nights[start:]) >= ALARM).any():
+        number, start = number + 1, start + int(above.argmax()) + 1
+    return number
 
 
 def gating(
     noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator
 ) -> Concluded:
-    """Simulate candidates with a gain, each with a baseline of its own."""
+    """Simulate single candidates with a gain, each with a baseline of its own."""
     most = max(num_stored, max_seeds)
-    values = GATED[noise](rng, (number, 1, 2, 1, most)).reshape(number, 2, most)
+    values = GATED[noise](rng, (number, 2, 1, most))[:, :, 0]
     base, candidates = values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain
     return conclude(base, candidates, FALSE_ACCEPT, max_seeds)
 
 
-def gate_table(number: int, rng: np.random.Generator) -> Rows:
-    """Return the rows of the table."""
-    columns = [f"baseline of {stored}, {most} seeds" for stored, most in GATES]
-    yield ["gate, accepted, % (seeds): noise", "gain, sd", *columns]
+def single_rows(number: int) -> Iterator[list[str]]:
+    """Yield a row a noise and gain: single candidates that are accepted, and the seeds that each takes."""
+    rng = np.random.default_rng(0)
+    columns = [f"baseline of {stored}, {most} seeds" for stored, most in SEED_LIMITS]
+    yield ["accepted, % (seeds): noise", "gain, sd", *columns]
     gains = [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
     for noise, gain in [*((noise, 0.0) for noise in GATED), *gains]:
-        answers = [gating(noise, gain, *seeds, number, rng) for seeds in GATES]
+        answers = [gating(noise, gain, *limits, number, rng) for limits in SEED_LIMITS]
         cells = [
             f"{percent(answer.is_accepted.mean())} ({answer.num_seeds.mean():.1f})"
             for answer in answers
@@ -134,31 +160,14 @@ def gate_table(number: int, rng: np.random.Generator) -> Rows:
         yield [noise, f"{gain:g}", *cells]
 
 
-def percent(share: float) -> str:
-    """Write a share in percent."""
-    return f"{100 * share:.1f}"
+TABLES = {"streams": stream_rows, "nights": night_rows, "single": single_rows}
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print the tables of streams and of nights, or of single candidates."""
-    from lr_sweep.benchmarks.gate_streams import nights_table, stream_table
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--stream", action="store_true", help="streams of 200 candidates, and nights"
-    )
-    parser.add_argument(
-        "--studies", type=int, default=200, help="streams, or candidates, in each entry"
-    )
-    args = parser.parse_args(arguments)
-    for table in (stream_table, nights_table) if args.stream else (gate_table,):
-        for index, row in enumerate(table(args.studies, np.random.default_rng(0))):
-            print(
-                f"| {' | '.join(row)} |",
-                *(["|---" * len(row) + "|"] if not index else []),
-                sep="\n",
-                flush=True,
-            )
+def main() -> None:
+    """Print the tables."""
+    given = options(__doc__, studies=200, table=TABLES)
+    for name in given.table:
+        print_table(TABLES[name](given.studies))
         print()
 
 

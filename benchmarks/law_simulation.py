@@ -11,9 +11,9 @@ are drawn anew, since the largest share of many is partly luck. It takes about 4
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from lr_sweep.analysis.statistics.rates.optimum import Optimum, optimum
 from lr_sweep.analysis.statistics.rates.refinement import Curve
 from lr_sweep.analysis.statistics.rates.tuning import best_weights, half_widths
 from lr_sweep.analysis.statistics.selection.best import Floats
+from lr_sweep.benchmarks.shared import options, print_table
 
 Shape = Callable[[Floats], Floats]
 CLIFFS = (0.0, 0.1, 0.25, 0.4)
@@ -48,18 +49,17 @@ GRIDS = {
     "9 rates, factor 2": (9, math.log10(2)),
     "7 rates, half decades": (7, 0.5),
     "5 rates, decades": (5, 1.0),
-}
-GRIDS |= {
     "3 rates, decades": (3, 1.0),
     "4 rates, half decades": (4, 0.5),
     "5 rates, half decades": (5, 0.5),
+    "7 rates, thirds": (7, 1 / 3),
+    "9 rates, half decades": (9, 0.5),
 }
-GRIDS |= {"7 rates, thirds": (7, 1 / 3), "9 rates, half decades": (9, 0.5)}
 NOISE = (0.5, 2.0)
 SIZES = np.log10(2.0 ** np.arange(4))
 SLOPES = (0.0, -0.5, -1.0)
-COLUMNS = ("optimum", "tuning")
-COLUMNS += tuple(column for slope in SLOPES for column in (f"slope {slope:g}", f"law of {slope:g}"))
+OF_LAWS = (f"{share} {slope:g}" for slope in SLOPES for share in ("slope", "law of"))
+COLUMNS = ("optimum", "tuning", *OF_LAWS)
 NUM_ANEW, MORE = 8, 10
 """Settings that are drawn anew, and how many times as many laws."""
 FIT_RATES, FIT_STEP = 5, 0.5
@@ -103,16 +103,7 @@ def laws(
     number: int,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Return how often the interval of a slope has it, and how often it does not have 0.
-
-    Args:
-        grid: on which each size is tried.
-        shape: an entry of `SHAPES`.
-        slope: of the optimum's log10.
-        seeds: of each rate.
-        number: of laws.
-        rng: draws everything.
-    """
+    """Return how often the interval of a slope has it, and how often it does not have 0."""
     held, claimed = [], []
     for start in rng.uniform(-0.25, 0.25, number):
         tops = start + (SIZES - SIZES.mean()) * slope
@@ -153,62 +144,48 @@ def measured(
     return row
 
 
+def settings() -> Iterator[tuple[str, str, Grid, bool]]:
+    """Yield each shape, the name of a grid, the grid, and whether it is fine."""
+    for shape, (name, (rates, step)), noise in product(SHAPES, GRIDS.items(), NOISE):
+        log_rates = step * (np.arange(rates) - rates // 2)
+        yield shape, name, Grid(log_rates, noise), rates >= FIT_RATES and step <= FIT_STEP
+
+
+def rows(number: int, seeds: int, rng: np.random.Generator) -> Iterator[list[object]]:
+    """Yield a row a setting, for `summary`."""
+    yield ["shape", "grid", "noise", "fine", *COLUMNS]
+    for shape, name, grid, is_fine in settings():
+        shares = measured(grid, shape, seeds, number, rng)
+        yield [shape, name, grid.noise, is_fine, *(100 * share for share in shares)]
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Return the mean and the ends over settings, by shape and of all."""
+    ends = ["mean", "min", "max"]
+    by_shape = table.groupby("shape", sort=False)[["optimum", "law of 0"]].agg(ends)
+    over_all = table[[*COLUMNS]].agg(ends).T
+    return f"{by_shape.round(1).to_string()}\n\n{over_all.round(1).to_string()}"
+
+
 def main() -> None:
     """Print the tables."""
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument(
-        "--number", type=int, default=300, help="optima, and laws of slope 0, of each row"
-    )
-    options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--seed", type=int, default=0)
-    given = options.parse_args()
+    given = options(__doc__, number=300, seeds=3, seed=0)
     rng = np.random.default_rng(given.seed)
-    rows, grids = [], []
+    header, *shares = print_table(rows(given.number, given.seeds, rng))
+    table = pd.DataFrame(shares, columns=list(header))
+    print(f"\nFine grids, in percent:\n{summary(table[table['fine']])}")
+    print(f"\nAll grids, in percent:\n{summary(table)}")
+    grids = [(shape, grid) for shape, _, grid, _ in settings()]
     print(
-        "shape            grid                   noise  "
-        + "  ".join(f"{name:>10}" for name in COLUMNS)
-    )
-    for shape in SHAPES:
-        for name, (rates, step) in GRIDS.items():
-            for noise in NOISE:
-                grid = Grid(step * (np.arange(rates) - rates // 2), noise)
-                row = measured(grid, shape, given.seeds, given.number, rng)
-                grids.append(grid)
-                fit = rates >= FIT_RATES and step <= FIT_STEP
-                rows.append(
-                    {
-                        "shape": shape,
-                        "grid": name,
-                        "fit": fit,
-                        **dict(zip(COLUMNS, row, strict=True)),
-                    }
-                )
-                print(
-                    f"{shape:<16} {name:<22} {noise:5.1f}  {'  '.join(f'{each:10.1%}' for each in row)}",
-                    flush=True,
-                )
-    table = pd.DataFrame(rows)
-    chosen = {
-        f"{FIT_RATES} rates or more, half decades or finer": table[table["fit"]],
-        "all": table,
-    }
-    for name, each in chosen.items():
-        shapes = each.groupby("shape", sort=False)[["optimum", "law of 0"]].agg(
-            ["mean", "min", "max"]
-        )
-        print(f"\n{name}, by shape, in percent:\n{shapes.mul(100).round(1).to_string()}")
-        print(
-            f"\n{name}, in percent:\n{each[[*COLUMNS]].agg(['mean', 'min', 'max']).mul(100).round(1).T.to_string()}"
-        )
-    print(
-        f"\nThe settings with the most false laws, and in {MORE * given.number} new laws of each, in percent:"
+        f"\nThe settings with the most false laws, and in {MORE * given.number} new laws, in percent:"
     )
     for index, row in table.nlargest(NUM_ANEW, "law of 0").iterrows():
-        anew = laws(grids[index], row["shape"], 0.0, given.seeds, MORE * given.number, rng)[1]
-        setting = f"{row['shape']}, {row['grid']}, noise {grids[index].noise}"
-        print(f"{setting:<50} {row['law of 0']:6.1%} {anew:6.1%}", flush=True)
+        shape, grid = grids[index]
+        _, anew = laws(grid, shape, 0.0, given.seeds, MORE * given.number, rng)
+        print(
+            f"{shape}, {row['grid']}, noise {grid.noise}: {row['law of 0']:.1f} {100 * anew:.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,23 +1,23 @@
-"""How much MLflow slows training: a database beside the results, or a server that never answers, against none.
+"""How much MLflow slows training: with a database beside the results, with a server that never answers, and without.
 
-Runs one study again and again, each time into a new directory, the conditions in turn, and compares the time that its
-runs say they trained. Start it on an idle machine: `python -m benchmarks.mirror_slowdown --rounds 5`.
+Runs one study again and again, each time into a new directory, in each condition in turn, and compares
+the seconds of training. Start it on an idle machine: `python -m benchmarks.mirror_slowdown --rounds 5`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import platform
 import socket
-import statistics
+import subprocess
+import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lr_sweep.analysis.record.read import read_runs
-from lr_sweep.benchmarks.sweep_speed import NO_MIRROR, run_study
+from lr_sweep.benchmarks.shared import machine, options, ratio_text, spread
 
 STUDY = """\
 study: mirrored
@@ -29,6 +29,8 @@ learning_rates: [1e-3, 1e-2]
 seeds: 1
 protocol: {evaluate_every: 50, train_examples_evaluated: 100}
 """
+NO_MIRROR = "nothing://here"
+"""An address that MLflow refuses at once: the mirror cannot be left out."""
 
 
 @contextmanager
@@ -38,38 +40,34 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
+def training_s(tracking_uri: str) -> float:
+    """Run the study into a new directory, and return the seconds of its runs; an empty URI: a database."""
+    variables = os.environ | {"MLFLOW_TRACKING_URI": tracking_uri}
+    if not tracking_uri:
+        del variables["MLFLOW_TRACKING_URI"]
+    with tempfile.TemporaryDirectory() as folder:
+        study, results = Path(folder) / "mirrored.yaml", Path(folder) / "results"
+        study.write_text(STUDY)
+        # One trial at a time: the driver with its mirror has a core of its own, as beside a GPU.
+        command = ["-m", "sweep", "run", study, "--results", results, "--cpus", "1"]
+        subprocess.run(
+            [sys.executable, *command], env=variables, check=True, stdout=subprocess.DEVNULL
+        )
+        return float(read_runs(results)["wall_s"].sum())
+
+
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=5,
-        metavar="N",
-        help="times that each condition is run; default: 5",
-    )
-    rounds = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as folder, silent_server() as silent:
-        conditions = {"none": NO_MIRROR, "database": {}, "silent": {"MLFLOW_TRACKING_URI": silent}}
-        times: dict[str, list[float]] = {name: [] for name in conditions}
-        for number in range(rounds):
-            for name, variables in conditions.items():
-                place = Path(folder) / f"{name}-{number}"
-                place.mkdir()
-                # One trial at a time: the driver, and the mirror in it, have cores of their own, as beside a GPU.
-                run_study(STUDY, place, "--cpus", "1", **variables)
-                times[name].append(float(read_runs(place / "results")["wall_s"].sum()))
-                print(f"round {number + 1}: {name} {times[name][-1]:.2f} s", flush=True)
-    print(
-        f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
+    rounds = options(__doc__, rounds=5).rounds
+    times = defaultdict(list)
+    with silent_server() as silent:
+        for number in range(1, rounds + 1):
+            for name, uri in {"none": NO_MIRROR, "database": "", "silent": silent}.items():
+                times[name].append(training_s(uri))
+                print(f"round {number}: {name} {times[name][-1]:.2f} s", flush=True)
+    print(machine())
     for name, seconds in times.items():
-        ratios = [mine / base for mine, base in zip(seconds, times["none"], strict=True)]
-        print(
-            f"{name:9} median {statistics.median(seconds):7.2f} s, ratio to none {statistics.median(ratios):.4f}"
-        )
+        print(f"{name}: {spread(seconds)} s, ratio to none {ratio_text(seconds, times['none'])}")
 
 
 if __name__ == "__main__":

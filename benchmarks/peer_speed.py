@@ -7,7 +7,6 @@ Both get the same pretrained weights, made beforehand and not timed: 60 runs of 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -17,12 +16,25 @@ import time
 from pathlib import Path
 
 import pandas as pd
-import torch
 
 from lr_sweep.analysis.record.read import read_runs
-from lr_sweep.benchmarks.engine_speed import machine, ratio_text
-from lr_sweep.benchmarks.sweep_speed import ENGINES, NUM_RUNS, STUDY
+from lr_sweep.benchmarks.shared import machine, options, ratio_text
 
+STUDY = """\
+study: speed
+title: The quickstart's grid
+tasks: {{digits: {{num_steps: {num_steps}}}}}
+models:
+  tiny:
+    size: {{layers: 2, heads: 4, width: 64, positions: 256}}
+    pretrained: {{pretrain: {{text: python-stdlib}}}}
+variants: [frozen-random, frozen-pretrained, unfrozen-random, unfrozen-pretrained]
+learning_rates: {{low: 1e-5, high: 1e-1, per_decade: 1}}
+seeds: 3
+protocol: {{evaluate_every: 100}}
+resources: {{engine: stacked}}
+"""
+NUM_RUNS = 60
 PEER = Path(__file__).with_name("plain_ray_tune.py")
 
 
@@ -46,7 +58,7 @@ def timed(command: list[str | Path], folder: Path) -> float:
 def sweep_command(folder: Path, num_steps: int, *options: str) -> list[str | Path]:
     """Write the study into `folder`; return the command that runs it there."""
     study = folder / "speed.yaml"
-    study.write_text(STUDY.format(resources=ENGINES["stacked"], num_steps=num_steps))
+    study.write_text(STUDY.format(num_steps=num_steps))
     return [sys.executable, "-m", "sweep", "run", study, "--results", folder / "results", *options]
 
 
@@ -63,17 +75,8 @@ def peer(made: Path, num_steps: int, folder: Path) -> float:
     """Run the plain script into an empty folder; return its seconds."""
     (weights,) = (made / "pretrained").iterdir()
     output = folder / "runs.csv"
-    command = [
-        sys.executable,
-        PEER,
-        "--weights",
-        weights,
-        "--output",
-        output,
-        "--num-steps",
-        str(num_steps),
-    ]
-    took_s = timed(command, folder)
+    words = ["--weights", weights, "--output", output, "--num-steps", str(num_steps)]
+    took_s = timed([sys.executable, PEER, *words], folder)
     assert len(pd.read_csv(output)) == NUM_RUNS
     return took_s
 
@@ -89,22 +92,16 @@ def ours(made: Path, num_steps: int, folder: Path) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure in turn and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
-    chosen = parser.parse_args(arguments)
-    print(machine(torch.device("cpu")))
+    chosen = options(__doc__, arguments, rounds=3, num_steps=600)
+    print(machine())
     rounds = []
     with tempfile.TemporaryDirectory() as temporary:
         made = pretrained(Path(temporary))
         for number in range(1, chosen.rounds + 1):
-            with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-                peer_s, our_s = (
-                    peer(made, chosen.num_steps, Path(one)),
-                    ours(made, chosen.num_steps, Path(other)),
-                )
+            with tempfile.TemporaryDirectory() as folder:
+                peer_s = peer(made, chosen.num_steps, Path(folder))
+            with tempfile.TemporaryDirectory() as folder:
+                our_s = ours(made, chosen.num_steps, Path(folder))
             rounds.append((peer_s, our_s))
             print(
                 f"round {number}: plain script {peer_s:.1f} s, sweep run {our_s:.1f} s", flush=True

@@ -34,8 +34,6 @@ class Curves:
     """(L, E), the running mean of validation accuracies."""
     run_steps: np.ndarray
     """(L, E), gradient steps of all seeds up to there."""
-    seconds: np.ndarray
-    """(L, E), of device time."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,7 @@ class RecordedCell:
     """(L,), fractions."""
     curves: Curves | None = None
     """None: a report's table, which has no curves."""
+    num_seeds: int = 1
 
     def best(self, tried: Sequence[int], number: int) -> list[int]:
         """Return the indices of the best tried rates, of equal ones the smaller first; fewer where none has a value."""
@@ -68,12 +67,14 @@ class RecordedCell:
         left = [index for index in range(len(self.rates)) if index not in tried]
         return min(left, key=lambda index: abs(math.log(self.rates[index] / rate)))
 
+    def run_steps(self, index: int, at: int = -1) -> float:
+        """Return the steps of all runs of a rate up to an evaluation; without curves a run counts 1."""
+        return self.num_seeds if self.curves is None else float(self.curves.run_steps[index, at])
+
     @property
-    def whole_cost(self) -> tuple[float, float]:
-        """Run-steps and seconds of the whole grid; without curves a rate counts 1 in both."""
-        if self.curves is None:
-            return float(len(self.rates)), float(len(self.rates))
-        return float(self.curves.run_steps[:, -1].sum()), float(self.curves.seconds[:, -1].sum())
+    def num_steps(self) -> float:
+        """Steps of all runs of the grid."""
+        return sum(self.run_steps(index) for index in range(len(self.rates)))
 
 
 @dataclass
@@ -86,7 +87,6 @@ class Replay:
     stopped: dict[int, int] = field(default_factory=dict)
     """Step of the rung, by the index of the rate."""
     run_steps: float = 0.0
-    seconds: float = 0.0
     _there: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Rates that reached a rung, by its step."""
 
@@ -95,8 +95,7 @@ class Replay:
         self.tried += round_
         alive, curves = list(round_), self.cell.curves
         if curves is None:
-            self.run_steps += len(alive)
-            self.seconds += len(alive)
+            self.run_steps += sum(map(self.cell.run_steps, alive))
             return
         every, budget = int(curves.steps[0]), int(curves.steps[-1])
         for step in self.rule.rungs(budget, every) if self.rule else ():
@@ -111,8 +110,7 @@ class Replay:
             alive = [index for index in alive if index in kept]
         for index in round_:
             at = int(np.searchsorted(curves.steps, self.stopped.get(index, budget)))
-            self.run_steps += curves.run_steps[index, at]
-            self.seconds += curves.seconds[index, at]
+            self.run_steps += self.cell.run_steps(index, at)
 
     def _kept(self, curves: Curves, step: int, at: int) -> set[int]:
         assert self.rule is not None, "only a rule has rungs"
@@ -123,15 +121,11 @@ class Replay:
         return {int(index) for index in kept_rates(best, means)}
 
     def observation(self, index: int) -> Observation:
-        """Return what a search observes at a rate that was trained."""
+        """Return what a search observes at a rate that was trained to the budget."""
         value, rate = float(self.cell.validation[index]), float(self.cell.rates[index])
-        if index in self.stopped:
-            return Observation(rate, "stopped", None)
-        return (
-            Observation(rate, "diverged", None)
-            if math.isnan(value)
-            else Observation(rate, "measured", value)
-        )
+        if math.isnan(value):
+            return Observation(rate, "diverged", None)
+        return Observation(rate, "measured", value)
 
     @property
     def answer(self) -> int | None:
@@ -153,9 +147,8 @@ def _cell(labels: object, rows: pd.DataFrame, curves: Curves | None = None) -> R
     )
     assert isinstance(labels, tuple), "a cell has three labels"
     task, model, variant = map(str, labels)
-    return RecordedCell(
-        (task, model, variant), rows["learning_rate"].to_numpy(float), validation, test, curves
-    )
+    rates, seeds = rows["learning_rate"].to_numpy(float), int(rows["num_wanted"].max())
+    return RecordedCell((task, model, variant), rates, validation, test, curves, seeds)
 
 
 def read_record(results: Path, study: str, seed: int | None = None) -> list[RecordedCell]:
@@ -168,38 +161,26 @@ def read_record(results: Path, study: str, seed: int | None = None) -> list[Reco
     runs, points = read_runs(results, wanted["run_id"]), read_curves(results, wanted["run_id"])
     summary = summarise(wanted, runs, points, info.metric)
     points = wanted.merge(points.drop(columns=["num_steps"], errors="ignore"), on="run_id")
-    found = []
+    cells = []
     for labels, rows in summary.learning_rates.groupby(CELL, sort=False):
         if rows["missing"].sum() + rows["failed"].sum() == 0:
             mine = points[(points[CELL] == list(labels)).all(axis=1)]
-            found.append(_cell(labels, rows, _curves(mine, wanted)))
-    return found
+            cells.append(_cell(labels, rows, _curves(mine)))
+    return cells
 
 
-def _curves(points: pd.DataFrame, wanted: pd.DataFrame) -> Curves:
+def _curves(points: pd.DataFrame) -> Curves:
     points = points[points["step"] <= points["num_steps"]].sort_values(["run_id", "step"])
     by_run = points.groupby("run_id")["validation_accuracy"]
-    points = points.assign(
-        best=by_run.cummax(), running=by_run.transform(lambda values: values.expanding().mean())
-    )
+    running = by_run.transform(lambda values: values.expanding().mean())
+    points = points.assign(best=by_run.cummax(), running=running)
     steps = np.array(sorted(points["step"].unique()))
-    keys, rates = ["learning_rate", "step"], sorted(points["learning_rate"].unique())
-    means = points.groupby(keys)[["best", "running"]].mean().unstack().reindex(rates)
-    per_seed = points.pivot_table(
-        index=["learning_rate", "seed"], columns="step", values="elapsed_s"
-    )
-    seconds = per_seed.ffill(axis=1).groupby("learning_rate").sum().reindex(rates)
-    reached = (
-        per_seed.notna()
-        .mul(np.diff(steps, prepend=0), axis=1)
-        .cumsum(axis=1)
-        .groupby("learning_rate")
-        .sum()
-    )
+    by_step = points.groupby(["learning_rate", "step"])
+    means = by_step[["best", "running"]].mean().unstack()
+    num_runs = by_step.size().unstack().fillna(0)
     return Curves(
         steps=steps,
         best=means["best"].to_numpy(float),
         running=means["running"].to_numpy(float),
-        run_steps=reached.reindex(rates).to_numpy(float),
-        seconds=seconds.to_numpy(float),
+        run_steps=num_runs.mul(np.diff(steps, prepend=0), axis=1).cumsum(axis=1).to_numpy(float),
     )

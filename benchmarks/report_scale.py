@@ -2,13 +2,12 @@
 
 Makes a record of 4 tasks x 4 variants x 125 learning rates x 5 seeds with 200 evaluations each (accuracies rise to a
 level set by the learning rate, with noise), then writes its report in a process of its own, so that the peak memory
-is the report's alone. `--tasks 1 --rates 4 --seeds 500` makes one of many seeds. Prints seconds, MiB, the size of the
-page and, where there is a Chromium, how fast the page is; on a busy machine the CPU time says more than the other.
+is the report's alone. `--tasks 1 --rates 4 --seeds 500` makes one of many seeds. Prints seconds, MiB and the size of
+the page; on a busy machine the CPU time says more than the other.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -27,10 +26,9 @@ import pyarrow as pa
 from lr_sweep.analysis.record.columns import CURVES, RUNS, schema
 from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.benchmarks.page_speed import speed_text
+from lr_sweep.benchmarks.shared import options
 from lr_sweep.common.files import write_bytes
 from lr_sweep.tests.support.records import ended_row, wanted_row, write, write_study
-from lr_sweep.tests.support.servers.headless_browser import executable
 
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
@@ -44,7 +42,7 @@ write_report(pathlib.Path(sys.argv[1]), sys.argv[2])
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Of a record; every task has four variants."""
+    """The size of a record; every task has four variants."""
 
     tasks: int = 4
     rates: int = 125
@@ -86,62 +84,42 @@ def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generato
     x = np.arange(1, num_evaluations + 1)
     level = 0.9 - 0.1 * abs(np.log10(wanted["learning_rate"]) + 4)
     accuracy = level * (1 - np.exp(-x / 30)) + rng.normal(0, 0.01, (3, num_evaluations))
-    loss = 1 - accuracy
     values = {
-        **{
-            "run_id": [wanted["run_id"]] * num_evaluations,
-            "step": 2000 * x,
-            "time_ms": x,
-            "elapsed_s": x / 10,
-            "logged": [None] * num_evaluations,
-        },
-        **{"train_loss": loss[0], "validation_loss": loss[1], "test_loss": loss[2]},
-        **{
-            "train_accuracy": accuracy[0],
-            "validation_accuracy": accuracy[1],
-            "test_accuracy": accuracy[2],
-        },
+        "run_id": [wanted["run_id"]] * num_evaluations,
+        "step": 2000 * x,
+        "time_ms": x,
+        "elapsed_s": x / 10,
+        "logged": [None] * num_evaluations,
     }
+    for split, split_accuracy in zip(("train", "validation", "test"), accuracy, strict=True):
+        values |= {f"{split}_accuracy": split_accuracy, f"{split}_loss": 1 - split_accuracy}
     return pa.table([pa.array(values[c.name], c.type) for c in CURVES], schema=schema(CURVES))
 
 
 def main() -> None:
-    """Make the record, report, and print times, the report's peak memory and its page's size and speed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in asdict(Size()).items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument(
-        "--results", type=Path, help="where to make the record, or where an earlier call made it"
-    )
-    given = vars(parser.parse_args())
+    """Make the record, report, and print times, the report's peak memory and its page's size."""
+    size = Size()
+    given = options(__doc__, **asdict(size), results="")
     with tempfile.TemporaryDirectory() as scratch:
-        results = given.pop("results") or Path(scratch) / "results"
-        size = Size(**given)
+        results = Path(given.results or scratch) / "results"
         if not (results / "format.json").exists():
-            began = time.monotonic()
+            size = Size(**{name: getattr(given, name) for name in asdict(size)})
             make_record(results, size, np.random.default_rng(0))
-            print(
-                f"made {size.runs} runs x {size.evaluations} evaluations in {time.monotonic() - began:.1f} s"
-            )
+            print(f"made {size.runs} runs x {size.evaluations} evaluations", flush=True)
         _report(results)
         page = Paths(results).report(STUDY) / "index.html"
         print(f"page of {page.stat().st_size / 1e6:.2f} MB")
-        if executable() is not None:
-            print(speed_text(page, Path(scratch) / "profile"))
 
 
 def _report(results: Path) -> None:
     began = time.monotonic()
-    arguments = [sys.executable, "-c", REPORT, str(results), STUDY]
-    subprocess.run(
-        arguments, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "2"}
-    )
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", REPORT, str(results), STUDY]
+    variables = os.environ | {"OMP_NUM_THREADS": "2"}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=variables)
+    took_s, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     peak_mib = used.ru_maxrss / 1024  # KiB on Linux
-    print(
-        f"report in {time.monotonic() - began:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB"
-    )
+    print(f"report in {took_s:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -42,12 +42,8 @@ class Setting:
     noise: float
     """Standard deviation between runs, as a fraction of 1; that between evaluations is half as large."""
     num_evaluations: int
-    equal: bool = False
-    """Whether the variants of a task are equally good."""
     noise_step: float = 1.0
     """Ratio of the noise at neighbouring rates; `noise` is that at the middle one."""
-    num_examples: int = 0
-    """Examples of each split; 0: so many that runs differ by `SPLIT_NOISE` alone."""
 
     @property
     def log_rates(self) -> Floats:
@@ -95,7 +91,7 @@ class Frames:
     curves: pd.DataFrame
 
 
-def any_setting(rng: np.random.Generator, num_tasks: int, equal: bool = False) -> Setting:
+def any_setting(rng: np.random.Generator, num_tasks: int) -> Setting:
     """Draw a setting: 3 to 10 seeds, 5 to 9 rates, noise of 0.5 to 2 points, 6 to 100 evaluations."""
     step, num_rates = list(WIDTHS)[rng.integers(len(WIDTHS))]
     return Setting(
@@ -105,7 +101,6 @@ def any_setting(rng: np.random.Generator, num_tasks: int, equal: bool = False) -
         step=step,
         noise=float(rng.uniform(0.005, 0.02)),
         num_evaluations=int(rng.choice([6, 12, 20, 50, 100])),
-        equal=equal,
     )
 
 
@@ -115,18 +110,17 @@ def sound(setting: Setting, rng: np.random.Generator) -> Truth:
     Every other task has a cliff: two or more steps above the peak all runs diverge.
     """
     cells = (setting.num_tasks, len(VARIANTS))
-    each = (setting.num_tasks, 1) if setting.equal else cells
-    peak = np.broadcast_to(setting.middle + setting.step * rng.uniform(-0.5, 0.5, each), cells)
+    peak = setting.middle + setting.step * rng.uniform(-0.5, 0.5, cells)
     status = np.full((*cells, setting.num_rates, setting.num_seeds), "complete", dtype=object)
     cliff = setting.log_rates > peak[..., None] + 1.75 * setting.step
     status[cliff & (np.arange(setting.num_tasks) % 2 == 1)[:, None, None]] = "diverged"
     low, high = WIDTHS[setting.step, setting.num_rates]
     return Truth(
         setting=setting,
-        best=np.broadcast_to(rng.uniform(0.5, 0.9, each), cells),
+        best=rng.uniform(0.5, 0.9, cells),
         peak=peak,
-        width=np.broadcast_to(rng.uniform(low, high, each), cells),
-        pace=np.broadcast_to(rng.uniform(8, 20, each), cells),
+        width=rng.uniform(low, high, cells),
+        pace=rng.uniform(8, 20, cells),
         gap=np.zeros(cells),
         status=status,
     )
@@ -151,8 +145,10 @@ def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
     left = np.exp(-truth.pace[..., None, None, None] * steps / BUDGET)
     curve = end[..., None] - (end[..., None] - CHANCE) * left
     curve = curve + rng.normal(0, setting.noise / 2, curve.shape)
-    validation = _on_a_split(curve, setting, rng)
-    test = _on_a_split(curve, setting, rng) - truth.gap[..., None, None, None]
+    validation, test = (
+        curve + SPLIT_NOISE * rng.normal(size=curve.shape[:-1])[..., None] for _ in range(2)
+    )
+    test = test - truth.gap[..., None, None, None]
     wanted = _wanted(truth)
     ends = np.where(truth.status == "complete", BUDGET, BUDGET // 2).ravel()
     runs = wanted[["run_id"]].assign(
@@ -177,30 +173,6 @@ def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
     )
     known = runs[runs["status"] != "missing"].astype({"diverged_at_step": "Int64"})
     return Frames(wanted=wanted, runs=known.reset_index(drop=True), curves=curves)
-
-
-def _on_a_split(curve: Floats, setting: Setting, rng: np.random.Generator) -> Floats:
-    """Measure accuracies on the examples of a split; all runs of a task share half of the variance that these cause."""
-    each = rng.normal(size=curve.shape[:-1])[..., None]
-    if not setting.num_examples:
-        return curve + SPLIT_NOISE * each
-    shared = rng.normal(size=(len(curve), *(1,) * (curve.ndim - 1)))
-    error = np.sqrt(np.clip(curve * (1 - curve), 0, 1) / setting.num_examples)
-    return (
-        np.round((curve + error * (each + shared) / np.sqrt(2)) * setting.num_examples)
-        / setting.num_examples
-    )
-
-
-def exploded(frames: Frames, truth: Truth, rng: np.random.Generator) -> Frames:
-    """Turn accuracies into losses, which are 10 to 1,000 times as large at all rates above the middle one."""
-    above = frames.wanted["learning_rate"].to_numpy() > 1.1 * 10**truth.setting.middle
-    factors = pd.Series(
-        np.where(above, 10 ** rng.uniform(1, 3, len(above)), 1.0), frames.wanted["run_id"]
-    )
-    accuracies = frames.curves.filter(like="_accuracy")
-    losses = (1 - accuracies).mul(3 * factors[frames.curves["run_id"]].to_numpy(), axis=0)
-    return replace(frames, curves=frames.curves.assign(**losses))
 
 
 def _wanted(truth: Truth) -> pd.DataFrame:

@@ -7,7 +7,7 @@ by the report's own functions. Prints the table of docs/statistics.md.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from lr_sweep.analysis.statistics.comparisons.target import (
     speedups,
 )
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats
+from lr_sweep.benchmarks.shared import options, percent, print_table
 
 BUDGET = 2000
 """Steps of a run."""
@@ -103,23 +104,19 @@ def judged(values: Floats, short: Bools, true: dict[str, float], budgets: Floats
     return [float(share) for share in (*held, first.mean(), second.mean())]
 
 
-def main() -> None:
-    """Print a row a setting, speed and way of choosing the rate."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("text", nargs="?", default="", help="only settings whose names have this")
-    parser.add_argument("--number", type=int, default=4000, help="tables of an entry")
-    options = parser.parse_args()
-    chosen = [(name, setting) for name, setting in SETTINGS.items() if options.text in name]
-    for name, setting in chosen:
+def rows(number: int) -> Iterator[list[str]]:
+    """Yield a row a setting, speed and way of choosing the rate."""
+    right = ("ratio right, %", "saved steps right, %")
+    yield ["setting", "rates", "speed", *right, "first is faster, %", "second is faster, %"]
+    for name, setting in SETTINGS.items():
         for speed in SPEEDS:
-            values, short = drawn(setting, speed, options.number, np.random.default_rng(0))
+            values, short = drawn(setting, speed, number, np.random.default_rng(0))
             true = {"ratio": speed, "saved": setting.reached * BUDGET * (speed - 1)}
             budgets = BUDGET * np.array([setting.budget, 1.0])
             for rates, part in (("own", slice(None)), ("one", ONE_RATE)):
                 shares = judged(values[:, :, part], short[:, :, part], true, budgets)
-                texts = [name, rates, f"{speed}", *(f"{100 * share:.1f}" for share in shares)]
-                print("|", " | ".join(texts), flush=True)
+                yield [name, rates, f"{speed}", *map(percent, shares)]
 
 
 if __name__ == "__main__":
-    main()
+    print_table(rows(options(__doc__, number=4000).number))

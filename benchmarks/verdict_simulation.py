@@ -6,8 +6,7 @@ the tables of docs/statistics.md; numbers depend on `--seed` alone.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.benchmarks import drawn_variants as drawn
 from lr_sweep.benchmarks.drawn_variants import Runs, Setting, at_rate, windows_of
-from lr_sweep.benchmarks.gating import Rows
+from lr_sweep.benchmarks.shared import options, print_table
 
 WITHIN = 1.5
 """Limit of equality where studies add seeds until a pair is decided, in standard deviations."""
@@ -56,12 +55,6 @@ UNTIL_DECIDED = Design(2, 20, until_decided=True)
 DESIGNS = (*GRIDS, *FRESH)
 ANY_LEAD = tuple(replace(design, is_conditional=False) for design in FRESH)
 ALL_DESIGNS = (*DESIGNS, UNTIL_DECIDED, *ANY_LEAD)
-SAME_COST = tuple(
-    Design(seeds, fresh * rates, num_rates=rates, is_conditional=is_conditional)
-    for rates, (seeds, fresh) in product((5, 7, 9), ((3, 0), (2, 1), (1, 2)))
-    for is_conditional in (False, True)[fresh == 0 :]
-)
-"""Designs with as many runs as three seeds of all rates."""
 
 
 class Judged(NamedTuple):
@@ -71,8 +64,6 @@ class Judged(NamedTuple):
     """1: the first variant of the pair leads; -1: the second one; 0: no certain lead."""
     is_false: Bools
     """Whether the lead contradicts the order of the variants' best rates."""
-    is_equal: Bools
-    """Whether the two are called equal."""
     num_seeds: Ints
     """Fresh seeds that were trained, studies x cells."""
 
@@ -85,14 +76,13 @@ def judged(setting: Setting, design: Design, number: int, rng: np.random.Generat
     fresh = Runs(*(at_rate(values, choosing.chosen) for values in truth.runs(design.fresh)))
     used = np.full(choosing.chosen.shape, design.fresh)
     if design.until_decided:
-        leader, is_equal, used = until_decided(fresh.test, *pairs)
+        leader, _, used = until_decided(fresh.test, *pairs)
     else:
         windows = windows_of(fresh.test[:, :, None], np.zeros_like(used))
         if not design.fresh:
             windows = windows_of(choosing.test, choosing.chosen)
         p, difference = _tested(windows, *pairs)
         leader = np.sign(difference) * (np.apply_along_axis(holm, -1, p) < LEVEL)
-        is_equal = np.zeros(leader.shape, bool)
     if design.fresh and design.is_conditional:
         is_used = np.arange(design.fresh) < used[..., None]
         fresh = Runs(*(np.where(is_used, values, np.nan) for values in fresh))
@@ -100,7 +90,7 @@ def judged(setting: Setting, design: Design, number: int, rng: np.random.Generat
         rests_on_luck = np.where(leader > 0, has_failed[:, pairs[0]], has_failed[:, pairs[1]])
         leader = leader * exceeds_cost(choosing, fresh, *pairs) * ~rests_on_luck
     order = np.sign(_differences(truth.means.max(-1), *pairs))
-    return Judged(leader, (leader != 0) & (leader != order), is_equal, used)
+    return Judged(leader, (leader != 0) & (leader != order), used)
 
 
 def _differences(means: Floats, first: Ints, second: Ints) -> Floats:
@@ -175,13 +165,6 @@ def share(setting: Setting, design: Design, number: int, rng: np.random.Generato
     return 100 * float((claims.leader[:, : setting.num_variants - 1] == 1).mean())
 
 
-def regret(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
-    """Return how much worse the chosen rate is than the best one, in standard deviations."""
-    truth = drawn.drawn(setting, design.num_rates, number, rng)
-    chosen = truth.runs(design.seeds).chosen
-    return float((truth.means.max(-1) - at_rate(truth.means, chosen)).mean())
-
-
 def differs_at_a_rate(
     setting: Setting, design: Design, number: int, rng: np.random.Generator
 ) -> float:
@@ -192,17 +175,6 @@ def differs_at_a_rate(
     p = [_tested(windows_of(tests, rate), *pairs)[0] for rate in rates]
     corrected = np.apply_along_axis(holm, -1, np.concatenate(p, axis=-1))
     return 100 * float((corrected < LEVEL).any(-1).mean())
-
-
-def decided(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
-    """Return the share of pairs that are called different or equal, in percent."""
-    claims = judged(setting, design, number, rng)
-    return 100 * float((claims.is_equal | (claims.leader != 0)).mean())
-
-
-def fresh_seeds(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
-    """Return the fresh seeds that are trained, the mean over cells."""
-    return float(judged(setting, design, number, rng).num_seeds.mean())
 
 
 def _settings(**choices: Sequence[Any]) -> list[Setting]:
@@ -219,7 +191,7 @@ class Table(NamedTuple):
     designs: Sequence[Design] = DESIGNS
     measure: Measure = share
 
-    def rows(self, number: int, rng: np.random.Generator) -> Rows:
+    def rows(self, number: int, rng: np.random.Generator) -> Iterator[list[str]]:
         """Yield the rows, the header first."""
         yield ["noise", "variants", "curve", "lead, sd", *map(str, self.designs)]
         for setting in self.settings:
@@ -230,7 +202,6 @@ class Table(NamedTuple):
 
 SIZES, CURVES, LEADS = (2, 4), tuple(drawn.CURVES), (1.0, 2.0, 3.0, 5.0)
 REAL = Table(_settings(noise=[drawn.REAL], num_variants=SIZES), ALL_DESIGNS)
-DECIDED = _settings(noise=(drawn.REAL, *drawn.FAMILIES), num_variants=SIZES, ahead=(0.0, 2.0))
 COLLAPSES = _settings(noise=tuple(drawn.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
 FAILURES = _settings(noise=tuple(drawn.FAILURES), num_variants=SIZES)
 FLIPS = _settings(noise=drawn.FAMILIES[:3], num_variants=SIZES, curve=["flat"])
@@ -239,14 +210,7 @@ BY_SETTING = {
     "power": Table(_settings(num_variants=SIZES, curve=CURVES, ahead=LEADS), (*DESIGNS, *ANY_LEAD)),
     "collapses": Table(COLLAPSES),
     "failures": Table(FAILURES, ALL_DESIGNS),
-    "fresh": Table(
-        [Setting(noise=drawn.REAL), *_settings(curve=CURVES, ahead=(0.0, *LEADS))], SAME_COST
-    ),
-    "regret": Table(_settings(curve=CURVES), SAME_COST, regret),
     "flips": Table(FLIPS, GRIDS, differs_at_a_rate),
-    "decide": Table(DECIDED, [UNTIL_DECIDED]),
-    "decided": Table(DECIDED, [UNTIL_DECIDED], decided),
-    "seeds": Table(DECIDED, [UNTIL_DECIDED], fresh_seeds),
 }
 DROPPED = {
     "all rules": ("WINDOW", noise.WINDOW),
@@ -258,7 +222,7 @@ DROPPED = {
 """Values of constants of `noise` that take a rule away."""
 
 
-def _real_rows(number: int, rng: np.random.Generator) -> Rows:
+def _real_rows(number: int, rng: np.random.Generator) -> Iterator[list[str]]:
     """Yield the table of false claims on real noise, with all rules and without each of them."""
     for rule, (constant, value) in DROPPED.items():
         with mock.patch.object(noise, constant, value):
@@ -266,7 +230,7 @@ def _real_rows(number: int, rng: np.random.Generator) -> Rows:
         yield from ([rule, *row] for row in ([header] * (rule == "all rules") + rows))
 
 
-def _plan_rows(number: int, rng: np.random.Generator) -> Rows:
+def _plan_rows(number: int, rng: np.random.Generator) -> Iterator[list[str]]:
     """Yield the lead that would be found in 80% of studies, and the share in which it is."""
     yield ["variants", "seeds", "lead, sd", "found, %", "wanted, %"]
     for variants, seeds, is_fresh in product((2, 3), (3, 5, 7, 10), (False, True)):
@@ -285,7 +249,7 @@ def _plan_rows(number: int, rng: np.random.Generator) -> Rows:
         ]
 
 
-TABLES: dict[str, Callable[[int, np.random.Generator], Rows]] = {
+TABLES: dict[str, Callable[[int, np.random.Generator], Iterator[list[str]]]] = {
     "real": _real_rows,
     **{name: table.rows for name, table in BY_SETTING.items()},
     "plan": _plan_rows,
@@ -294,17 +258,9 @@ TABLES: dict[str, Callable[[int, np.random.Generator], Rows]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=2000, help="in each entry of a table")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", choices=TABLES, action="append", help="by default all")
-    options = parser.parse_args(arguments)
-    for name in options.table or TABLES:
-        rows = TABLES[name](options.studies, np.random.default_rng(options.seed))
-        for index, row in enumerate(rows):
-            print(f"| {' | '.join(row)} |", flush=True)
-            if index == 0:
-                print("|---" * len(row) + "|")
+    given = options(__doc__, arguments, studies=2000, seed=0, table=TABLES)
+    for name in given.table:
+        print_table(TABLES[name](given.studies, np.random.default_rng(given.seed)))
         print()
 
 
