@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
+
+
+def test_each_version_of_the_changelog_is_short_and_the_newest_is_that_of_the_program() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    _, *sections = (ROOT / "CHANGELOG.md").read_text().split("\n## ")
+    versions = [section for section in sections if not section.startswith("Unreleased")]
+    assert versions[0].startswith(f"{version} (")
+    assert [section[:40] for section in versions if not re.match(r"0\.\d+\.\d+ \(20\d\d-\d\d-\d\d\)\n", section)] == []
+    assert [section[:40] for section in sections if len(section.splitlines()) > 60] == []
 
 
 def test_the_record_s_page_is_what_the_schemas_say() -> None:
