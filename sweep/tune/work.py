@@ -49,7 +49,7 @@ class Work:
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Messages for the user, perhaps from other threads."""
         self.probes: dict[Cell, Probe] = {}
-        """What trials of the user's own function found before the sweep, by cell."""
+        """Findings of the trials of the user's own function before the sweep, by cell."""
         self.step_s: dict[Cell, float] = {}
         """Seconds of a step that the record expects, by cell."""
         while self._propose() and not self.state.reconciled.to_train:

@@ -185,8 +185,8 @@ class Session:
         damaged: list[Path] = []
         saved = newest_checkpoint(folder, self.store, damaged.append)
         if saved is not None:
-            if isinstance(slot, OwnTraining):
-                slot.probe = self._probed(slot)
+            if isinstance(slot, OwnTraining) and saved[1]["step"] < self.cohort.num_steps:
+                slot.probe = self._probed(slot)  # else it has ended, and nothing is resumed
             self.engine.load_state(slot, *saved)
         step = slot.progress.step
         if 0 < step < self.cohort.num_steps:

@@ -19,7 +19,7 @@ class LivePage:
     process: subprocess.Popen[str]
     port: int
     lines: list[str] = field(default_factory=list)
-    """What it has printed up to the last address that was asked for."""
+    """Output of the page, up to the last address that was asked for."""
 
     def link(self) -> str:
         """Return the address of the page, with its token."""

@@ -97,7 +97,7 @@ SHUFFLED = {
     "hf-trainer": ("trainer._get_train_sampler = lambda *_: Shuffled(data, 4, run, session)", "pass"),
     "lightning": (", loader=loader", ""),
 }
-"""What resumes in shuffled data, by starter, and what takes its place in a script that does not."""
+"""Text that makes shuffled data resume, by starter, and the text in a script that does not resume."""
 ACCUMULATED = {
     "hf-trainer": (
         ("save_strategy=", "gradient_accumulation_steps=4, save_strategy="),

@@ -250,7 +250,7 @@ def inexact_ids(kept: Results, wanted: list[WantedRun], **more: Any) -> list[str
 
 
 def test_inexact_runs_are_known_by_their_rows_and_checkpoints(tmp_path: Path) -> None:
-    """Of runs that have ended the row counts; of those that are to be trained, the newest checkpoint."""
+    """The row counts for runs that have ended, the newest checkpoint for runs that are to be trained."""
     rates = (1e-5, 1e-4, 1e-3, 1e-2)
     study, kept = write_study(tmp_path, rates=rates, variants=VARIANT), Results(tmp_path / "results")
     done, exact, started, failed = wanted = recorded(study, kept.root)

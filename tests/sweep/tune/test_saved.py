@@ -1,4 +1,4 @@
-"""What a sweep that is left prints of its runs: until which step they are saved."""
+"""A sweep that is left prints until which step its runs are saved."""
 
 from __future__ import annotations
 
