@@ -5,6 +5,7 @@ The earlier versions are read from git's history, and run with the libraries tha
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sysconfig
 import venv
@@ -88,6 +89,9 @@ def test_what_an_earlier_version_began_ends_bit_for_bit(version: str, twins: dic
 
 def content(results: Path) -> dict[str, Any]:
     """All of the record but the versions of the code that wrote it."""
-    found = record_content(results)
-    runs = [{name: row[name] for name in row if name not in WRITER} for row in found["runs"]]
-    return {**found, "runs": runs}
+    record = record_content(results)
+    runs = [{name: row[name] for name in row if name not in WRITER} for row in record["runs"]]
+    for run in runs:  # a run that had ended names the version that trained it, or none
+        libraries = json.loads(run["versions"])
+        run["versions"] = {name: libraries[name] for name in libraries if name != "lr-sweep"}
+    return {**record, "runs": runs}
