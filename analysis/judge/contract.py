@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from lr_sweep.analysis.judge import names
-from lr_sweep.analysis.judge.fields import NOTHING, are_numbers
-from lr_sweep.analysis.judge.listing import ListingError, described_parts, listing_of
-from lr_sweep.analysis.judge.meanings import (
+from lr_sweep.common.text import counted
+
+from .fields import NOTHING, are_numbers
+from .listing import ListingError, described_parts, listing_of
+from .meanings import (
     JOIN,
     ROWS,
     Columns,
@@ -23,11 +25,10 @@ from lr_sweep.analysis.judge.meanings import (
     turned,
     with_given,
 )
-from lr_sweep.analysis.judge.names import listed
-from lr_sweep.analysis.judge.reading import MEANINGS, OPEN, Reading, options_text
-from lr_sweep.analysis.judge.table_file import TableFile
-from lr_sweep.analysis.judge.text_rows import SETTING, beside, text_rows
-from lr_sweep.common.text import counted
+from .names import listed
+from .reading import MEANINGS, OPEN, Reading, options_text
+from .table_file import TableFile
+from .text_rows import SETTING, beside, text_rows
 
 _NUMBERS = re.compile(r"\b[0-9a-f]{6,}\b|\d+")
 """Parts of the names of runs in which repeats may differ."""
@@ -203,25 +204,15 @@ def _doubts_of_rows(
         settings = [name for name in settings if name not in along or not are_numbers(frame[name])]
     differing = _differing(frame, settings, [*cell, *seed] + ([] if run else step))
     if not columns.keys() & {"variant", "model"}:  # otherwise nothing would be compared
-        parts = (name for named in columns.values() for name in named)
-        divided = {SETTING + name.rpartition(".")[0] for name in parts}  # parts have meanings
-        texts = [name for name in settings if name not in divided and not are_numbers(frame[name])]
-        differing += [name for name in _differing(frame, texts, []) if name not in differing]
+        texts = _uncompared(frame, columns, settings)
+        differing += [name for name in texts if name not in differing]
     roles = [*cell, *seed]
     same = f"the same {', '.join(roles)}" if roles else "the table"
     if differing:
-        shown = {name.removeprefix(SETTING): frame[name].nunique() for name in differing}
-        counts = [f"{name} ({counted(number, 'value')})" for name, number in shown.items()]
-        text = f"rows of {same} differ in {listed(counts, MOST_COUNTS)}: say what each is"
-        text = f"{text}, {_may_be(columns)}"
-        yield Doubt(text, ",".join(f"{OPEN}={name}" for name in shown))
+        yield _doubt_of_differing(frame, columns, differing, same)
     curves = [role for role in (*cell, *seed, *run) if role != "learning_rate"]
     if "learning_rate" in frame and step and _begin_later(frame, curves):
-        rate, steps = columns["learning_rate"][0], columns["step"][0]
-        text = f"{rate} changes with {steps} within one run, as a schedule does"
-        way = f"name the rate that runs were started with, or write learning_rate=,ignored={rate}"
-        way = f"{way}; or, if {steps} numbers runs, write step="
-        yield Doubt(f"{text}: {way}", f"learning_rate={OPEN}")
+        yield _doubt_of_schedule(columns)
     repeats = _repeat(frame, [*cell, *step, *differing, *in_doubt])
     if rows_are_seeds and repeats.any() and _differing(frame, step, []):
         text = f"rows are evaluations at several {columns['step'][0]}, which make one run together"
@@ -232,20 +223,42 @@ def _doubts_of_rows(
         yield Doubt(f"{text}: if they are seeds, write seed={ROWS}", f"seed={OPEN}")
 
 
+def _uncompared(frame: pd.DataFrame, columns: Columns, settings: list[str]) -> list[str]:
+    """Return the settings of several texts, without those of which parts have a meaning."""
+    parts = (name for named in columns.values() for name in named)
+    divided = {SETTING + name.rpartition(".")[0] for name in parts}
+    texts = [name for name in settings if name not in divided and not are_numbers(frame[name])]
+    return _differing(frame, texts, [])
+
+
+def _doubt_of_differing(
+    frame: pd.DataFrame, columns: Columns, differing: list[str], same: str
+) -> Doubt:
+    shown = {name.removeprefix(SETTING): frame[name].nunique() for name in differing}
+    counts = [f"{name} ({counted(number, 'value')})" for name, number in shown.items()]
+    text = f"rows of {same} differ in {listed(counts, MOST_COUNTS)}: say what each is"
+    roles = [role for role in ("learning_rate", "seed") if role not in columns]
+    means = ", ".join(["variant", "task", *roles, "run", "tuned (as the rate is)"])
+    return Doubt(
+        f"{text}, {means} or ignored (a result)", ",".join(f"{OPEN}={name}" for name in shown)
+    )
+
+
+def _doubt_of_schedule(columns: Columns) -> Doubt:
+    rate, steps = columns["learning_rate"][0], columns["step"][0]
+    text = f"{rate} changes with {steps} within one run, as a schedule does"
+    way = f"name the rate that runs were started with, or write learning_rate=,ignored={rate}"
+    return Doubt(
+        f"{text}: {way}; or, if {steps} numbers runs, write step=", f"learning_rate={OPEN}"
+    )
+
+
 def _begin_later(frame: pd.DataFrame, curves: list[str]) -> bool:
     """Return whether some rates of a run have later first steps than others, as those of a schedule."""
     steps = pd.to_numeric(frame["step"], errors="coerce")
     keys = [frame[name] for name in [*curves, "learning_rate"]]
     first = steps.groupby(keys).min().reset_index()
     return bool(_differing(first, ["step"], curves))
-
-
-def _may_be(columns: Columns) -> str:
-    """Name the meanings that a column may have which tells rows apart."""
-    roles = [role for role in ("learning_rate", "seed") if role not in columns]
-    return (
-        f"variant, task, {', '.join([*roles, 'run'])}, tuned (as the rate is) or ignored (a result)"
-    )
 
 
 def _measured(frame: pd.DataFrame) -> pd.DataFrame:

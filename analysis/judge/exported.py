@@ -1,14 +1,15 @@
-"""Tables that this program wrote name their own metric: `export --csv`, a report's `runs.csv`, its runs in MLflow."""
+"""Tables that this program wrote name their own metric: `export`, a report's `runs.csv`, its runs in MLflow."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from lr_sweep.analysis.judge.names import SPLITS, plain
-from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.errors import UserError
+
+from .names import SPLITS, plain
+from .table_file import TableFile
 
 
 def exported(table: TableFile) -> tuple[TableFile, Metric | None]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import SPLITS, STATUS
-from lr_sweep.analysis.judge.table_file import MOST_NAME, printable
 from lr_sweep.analysis.record.columns import MOST_VALUE
 from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.text import RATES, rates_text
+
+from .names import SPLITS, STATUS
+from .table_file import MOST_NAME, printable
 
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-", "—", "–"}
 """Fields without a number, in small letters; among texts, all but the empty one are names."""
@@ -25,13 +26,15 @@ LABEL_DIGITS = 12
 _LIMITS = {
     "learning_rate": (*RATES, rates_text()),
     "seed": (-(2**63), 2**63 - 1, "a whole number"),
-    "step": (0, 2**53 - 1, "a number from 0"),
+    "step": (0, 9 * 10**12, "a number from 0 to 9e12"),
 }
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
 _PREFIXED = re.compile(r"([^\W\d][^\d.]*)(\d*\.?\d+(?:e-\d+)?)", re.ASCII | re.IGNORECASE)
 """`lr=0.1`, `seed_3`; what 1e4 is behind a prefix is open, as it may stand for 1e-4."""
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+", re.ASCII)
+"""A number with marks of thousands that are no decimal commas, as a point follows them."""
 _ZEROS = re.compile(r"0\d+")
 """A rate without its decimal point, as in `lr001`."""
 
@@ -82,7 +85,7 @@ def _number(meaning: str, text: str) -> float | ValueError:
     is_open = meaning == "learning_rate" and _ZEROS.fullmatch(text)
     number = float(text) if is_number(text) and not is_open else math.nan
     if not least <= number <= most or (meaning == "seed" and number != int(number)):
-        return ValueError(f"got {text[:60]!r}, want {wanted}")
+        return _unwanted(text, wanted)
     if meaning == "seed":  # whole numbers of many digits are no floats
         return int(text) if text.lstrip("+-").isdigit() else int(number)
     return float(f"{number:.{RATE_DIGITS - 1}e}") if meaning == "learning_rate" else number
@@ -90,21 +93,27 @@ def _number(meaning: str, text: str) -> float | ValueError:
 
 def _status(text: str) -> str | ValueError:
     word = text.lower().replace(" ", "_").rpartition(".")[2].partition("_by_")[0]
-    wanted = "want complete, diverged, failed, stopped or missing, or a tool's word for one of them"
-    error = ValueError(f"got {text[:60]!r}, {wanted}; --columns status= leaves the column out")
-    return STATUS.get(word) or error
+    wanted = "complete, diverged, failed, stopped or missing, or a tool's word for one of them"
+    way = "--columns status= leaves the column out"
+    return STATUS.get(word) or _unwanted(text, f"{wanted}; {way}")
 
 
 def _measured(text: str) -> float | ValueError:
     """Return a value; infinite: the run diverged; NaN: nothing was measured."""
+    if _GROUPED.fullmatch(text):
+        return float(text.replace(",", ""))
     if is_number(text):
         return float(text) if abs(float(text)) <= MOST_VALUE else math.inf
     if text.lower() in NOTHING:
         return math.nan
     wanted = "a number of a single run (no mean), with the sign % behind all values or none"
+    return _unwanted(text, f"{wanted}, `nan` where the run diverged, or nothing")
+
+
+def _unwanted(text: str, wanted: str) -> ValueError:
     if is_number(text.replace(",", "")):
-        wanted = "a number with a decimal point, and no marks of thousands"
-    return ValueError(f"got {text[:60]!r}, want {wanted}, `nan` where the run diverged, or nothing")
+        wanted = f"{wanted}, with a decimal point, and without marks of thousands"
+    return ValueError(f"got {text[:60]!r}, want {wanted}")
 
 
 def without_percent(texts: list[str]) -> list[str]:

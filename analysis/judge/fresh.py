@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.judge import Judged, judged
-from lr_sweep.analysis.judge.runs import RUN
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.analysis.statistics.comparisons.fresh import next_seeds, progress
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
+
+from .judge import Judged, judged
+from .runs import RUN
 
 UNTIL_DECIDED = Fresh(max=20, until_decided=True)
 

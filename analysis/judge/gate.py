@@ -10,21 +10,20 @@ from typing import Literal
 
 import numpy as np
 
-from lr_sweep.analysis.judge.sides import Guard, Side
-from lr_sweep.analysis.judge.stream import append_turn, lock_of, read_turns, turn_of
-from lr_sweep.analysis.judge.table_file import printable
 from lr_sweep.analysis.statistics.comparisons import sequential
 from lr_sweep.analysis.statistics.comparisons.failures import num_failed
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
+from .sides import Guard, Side
+from .stream import append_turn, lock_of, read_turns, turn_of
+from .table_file import printable
+
 NUM_ASKED = 2
 """Seeds that are asked for at once."""
 UNSEEN = 0.05
 """Probability that no run of a candidate has failed yet, at the failure rate that is still possible."""
-NOISIER = 1.5
-"""Ratio of the candidate's standard deviation to the baseline's from which it is worth a warning."""
 Outcome = Literal["accept", "reject", "run", "open"]
 
 
@@ -46,17 +45,13 @@ class Gate:
 
     def text(self) -> str:
         """Return all of it, the decision first."""
-        seeds = (
-            f" seeds {', '.join(map(str, self.seeds))} (at most {self.more} more)"
-            if self.seeds
-            else ""
-        )
-        rates = (
-            f": add learning rates {', '.join(map(rate_text, self.rates))} to the baseline"
-            if self.rates
-            else ""
-        )
-        return "\n  ".join([f"{self.decision}{seeds}{rates}: {self.why}", *self.about])
+        wanted = ""
+        if self.seeds:
+            wanted = f" seeds {', '.join(map(str, self.seeds))} (at most {self.more} more)"
+        if self.rates:
+            rates = ", ".join(map(rate_text, self.rates))
+            wanted = f": add learning rates {rates} to the baseline"
+        return "\n  ".join([f"{self.decision}{wanted}: {self.why}", *self.about])
 
 
 @dataclass(frozen=True)
@@ -187,35 +182,23 @@ class Comparison:
 
     def failures(self) -> str:
         """Say how many runs failed, or how many of the candidate's may fail unseen."""
-        is_fraction = self.baseline.metric.is_fraction
-        sides = {"baseline": self.baseline.better, "candidate": self.values}
-        failed = [int(num_failed(values, is_fraction)) for values in sides.values()]
-        if any(failed):
-            counts = [
-                f"{name} {n} of {len(sides[name])}" for name, n in zip(sides, failed, strict=True)
-            ]
-            return f"runs far below the others: {', '.join(counts)}; a gain may be one of the runs that work"
+        is_fraction, base = self.baseline.metric.is_fraction, self.baseline.better
+        of_base, of_candidate = (int(num_failed(side, is_fraction)) for side in (base, self.values))
+        counts = (
+            f"baseline {of_base} of {len(base)}, candidate {of_candidate} of {len(self.values)}"
+        )
         unseen = 1 - UNSEEN ** (1 / max(len(self.values), 1))
-        rest = f"up to {unseen:.0%} of the candidate's runs may still fail"
-        return (
-            f"no run is far below the others, but {rest}; a gain may be one of the runs that work"
-        )
-
-    def noisier(self) -> str:
-        """Say that the candidate's runs are much noisier than the baseline's; empty: they are not, or are few."""
-        if len(self.values) < sequential.MIN_SEEDS:
-            return ""
-        ratio = float(
-            np.sqrt(sequential.variance(self.values) / sequential.variance(self.baseline.better))
-        )
-        text = f"the candidate's runs are {ratio:.1f} times as noisy as the baseline's"
-        return text if ratio > NOISIER else ""
+        hidden = f"up to {unseen:.0%} of the candidate's runs may still fail"
+        text = f"no run is far below the others, but {hidden}"
+        if of_base or of_candidate:
+            text = f"runs far below the others: {counts}"
+        return f"{text}; a gain may be one of the runs that work"
 
     def about(self) -> Iterator[str]:
         """Yield sentences on both sides and the error rate."""
         yield self.baseline.text("baseline")
         yield self.candidate.text("candidate")
-        yield from filter(None, [self.failures(), self.noisier()])
+        yield self.failures()
         yield f"at most {self.level:.2g} of candidates without a gain are accepted (docs/statistics.md)"
 
     def drift_text(self) -> str:

@@ -15,21 +15,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.contract import Contract, contract_of
-from lr_sweep.analysis.judge.exported import exported
-from lr_sweep.analysis.judge.names import listed, shortened
 from lr_sweep.analysis.judge.readers.sources import Source, expanded, read_sources
-from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.judge.rows import UNTUNED, only, rows_of, whole_steps
-from lr_sweep.analysis.judge.runs import Runs, runs_of
-from lr_sweep.analysis.judge.settings import (
-    best_settings,
-    settings_findings,
-    tuned_remark,
-    with_tuned,
-)
-from lr_sweep.analysis.judge.table_file import TableFile, joined, printable, stem_of
-from lr_sweep.analysis.judge.values import measured_rows, per_step
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing_ours
@@ -46,15 +32,29 @@ from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import make_folder
 from lr_sweep.common.text import counted, rate_text
 
+from .contract import Contract, contract_of
+from .exported import exported
+from .names import listed, shortened
+from .reading import Reading
+from .rows import UNTUNED, Remarks, only, rows_of, whole_steps
+from .runs import Runs, runs_of
+from .settings import (
+    best_settings,
+    settings_findings,
+    tuned_remark,
+    with_tuned,
+)
+from .table_file import TableFile, joined, printable, stem_of
+from .values import measured_rows, per_step
+
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
     "stopped": "train them to the end, unless a rule that treats all alike stopped them",
     "stuck": "look at the data: do inputs differ between examples, and are they scaled?",
-    "identical": "two ways of training never agree so: look at how the rows were written",
 }
 """Advice on findings by check, where that of a record names its own commands."""
-OF_RATES = ["untuned", "edge", "narrow", "cliff", "flat", "rate-ignored", "unstable", "unequal"]
+OF_RATES = ["untuned", "edge", "flat", "unequal"]
 """Checks of learning rates."""
 NOT_CHOSEN = ("not-chosen", "no learning rate is chosen")
 CHOSEN_ON_TEST = ("chosen-on-test", "its learning rate was chosen on test data")
@@ -69,23 +69,25 @@ PAIR = [
 
 
 class Judged(NamedTuple):
-    """A study, and the reading of its tables with the meaning of every column."""
+    """A study, the reading of its tables with the meaning of every column, and warnings about all of its results."""
 
     study: Study
     reading: Reading
+    warnings: Sequence[str]
 
 
 @without_collector()  # a table has millions of texts, and none is in a circle
 def judged(sources: Sequence[Source], reading: Reading) -> Judged:
     """Read tables as one study; raises as `runs_read`."""
     runs, reading = runs_read(read_sources(sources), reading)
+    warnings = list(map(printable, runs.remarks.warnings))
     if "tuned" not in reading.columns:
-        return Judged(_study(runs), reading)
+        return Judged(_study(runs), reading, warnings)
     num_runs = len(runs.wanted)
     runs, num_settings, best = best_settings(runs)
     study = _study(runs)
     about = (*study.about_table, tuned_remark(study.summary.cells, num_settings, best))
-    return Judged(replace(study, num_table_runs=num_runs, about_table=about), reading)
+    return Judged(replace(study, num_table_runs=num_runs, about_table=about), reading, warnings)
 
 
 def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Reading]:
@@ -95,7 +97,7 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
     """
     table, said = exported(only(joined(tables), reading.where))
     contract = contract_of(table, reading)
-    remarks = list[str]()
+    remarks = Remarks()
     rows = rows_of(contract, remarks)
     metric, rows = measured_rows(rows, contract, said, reading.select_on_test)
     may_select = metric.chosen_on == "validation" or reading.select_on_test
@@ -104,12 +106,13 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
     options = {option: getattr(reading, option) for option in ("equal_within", "target")}
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     runs = runs_of(rows, info, remarks)
-    about = [_read_as(contract, metric), *_about_tables(tables), *remarks]
-    about += _lacking(set(contract.columns), metric)
+    remarks.notes[:0] = [_read_as(contract, metric), *_about_tables(tables)]
+    remarks.warnings += [remark for table in tables for remark in table.remarks]
+    _remark_lacking(set(contract.columns), metric, remarks)
     counts = per_step(contract.table, runs.rows, reading.by) if reading.by else None
     columns = {**reading.columns, **contract.options()}
     filled = replace(reading, columns=columns, higher_is_better=metric.higher_is_better)
-    return replace(runs, remarks=list(map(printable, about)), per_step=counts), filled
+    return replace(runs, per_step=counts), filled
 
 
 def _read_as(contract: Contract, metric: Metric) -> str:
@@ -132,31 +135,33 @@ def _about_tables(tables: Sequence[TableFile]) -> Iterator[str]:
         reader = f"{table.reader}, " if table.reader else ""
         rows = counted(len(table.lines), "row")
         yield f"{table.name}: {reader}{rows}, sha256 {table.sha256[:16]}"
-        yield from table.remarks
 
 
-def _lacking(has: set[str], metric: Metric) -> Iterator[str]:
+def _remark_lacking(has: set[str], metric: Metric, remarks: Remarks) -> None:
+    """Add what the table lacks: a warning where it makes results doubtful, and a note elsewhere."""
     if "learning_rate" not in has:
-        doubt = "a better rate may change the order"
-        text = f"values are compared as they are; {doubt}"
+        doubt = "values are compared as they are; a better rate may change the order"
         shown = f"Where the report has a learning rate, it writes {rate_text(UNTUNED)}"
-        yield f"NO LEARNING RATE: nothing was tuned, and {text}. {shown}"
+        remarks.warnings.append(f"NO LEARNING RATE: nothing was tuned, and {doubt}. {shown}")
     if not {"model", "variant"} & has:
-        yield "no column of variants or models: there is nothing to compare"
+        remarks.notes.append("no column of variants or models: there is nothing to compare")
     elif "variant" not in has:
-        yield "no column of variants: the models are compared, as variants"
+        remarks.notes.append("no column of variants: the models are compared, as variants")
     if not metric.chosen_on:
         why = "choosing on test data makes a result look better than it is"
-        yield f"NO VALIDATION DATA: NO LEARNING RATE IS CHOSEN, because {why}; --select-on-test does"
+        text = f"NO LEARNING RATE IS CHOSEN, because {why}; --select-on-test does"
+        remarks.warnings.append(f"NO VALIDATION DATA: {text}")
     if metric.chosen_on == "test" and "learning_rate" in has:
-        yield "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: RESULTS LOOK BETTER THAN THEY ARE"
+        text = "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: RESULTS LOOK BETTER THAN THEY ARE"
+        remarks.warnings.append(text)
     if "test" not in has:
         looks = "which chose, and looks better than a test would"
-        yield f"no column of test {metric.name}: validation is shown, {looks}"
+        remarks.notes.append(f"no column of test {metric.name}: validation is shown, {looks}")
 
 
 def _study(runs: Runs) -> Study:
-    info, summary = runs.info, with_options(runs.summary(), runs.info)
+    info, remarks = runs.info, runs.remarks
+    summary = with_options(runs.summary(), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     if info.metric.untuned:
         found = [each for each in found if each.check not in OF_RATES]
@@ -179,8 +184,8 @@ def _study(runs: Runs) -> Study:
         curves=runs.curves,
         per_step=runs.per_step,
         findings=problems_first(fixed),
-        about_table=tuple(runs.remarks),
-        left_out=tuple(text for text in runs.remarks if text.startswith("LEFT OUT")),
+        about_table=tuple(map(printable, (*remarks.notes, *remarks.left_out, *remarks.warnings))),
+        left_out=tuple(map(printable, remarks.left_out)),
     )
 
 

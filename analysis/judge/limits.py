@@ -1,13 +1,12 @@
-"""Limits of what `judge` and `gate` read: the bytes of a file, the rows of a table, the work of a database."""
+"""Limits of what `judge` and `gate` read: the bytes of a file, the rows of a table."""
 
 from __future__ import annotations
 
 import gzip
-import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields, open_plain
@@ -15,8 +14,6 @@ from lr_sweep.common.files import Fields, ReadFields, open_plain
 MOST_FILES = 100_000
 MOST_BYTES = 100_000_000
 """Bytes of a file, and of what is packed in it."""
-BATCH, MOST_UNPACKED = 100, 1_000_000_000
-"""Rows of Parquet that are unpacked at once, and bytes of all."""
 MOST_FOLDER = 2_000_000_000
 """Bytes of a database, and of the files of a folder."""
 MOST_ROWS = 1_000_000
@@ -25,8 +22,6 @@ MOST_FIELDS = 20_000_000
 """Fields of a table; equal rows take next to no space in a packed file."""
 MOST_TEXT = 10_000_000
 """Bytes of a field; exports hold whole notebooks in their tags."""
-STEPS, MOST_STEPS = 1_000_000, 500_000_000
-"""Instructions of SQLite between two looks at their number, and at most."""
 
 
 def read_bounded(path: Path) -> bytes:
@@ -81,16 +76,3 @@ def files_below(folder: Path) -> tuple[list[Path], list[Path]]:
         )
     links = [path for path in paths if path.is_symlink()]
     return [path for path in paths if path.is_file() and not path.is_symlink()], links
-
-
-class BoundedDatabase(sqlite3.Connection):
-    """A database whose tables are read, and no views, whose queries may have no end."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT)
-        self.set_authorizer(
-            lambda *access: sqlite3.SQLITE_DENY if access[-1] else sqlite3.SQLITE_OK
-        )
-        steps = iter(range(STEPS, MOST_STEPS, STEPS))
-        self.set_progress_handler(lambda: next(steps, None) is None, STEPS)

@@ -11,12 +11,13 @@ from typing import Any
 import pandas as pd
 
 from lr_sweep.analysis.judge import names
-from lr_sweep.analysis.judge.fields import are_numbers
-from lr_sweep.analysis.judge.meanings import parts_in
-from lr_sweep.analysis.judge.names import shortened
-from lr_sweep.analysis.judge.table_file import TableFile, printable
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
+
+from .fields import are_numbers
+from .meanings import parts_in
+from .names import shortened
+from .table_file import TableFile, printable
 
 MOST_COLUMNS = 30
 """Columns that are shown; those that vary come first."""

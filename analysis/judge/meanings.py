@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+import pandas as pd
+
 from lr_sweep.analysis.judge import names
-from lr_sweep.analysis.judge.fields import are_numbers, is_nothing, is_number
-from lr_sweep.analysis.judge.names import ROLES, SPLITS
-from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
 from lr_sweep.common.errors import unknown
+
+from .fields import are_numbers, is_nothing, is_number
+from .names import ROLES, SPLITS
+from .table_file import TableFile, raise_mistakes
 
 JOIN = "+"
 """Joins the names of columns that mean one thing together."""
@@ -19,7 +22,7 @@ ROWS = "rows"
 """Given in place of a column of seeds: each row is a seed of its own."""
 NAMES = "names"
 """Column of the names of the columns of validation, where these are turned into rows."""
-VALUE = "value"
+VALUE = "value of names"
 """Column of their values, where no metric is known that names it."""
 _SEPARATOR = re.compile(r"[/\\\s_,;]+|(?<!\d[eE])-")
 """Separator of the parts of a name; the sign of an exponent is none."""
@@ -35,15 +38,17 @@ def turned(table: TableFile, texts: Mapping[str, str]) -> tuple[TableFile, dict[
     if not means_names or NAMES in table.columns or not texts.get("validation"):
         return table, dict(texts)
     table, given = with_given(table, {"validation": texts["validation"]})
-    values, num_rows = given["validation"], len(table.lines)
-    rows = table.rows_at([place for place in range(num_rows) for _ in values])
-    columns = {name: texts for name, texts in rows.columns.items() if name not in values}
-    columns[NAMES] = values * num_rows
+    values = given["validation"]
+    kept = [name for name in table.columns if name not in values]
     metrics = {names.metric_of(name) for name in values}
-    value = next(iter(metrics)) if len(metrics) == 1 else ""
-    value = value if value and value not in columns else VALUE
-    columns[value] = [table.columns[name][place] for place in range(num_rows) for name in values]
-    return replace(rows, columns=columns), {**texts, "validation": value}
+    value = metrics.pop() if len(metrics) == 1 else VALUE
+    if value in ("", *kept):
+        value = VALUE
+    frame = pd.DataFrame(table.columns, dtype=object)
+    rows = frame.melt(kept, values, NAMES, value)
+    columns = {str(name): rows[name].tolist() for name in rows}
+    lines = table.lines * len(values)
+    return replace(table, columns=columns, lines=lines), {**texts, "validation": value}
 
 
 def with_given(
@@ -79,10 +84,12 @@ def with_given(
 def _parts_of(table: TableFile, name: str) -> dict[str, list[str]]:
     """Return the column of a part of another one's texts; empty: the name is that of a column, or of none."""
     whole, _, number = name.rpartition(".")
-    if name in table.columns or not number.isdigit():
+    sources = _columns_named(table, whole)
+    if name in table.columns or not number.isdigit() or not sources:
         return {}
-    texts = [text for source in _columns_named(table, whole)[:1] for text in table.columns[source]]
-    parts = {text: dict(enumerate(parts_in(text), 1)).get(int(number), "") for text in set(texts)}
+    texts = table.columns[sources[0]]
+    place = slice(int(number) - 1, int(number))
+    parts = {text: "".join(parts_in(text)[place]) for text in set(texts)}
     return {name: [parts[text] for text in texts]} if any(parts.values()) else {}
 
 
@@ -95,8 +102,9 @@ def _columns_named(table: TableFile, text: str) -> list[str]:
     columns = list(table.columns)
     if text in columns:
         return [text]
-    if text[:1] == "#" and text[1:].isdigit() and 0 < int(text[1:]) <= len(columns):
-        return [columns[int(text[1:]) - 1]]
+    positions = {f"#{place}": name for place, name in enumerate(columns, 1)}
+    if text in positions:
+        return [positions[text]]
     is_pattern = "*" in text or "?" in text
     return [name for name in columns if is_pattern and fnmatchcase(name, text)]
 
@@ -167,17 +175,21 @@ def _possible_values(table: TableFile, free: list[str], given: Columns) -> dict[
     values = [name for name in free if _may_be_metric(table, name)]
     known = [name for name in free if names.metric_of(name) and any(table.columns[name])]
     possible = {split: _of(split, values) or _of(split, known) for split in SPLITS}
-    if not given.get("test") and not possible["validation"] and not possible["test"]:
-        # A loss that does not say its data may be that of training, and so may an accuracy beside it.
-        unsplit = [name for name in values if not names.split_of(name)]
-        if any(names.is_higher_better(names.metric_of(name)) for name in unsplit):
-            possible["validation"] = unsplit
+    is_split = possible["validation"] or possible["test"] or given.get("test")
+    unsplit = _of("", values)
+    # A loss that does not say its data may be that of training, and so may an accuracy beside it.
+    may_be_tested = any(names.is_higher_better(names.metric_of(name)) for name in unsplit)
+    if not is_split and may_be_tested:
+        possible["validation"] = unsplit
     chosen = given.get("validation") or possible["validation"] or given.get("test")
-    metric = names.measured(chosen[0]) if chosen else ""
-    for split in ("test", "train"):
-        if chosen:
-            possible[split] = [name for name in possible[split] if names.measured(name) == metric]
-    return possible if len(possible["train"]) == 1 else possible | {"train": []}
+    if chosen:
+        metric = names.measured(chosen[0])
+        for split in ("test", "train"):
+            same = [name for name in possible[split] if names.measured(name) == metric]
+            possible[split] = same
+    if len(possible["train"]) > 1:
+        possible["train"] = []
+    return possible
 
 
 def _of(split: str, columns: list[str]) -> list[str]:
@@ -189,11 +201,13 @@ def _may_be_metric(table: TableFile, name: str) -> bool:
 
     Of a known metric some fields may be no numbers: each is named later.
     """
-    is_named = names.metric_of(name) or names.split_of(name)
+    metric = names.metric_of(name)
     is_other = any(names.has_word(name, kind) for kind in ("time", "about", "spread"))
-    if not is_named or is_other or names.is_setting(name) or names.role_of(name):
+    is_setting = names.is_setting(name) or bool(names.role_of(name))
+    if not (metric or names.split_of(name)) or is_other or is_setting:
         return False
     texts = set(table.columns[name])
-    is_metric = bool(names.metric_of(name)) and any(map(is_number, texts))
-    differs = len(texts) > 1 or len(table.lines) == 1
-    return differs and (is_metric or are_numbers(texts))
+    if len(texts) == 1 < len(table.lines):
+        return False
+    has_number = any(map(is_number, texts))
+    return (bool(metric) and has_number) or are_numbers(texts)

@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 
 if TYPE_CHECKING:
-    from lr_sweep.analysis.judge.gate import Comparison, Gate
+    from .gate import Comparison, Gate
 
 
 class Checks:
@@ -46,10 +46,10 @@ def gate() -> Checks:
 
 
 def _compared(values: Sequence[float], baseline: str | Path, **limits: Any) -> Comparison:
-    from lr_sweep.analysis.judge.gate import (
+    from .gate import (
         Comparison,
     )  # imported late: pytest loads this plugin for every test
-    from lr_sweep.analysis.judge.sides import Side, stored_side
+    from .sides import Side, stored_side
 
     stored = stored_side(Path(baseline))
     side = Side(

@@ -18,10 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from lr_sweep.analysis.judge.names import ROLES, SPLITS
-from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import load_yaml, write_bytes
+
+from .names import ROLES, SPLITS
+from .table_file import raise_mistakes
 
 MEANINGS = (*ROLES, *SPLITS, "tuned", "ignored")
 """Meanings of a column; `tuned`: chosen as the learning rate is; `ignored`: no setting."""

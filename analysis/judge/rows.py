@@ -5,30 +5,41 @@ from __future__ import annotations
 import shlex
 import unicodedata
 from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.contract import Contract
-from lr_sweep.analysis.judge.fields import (
+from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.text import counted
+
+from .contract import Contract
+from .fields import (
     as_number,
     is_nothing,
     is_number,
     parsed,
 )
-from lr_sweep.analysis.judge.meanings import JOIN
-from lr_sweep.analysis.judge.names import listed
-from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, stem_of
-from lr_sweep.analysis.judge.text_rows import LABELS, LOSS, beside, splits_in
-from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.text import counted
+from .meanings import JOIN
+from .names import listed
+from .table_file import TableFile, raise_mistakes, stem_of
+from .text_rows import LOSS, beside, splits_in
 
 ALL = "all"
 """The model or variant of a table that names none; the task is then named as the file."""
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
-MOST_WHERE = 3
-"""Options `--where` that are offered to leave out rows with mistakes."""
+
+
+@dataclass
+class Remarks:
+    """Sentences on how a table was read, by what they are about."""
+
+    notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Variants without a learning rate, which the verdict names, too."""
+    warnings: list[str] = field(default_factory=list)
+    """Doubts about every result, which the terminal shows first."""
 
 
 def decisive(columns: Container[str]) -> str:
@@ -54,7 +65,7 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
     return table.rows_at(kept) if where else table
 
 
-def rows_of(contract: Contract, remarks: list[str]) -> pd.DataFrame:
+def rows_of(contract: Contract, remarks: Remarks) -> pd.DataFrame:
     """Read the rows of a table; raises UserError with every mistake.
 
     Returns a frame with a column for each meaning, `where` (`FILE:LINE`), `diverged`, and those of `SETTING` and
@@ -71,7 +82,7 @@ def rows_of(contract: Contract, remarks: list[str]) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def _with_rates(contract: Contract, frame: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+def _with_rates(contract: Contract, frame: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
     """Leave out variants without any learning rate, as an untrained baseline, by name; and rows without anything."""
     if "learning_rate" not in frame:
         return frame
@@ -86,7 +97,7 @@ def _with_rates(contract: Contract, frame: pd.DataFrame, remarks: list[str]) -> 
         said = JOIN.join([*contract.columns[compared], *contract.columns["learning_rate"]])
         advice = f"--columns {shlex.quote(f'{compared}={said}')} compares all rows as they are"
         without = listed(variants[is_untrained].unique())
-        remarks.append(f"LEFT OUT: {without}: no learning rate in {rows}; {advice}")
+        remarks.left_out.append(f"LEFT OUT: {without}: no learning rate in {rows}; {advice}")
     return frame[~is_untrained & ~is_empty]
 
 
@@ -96,16 +107,18 @@ def _is_zero(text: str) -> bool:
 
 def _with_values(contract: Contract, frame: pd.DataFrame) -> pd.DataFrame:
     """Turn texts into values; raises UserError with every mistake."""
-    mistakes: list[tuple[int, str, str]] = []
+    mistakes: list[tuple[int, str]] = []
     for meaning in [meaning for meaning in contract.columns if meaning in frame]:
         name = contract.columns[meaning][0]
         values = {text: parsed(meaning, text) for text in frame[meaning].unique()}
         wrong = [text for text, value in values.items() if isinstance(value, ValueError)]
         rows = frame.index[frame[meaning].isin(wrong)]
         for row, text in zip(rows, frame[meaning][rows], strict=True):
-            mistakes.append((row, f"{name}: {values[text]}", f"{name}!={text}"))
+            way = f"to leave such rows out: --where {shlex.quote(f'{name}!={text}')}"
+            mistakes.append((row, f"{name}: {values[text]}; {way}"))
         frame = frame.assign(**{meaning: frame[meaning].map(values)})
-    _refuse_mistakes(contract.table, sorted(mistakes))
+    lines = contract.table.lines
+    raise_mistakes([f"{lines[row]}: {mistake}" for row, mistake in sorted(mistakes)])
     splits = splits_in(frame)
     losses = beside(frame, LOSS)
     frame = frame.assign(**frame[losses].apply(_losses))
@@ -124,22 +137,9 @@ def _losses(texts: pd.Series[str]) -> pd.Series[float]:
     return pd.to_numeric(written, errors="coerce")
 
 
-def _refuse_mistakes(table: TableFile, mistakes: Sequence[tuple[int, str, str]]) -> None:
-    """Raise UserError with every mistake in the rows, and the options that leave these rows out."""
-    where = list(dict.fromkeys(option for _, _, option in mistakes))
-    lines = [f"{table.lines[row]}: {mistake}" for row, mistake, _ in mistakes]
-    try:
-        raise_mistakes(lines)
-    except UserError as error:
-        if len(where) > MOST_WHERE:
-            raise
-        options = " ".join(f"--where {shlex.quote(option)}" for option in where)
-        raise UserError(f"{error}\nTo leave these rows out: {options}") from error
-
-
 def _refuse_spellings(rows: pd.DataFrame) -> None:
     """Raise UserError for names that look alike: `é` may be one character or two, and others are invisible."""
-    for role in LABELS[:3]:
+    for role in ("task", "model", "variant"):
         first: dict[str, str] = {}
         for name in rows[role].unique():
             seen = "".join(sign for sign in name if unicodedata.category(sign) != "Cf")
@@ -149,15 +149,15 @@ def _refuse_spellings(rows: pd.DataFrame) -> None:
                 raise UserError(f"{role} has {other!r} and {name!r}: one or two? {advice}")
 
 
-def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+def whole_steps(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
     """Count steps in a part of the table's own unit where they have fractions, as those of epochs may."""
     if "step" not in rows:
         return rows
     steps = rows["step"].astype(float)
     fitting = (10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1 <= 2e-6).all())
     parts = next(fitting, 10**6)
-    if steps.max() * parts >= 2**53:
-        raise UserError(f"steps have fractions and go up to {steps.max():g}: write whole numbers")
     if parts > 1:
-        remarks.append(f"steps have fractions: in the report a step is 1/{parts} of the table's")
+        remarks.notes.append(
+            f"steps have fractions: in the report a step is 1/{parts} of the table's"
+        )
     return rows.assign(step=(steps * parts).round().astype("int64"))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.names import is_setting, listed, plain
-from lr_sweep.analysis.judge.runs import RATE, Runs
-from lr_sweep.analysis.judge.text_rows import SETTING, beside
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
 from lr_sweep.analysis.statistics.selection.best import each_cell, labels_of, rounded, tuples_in
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
+from .names import is_setting, listed, plain
+from .runs import RATE, Runs
+from .text_rows import SETTING, beside
+
 MOST_NAMED = 10
 """Variants whose chosen settings are named."""
-BESIDE = "\x1f"
-"""Joins a variant and its settings while runs are read; it is in no name of a table."""
+COMPARED = "compared"
+"""Column of the variants, while each of their settings is a variant of its own."""
 
 
 def with_tuned(rows: pd.DataFrame, *, may_select: bool) -> pd.DataFrame:
@@ -31,7 +31,9 @@ def with_tuned(rows: pd.DataFrame, *, may_select: bool) -> pd.DataFrame:
         raise UserError(
             f"tuned: settings are tuned on validation data, and there is none: {advice}"
         )
-    return rows.assign(variant=rows["variant"] + BESIDE + rows["tuned"])
+    number = rows.groupby(["variant", "tuned"], sort=False).ngroup().map(" ({})".format)
+    apart = rows["variant"] + " with " + rows["tuned"] + number
+    return rows.assign(variant=apart, **{COMPARED: rows["variant"]})
 
 
 def best_settings(runs: Runs) -> tuple[Runs, int, pd.DataFrame]:
@@ -41,11 +43,12 @@ def best_settings(runs: Runs) -> tuple[Runs, int, pd.DataFrame]:
     runs of the best settings, the number of settings tried, and the best `settings` by `RATE`.
     """
     summary = runs.summary()
-    rates = _apart(summary.learning_rates)
+    settings = runs.rows.drop_duplicates("variant").set_index("variant")[[COMPARED, "tuned"]]
+    rates = _apart(summary.learning_rates, settings)
     rates["mean"] = summary.metric.sign * rounded(rates["validation_mean"].to_numpy(float))
     ordered = rates.sort_values(["num_values", "mean"], ascending=False, kind="stable")
     best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
-    kept = _apart(runs.wanted).merge(best, on=[*RATE, "settings"])
+    kept = _apart(runs.wanted, settings).merge(best, on=[*RATE, "settings"])
     return replace(runs, wanted=kept.drop(columns="settings")), rates["settings"].nunique(), best
 
 
@@ -58,9 +61,13 @@ def tuned_remark(cells: pd.DataFrame, num_settings: int, best: pd.DataFrame) -> 
     return f"{start} at each rate is shown. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
 
 
-def _apart(frame: pd.DataFrame) -> pd.DataFrame:
-    parts = frame["variant"].str.partition(BESIDE)
-    return frame.assign(variant=parts[0], settings=parts[2])
+def _apart(frame: pd.DataFrame, settings: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with its variants and their settings in two columns."""
+    apart = frame["variant"]
+    return frame.assign(
+        variant=apart.map(settings[COMPARED]),
+        settings=apart.map(settings["tuned"]),
+    )
 
 
 def settings_findings(rows: pd.DataFrame) -> Iterator[CheckFinding]:
@@ -69,36 +76,35 @@ def settings_findings(rows: pd.DataFrame) -> Iterator[CheckFinding]:
     As where a search draws all settings at once: what is better may be due to any of them.
     """
     runs = rows.drop_duplicates("run_id").sort_values("learning_rate", kind="stable")
-    for cell, of_cell in each_cell(runs) if beside(runs, SETTING) else ():
+    for cell, cell_runs in each_cell(runs) if beside(runs, SETTING) else ():
         labels = labels_of(cell)
-        labels["variant"] = labels["variant"].partition(BESIDE)[0]
-        by_rate = of_cell.groupby("learning_rate")
-        settings = [name for name in beside(of_cell, SETTING) if not _is_result(name)]
-        varied = [name for name in settings if _is_varied(by_rate[name].agg(frozenset))]
-        moved = [name for name in settings if name not in varied and _moves(of_cell, name)]
+        labels["variant"] = cell_runs.get(COMPARED, cell_runs["variant"]).iloc[0]
+        settings = [name for name in beside(cell_runs, SETTING) if not plain(name).endswith("step")]
+        varied = [name for name in settings if _is_varied(cell_runs, name)]
+        moved = [name for name in settings if _moves(cell_runs, name)]
         if varied:
-            names = listed(name.removeprefix(SETTING) for name in varied)
-            text = f"runs of one learning rate differ in {names} besides their seeds"
-            advice = "judge a table for each value"
-            yield finding_of(
-                labels, "settings", "problem", f"{text}: the spread is not noise", advice
-            )
+            text = f"runs of one learning rate differ in {_shown(varied)} besides their seeds"
+            text, advice = f"{text}: the spread is not noise", "judge a table for each value"
+            yield finding_of(labels, "settings", "problem", text, advice)
         if moved and "tuned" not in rows:
-            names = listed(name.removeprefix(SETTING) for name in moved)
-            is_sure = any(is_setting(name.removeprefix(SETTING)) for name in moved)
-            text = f"its learning rates differ in {names} as well: what is better may be due to any"
-            is_sure = is_sure or not of_cell["learning_rate"].is_unique
+            text = f"its learning rates differ in {_shown(moved)} as well"
+            # What single runs differ in may be a result of theirs.
+            is_sure = not cell_runs["learning_rate"].is_unique or is_setting(_shown(moved))
             severity: Level = "problem" if is_sure else "note"
-            yield finding_of(labels, "settings", severity, text, "vary the learning rate alone")
+            text, advice = (
+                f"{text}: what is better may be due to any",
+                "vary the learning rate alone",
+            )
+            yield finding_of(labels, "settings", severity, text, advice)
 
 
-def _is_result(name: str) -> bool:
-    """Return whether a name is of what a run reached, as `best_step`."""
-    return plain(name.removeprefix(SETTING)).startswith("best_")
+def _shown(settings: Sequence[str]) -> str:
+    return listed(name.removeprefix(SETTING) for name in settings)
 
 
-def _is_varied(values: pd.Series[Any]) -> bool:
+def _is_varied(runs: pd.DataFrame, name: str) -> bool:
     """Return whether several learning rates have the same several values; results have others at each."""
+    values = runs.groupby("learning_rate")[name].agg(frozenset)
     several = values[values.map(len) > 1]
     return len(several) > 1 and several.value_counts().max() >= max(2, len(values) / 2)
 

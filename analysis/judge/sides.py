@@ -12,13 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from annotated_types import Interval
 
-from lr_sweep.analysis.judge.judge import runs_read
-from lr_sweep.analysis.judge.limits import read_bounded
-from lr_sweep.analysis.judge.names import SPLITS, listed
 from lr_sweep.analysis.judge.readers.sources import read_sources
-from lr_sweep.analysis.judge.reading import Reading, validated
-from lr_sweep.analysis.judge.runs import Runs
-from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.checks.finding import swept_cells
 from lr_sweep.analysis.statistics.checks.grid import grid_findings
@@ -28,6 +22,13 @@ from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import write_json
 from lr_sweep.common.limits import Positive
 from lr_sweep.common.text import counted, rate_text
+
+from .judge import runs_read
+from .limits import read_bounded
+from .names import SPLITS, listed
+from .reading import Reading, validated
+from .runs import Runs
+from .table_file import TableFile
 
 MOST_VALUE = 1e30
 Value = Annotated[float, Interval(ge=-MOST_VALUE, le=MOST_VALUE)]
@@ -176,33 +177,25 @@ def _side(runs: Runs, reading: Reading, rate: float | None = None) -> Side:
     tuning = num_rates.index[num_rates > 1] if "seed" in reading.columns else num_rates.index[:0]
     of_sweep = replace(runs, wanted=wanted[wanted["seed"].isin(tuning)])
     swept = of_sweep.summary() if len(tuning) and rate is None else None
-    rates = (
-        wanted["learning_rate"].drop_duplicates() if swept is None else swept.cells["learning_rate"]
-    )
-    rates = rates if rate is None else rates[rates.eq(rate)]
+    rates = wanted["learning_rate"].drop_duplicates()
+    if swept is not None:
+        rates = swept.cells["learning_rate"]
+    if rate is not None:
+        rates = rates[rates.eq(rate)]
     if len(rates) > 1 or rates.isna().any():
-        raise UserError(
-            "several learning rates, and no seed with validation data at several: keep the rows of one"
-        )
-    findings = (
-        [each for cell in swept_cells(swept) for each in grid_findings(cell)] if swept else []
-    )
-    finding = next((each for each in findings if each.condition), None)
-    found = runs.summary().runs.sort_values("seed")
-    ended = found[
-        ~found["seed"].isin(tuning)
-        & found["learning_rate"].isin(rates)
-        & found["status"].ne("missing")
-    ]
-    has_value = ended["test_accuracy"].notna()
-    if (ended["test_accuracy"].abs() > MOST_VALUE).any():
-        raise UserError(
-            f"{metric.test} has values beyond {MOST_VALUE:g}: write them in another unit"
-        )
+        why = "several learning rates, and no seed with validation data at several"
+        raise UserError(f"{why}: keep the rows of one")
+    cells = swept_cells(swept) if swept else []
+    findings = [finding for cell in cells for finding in grid_findings(cell)]
+    finding = next((finding for finding in findings if finding.condition), None)
+    summarised = runs.summary().runs.sort_values("seed")
+    is_fresh = ~summarised["seed"].isin(tuning) & summarised["learning_rate"].isin(rates)
+    ended = summarised[is_fresh & summarised["status"].ne("missing")]
+    has_value = ended["test"].notna()
     return Side(
         metric=metric,
         seeds=ended["seed"][has_value].astype(int).tolist(),
-        values=ended["test_accuracy"][has_value].tolist(),
+        values=ended["test"][has_value].tolist(),
         learning_rate=None if metric.untuned else float(rates.iloc[0]),
         num_failed=int((ended["status"].eq("diverged") | ~has_value).sum()),
         next_seed=int(wanted["seed"].max()) + 1,

@@ -12,12 +12,13 @@ import numpy as np
 from annotated_types import Interval
 from filelock import FileLock
 
-from lr_sweep.analysis.judge.limits import read_bounded
-from lr_sweep.analysis.judge.reading import validated
-from lr_sweep.analysis.judge.sides import Side, Value, check_pairs
 from lr_sweep.analysis.statistics.comparisons.sequential import NUM_SEEDS, next_level
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.limits import Count
+
+from .limits import read_bounded
+from .reading import validated
+from .sides import Side, Value, check_pairs
 
 Level = Annotated[float, Interval(gt=0, le=0.5)]
 
@@ -83,13 +84,11 @@ def append_turn(log: Path, turn: Turn) -> None:
 
 def refuse_accepted(log: Path | None, side: Side) -> None:
     """Raise UserError if a side has runs by which the last candidate was accepted: they look better than they are."""
-    for turn in [turn for turn in (read_turns(log) if log else ()) if turn.decision == "accept"][
-        -1:
-    ]:
-        if set(zip(turn.seeds, turn.values, strict=True)) & set(
-            zip(side.seeds, side.values, strict=True)
-        ):
-            raise UserError(
-                f"these runs made the gate accept {turn.candidate}, so they look better than they are: "
-                f"store {NUM_SEEDS} further seeds, from {max(turn.seeds) + 1} on"
-            )
+    turns = read_turns(log) if log else ()
+    accepted = [turn for turn in turns if turn.decision == "accept"]
+    runs = set(zip(side.seeds, side.values, strict=True))
+    for turn in accepted[-1:]:
+        if not runs.isdisjoint(zip(turn.seeds, turn.values, strict=True)):
+            why = f"these runs made the gate accept {turn.candidate}, so they look better than they are"
+            advice = f"store {NUM_SEEDS} further seeds, from {max(turn.seeds) + 1} on"
+            raise UserError(f"{why}: {advice}")

@@ -12,10 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from lr_sweep.analysis.judge.limits import check_size
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import ReadFields
 from lr_sweep.common.network import without_secrets
+
+from .limits import check_size
 
 MOST_NAME = 200  # characters, in reports and figures
 MOST_MISTAKES = 5  # that are listed; the rest are counted

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import pandas as pd
 
 from lr_sweep.analysis.judge import names
-from lr_sweep.analysis.judge.fields import (
+
+from .fields import (
     are_numbers,
     as_number,
     is_number,
     without_percent,
     without_prefix,
 )
-from lr_sweep.analysis.judge.meanings import JOIN, Columns
-from lr_sweep.analysis.judge.names import SPLITS
-from lr_sweep.analysis.judge.table_file import Line, TableFile, printable
+from .meanings import JOIN, Columns
+from .names import SPLITS
+from .table_file import Line, TableFile, printable
 
 SETTING, LOSS = "setting ", "loss "
 """Prefixes of columns without a meaning: those that may be settings, and losses, which show that a run diverged."""
@@ -49,7 +50,7 @@ def text_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
 
 
 def _places(table: TableFile) -> list[str]:
-    paths = {id(path): path for path, _, _ in table.lines}  # the hash of a path takes long
+    paths = {id(line.path): line.path for line in table.lines}  # the hash of a path takes long
     shown = {key: str(Line(path, 0)).removesuffix("0") for key, path in paths.items()}
     return [f"{shown[id(path)]}{what}{number}" for path, number, what in table.lines]
 
@@ -66,11 +67,14 @@ def _texts(table: TableFile, meaning: str, columns: Sequence[str]) -> list[str]:
         return without_percent([text.strip() for text in table.columns[columns[0]]])
     if meaning in LABELS:
         return _labels(table, meaning, columns)
-    fields = [_alike(table.columns[name]) for name in columns]
-    if len(columns) > 1:
-        joined = [JOIN.join(row) for row in zip(*fields, strict=True)]
-        return list(map(str, pd.factorize(pd.Series(joined), sort=True)[0]))
-    return fields[0] if meaning == "status" else _alike(without_prefix(fields[0]))
+    first, *others = [_alike(table.columns[name]) for name in columns]
+    if others:
+        joined = pd.Series([JOIN.join(row) for row in zip(first, *others, strict=True)])
+        codes, _ = pd.factorize(joined, sort=True)
+        return list(map(str, codes))
+    if meaning == "status":
+        return first
+    return _alike(without_prefix(first))
 
 
 def _labels(table: TableFile, meaning: str, columns: Sequence[str]) -> list[str]:
@@ -90,16 +94,14 @@ def _labels(table: TableFile, meaning: str, columns: Sequence[str]) -> list[str]
 
 def _kind(texts: Sequence[str], name: str, columns: Columns) -> str:
     """Return the prefix of a column without a meaning; empty: it was measured, or numbers the rows."""
-    number = len(set(texts))
-    if names.has_word(name, "about") or (
-        name == "#1" and list(texts) == list(map(str, range(len(texts))))
-    ):
+    differs = 2 * len(set(texts)) > len(texts)
+    is_index = name == "#1" and list(texts) == list(map(str, range(len(texts))))
+    if names.has_word(name, "about") or is_index:
         return ""
     if names.has_word(name, "time"):  # a limit of the time is the same in many rows
-        return "" if 2 * number > len(texts) else SETTING
+        return "" if differs else SETTING
     if names.is_measurement(name) and any(map(is_number, texts)):
         return LOSS if names.metric_of(name) == "loss" else ""
-    if columns.keys() & {"validation", "test"}:
-        return SETTING
-    may_be_metric = names.split_of(name) or (2 * number > len(texts) and are_numbers(texts))
-    return "" if may_be_metric else SETTING
+    has_metric = bool(columns.keys() & {"validation", "test"})
+    may_be_metric = names.split_of(name) or (differs and are_numbers(texts))
+    return "" if may_be_metric and not has_metric else SETTING

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.contract import Contract
-from lr_sweep.analysis.judge.names import has_word
-from lr_sweep.analysis.judge.table_file import TableFile
-from lr_sweep.analysis.judge.text_rows import splits_in
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.errors import UserError, unknown
+
+from .contract import Contract
+from .names import has_word
+from .table_file import TableFile
+from .text_rows import splits_in
 
 FAR = 10
 """Ratio of the greatest values of two columns from which one has fractions and the other percents."""

@@ -9,8 +9,9 @@ from typing import Annotated
 
 from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import command
-from lr_sweep.sweep.cli.judge_command import named, reading_of
+
+from .app import command
+from .judge_command import named, reading_of
 
 CODES = {"accept": 0, "reject": 1, "run": 3, "open": 3}
 """Exit codes by decision; an error has 2."""

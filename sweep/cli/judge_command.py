@@ -15,7 +15,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import command
+
+from .app import command
 
 if TYPE_CHECKING:
     from lr_sweep.analysis.judge.reading import Reading
@@ -113,10 +114,9 @@ def judge(
         opt.print_json(judged_json(found.study, written) | {"decided": decided})
         return code
     read_as, *remarks = found.study.about_table
-    warnings = [line for line in remarks if line.isupper() or line.startswith(("NO ", "NOT READ"))]
-    opt.say("\n".join([read_as, *warnings]))
+    opt.say("\n".join([read_as, *found.warnings]))
     opt.say(f"\n{written.text}\n")
-    notes = [line for line in remarks if line not in [*warnings, *written.text.splitlines()]]
+    notes = [line for line in remarks if line not in [*found.warnings, *written.text.splitlines()]]
     opt.say("\n".join(f"- {line}" for line in notes))
     if save is not None:
         opt.say(f"saved      {save}: give it as --columns {save}")

@@ -7,31 +7,27 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lr_sweep.analysis.judge.limits import (
-    BoundedDatabase,
-    check_folder,
-    files_below,
-    read_bounded,
-)
-from lr_sweep.analysis.judge.readers.labels import flat_settings
-from lr_sweep.analysis.judge.readers.nested import yaml_content
+from lr_sweep.analysis.judge.limits import check_folder
 from lr_sweep.analysis.judge.table_file import TableFile, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 from lr_sweep.common.network import quiet_mlflow
 
-WAY_OUT = "write its runs as a CSV file, as of a database with views, or with very many rows"
+from .labels import flat_settings
+
+WAY_OUT = "write its runs as a CSV file"
 MOST_RUNS = 50_000
-"""Runs that a server of MLflow gives at once."""
+"""Runs that MLflow gives at once."""
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 RUNS = """
     SELECT runs.run_uuid AS run_id, runs.status, experiments.name AS experiment
@@ -47,8 +43,6 @@ HISTORY = """
     SELECT run_id, metrics.run_name AS name, step, config, metrics
     FROM metrics LEFT JOIN configs USING (run_id) ORDER BY metrics.id
 """
-STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}
-"""Words for the numbers of states in MLflow's folders."""
 
 
 def read_database(path: Path, *, is_journal: bool) -> TableFile:
@@ -62,29 +56,27 @@ def read_database(path: Path, *, is_journal: bool) -> TableFile:
             _copy(path, copy)
             if is_journal:
                 return _optuna_table(path, copy, is_journal=True)
-            with closing(sqlite3.connect(copy, factory=BoundedDatabase)) as database:
+            with closing(sqlite3.connect(copy)) as database:
                 return _table_of_database(path, copy, database)
 
 
 def _copy(path: Path, copy: str) -> None:
-    """Copy a database with its journals; raises UserError if a program writes to them meanwhile."""
-    before = _states(path)
+    """Copy a database with its journals, in which SQLite has the last changes.
+
+    Raises UserError if a program writes to them meanwhile.
+    """
+    before = _files_of(path)
     check_folder(path, before)
     for file in before:
         shutil.copyfile(file, copy + str(file).removeprefix(str(path.resolve())))
-    if _states(path) != before:
+    if _files_of(path) != before:
         raise UserError(f"{path} changed while it was copied: read it once no program writes to it")
 
 
-def _states(path: Path) -> dict[Path, tuple[int, int]]:
-    """Return size and time of a file, and of the journals beside it in which SQLite has a database's last changes."""
-    states = {}
-    for end in ("", "-wal", "-journal"):
-        file = Path(f"{path.resolve()}{end}")  # beside the file that a link leads to
-        if file.is_file():
-            stat = file.stat()
-            states[file] = (stat.st_size, stat.st_mtime_ns)
-    return states
+def _files_of(path: Path) -> dict[Path, int]:
+    """Return the times of a file and its journals; those of a link stand beside the file to which it leads."""
+    files = [Path(f"{path.resolve()}{end}") for end in ("", "-wal", "-journal")]
+    return {file: file.stat().st_mtime_ns for file in files if file.exists()}
 
 
 def _table_of_database(path: Path, copy: str, database: sqlite3.Connection) -> TableFile:
@@ -117,8 +109,7 @@ def _optuna_table(path: Path, copy: str, *, is_journal: bool) -> TableFile:
         backend = optuna.storages.journal.JournalFileBackend(copy)
         storage: Any = optuna.storages.JournalStorage(backend)
     else:
-        bounded = {"connect_args": {"factory": BoundedDatabase}}
-        storage = optuna.storages.RDBStorage(f"sqlite:///{copy}", bounded)
+        storage = optuna.storages.RDBStorage(f"sqlite:///{copy}")
     rows, directions = list[Fields](), set[str]()
     names = optuna.get_all_study_names(storage)
     for name in names:
@@ -148,8 +139,8 @@ def _trial(trial: Any, above: str) -> Fields:
     return row
 
 
-def read_mlflow_server(uri: str, named: str) -> TableFile:
-    """Read the runs of all experiments; raises UserError.
+def read_mlflow(uri: str, named: str) -> TableFile:
+    """Read the runs of all experiments of a server or a folder; raises UserError.
 
     `named`: the address as reports and messages show it.
     """
@@ -159,26 +150,33 @@ def read_mlflow_server(uri: str, named: str) -> TableFile:
         from mlflow import MlflowClient
 
         client = MlflowClient(tracking_uri=uri)
-        names = {each.experiment_id: each.name for each in client.search_experiments()}
+        names = {run.experiment_id: run.name for run in client.search_experiments()}
         order = ["attributes.start_time"]
         runs = client.search_runs(list(names), max_results=MOST_RUNS, order_by=order)
     if runs.token:
-        raise UserError(
-            f"{named} has more than {MOST_RUNS:,} runs: download a table of those that count"
-        )
+        advice = "download a table of those that count"
+        raise UserError(f"{named} has more than {MOST_RUNS:,} runs: {advice}")
     rows = []
     for run in runs:
-        cells = {"params": run.data.params, "metrics": run.data.metrics}
         row = {"run_id": run.info.run_id, "status": run.info.status}
         row["experiment"] = names[run.info.experiment_id]
+        cells = {"params": run.data.params, "metrics": run.data.metrics}
         rows.append(row | flat_settings(cells, ""))
     path = named.removesuffix("?...").rstrip("/").rpartition("/")[2]
     return _mlflow_table(Path(path or "mlflow"), rows)
 
 
-def _mlflow_table(path: Path, rows: Sequence[Fields]) -> TableFile:
-    table = table_of_rows(path, rows, "runs of MLflow, the last value of each metric")
-    return replace(table, known={"run": "run_id", "status": "status"})
+def read_mlflow_folder(folder: Path) -> TableFile:
+    """Read MLflow's store of files, as a copy, since its client writes to what it opens; raises UserError."""
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    with TemporaryDirectory(prefix="lr-sweep-") as copy:
+        shutil.copytree(folder, copy, ignore=_not_copied, dirs_exist_ok=True)
+        return read_mlflow(copy, str(folder))
+
+
+def _not_copied(folder: str, names: list[str]) -> list[str]:
+    """Return what is large and has no metrics, and the links, which may lead anywhere."""
+    return [name for name in names if name == "artifacts" or Path(folder, name).is_symlink()]
 
 
 def _mlflow_rows(database: sqlite3.Connection) -> list[Fields]:
@@ -189,24 +187,6 @@ def _mlflow_rows(database: sqlite3.Connection) -> list[Fields]:
     return list(rows.values())
 
 
-def read_mlflow_folder(folder: Path, runs: Iterable[Path]) -> TableFile:
-    """Read runs in MLflow's store of files: a file a parameter, and one a metric, a line a value; raises UserError."""
-    with damage_named(folder):
-        return _mlflow_table(folder, list(map(_mlflow_run, runs)))
-
-
-def _mlflow_run(folder: Path) -> Fields:
-    status = yaml_content(read_bounded(folder / "meta.yaml").decode()).get("status")
-    row = {"run_id": folder.name, "status": STATES.get(status, status)}
-    row["experiment"] = folder.parent.name
-    for path in files_below(folder)[0]:
-        kind, *names = path.relative_to(folder).parts
-        if kind not in ("params", "metrics"):
-            continue
-        text = read_bounded(path).decode()
-        *lines, _ = text.split("\n")  # time, value and step
-        if kind == "params":
-            row[f"params.{'/'.join(names)}"] = text
-        elif lines:
-            row[f"metrics.{'/'.join(names)}"] = lines[-1].split()[1]
-    return row
+def _mlflow_table(path: Path, rows: Sequence[Fields]) -> TableFile:
+    table = table_of_rows(path, rows, "runs of MLflow, the last value of each metric")
+    return replace(table, known={"run": "run_id", "status": "status"})

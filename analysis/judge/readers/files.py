@@ -10,22 +10,20 @@ import zipfile
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.judge.limits import (
-    BATCH,
-    MOST_BYTES,
-    MOST_UNPACKED,
-    check_size,
-    read_bounded,
-    unpacked,
-)
-from lr_sweep.analysis.judge.readers.databases import read_database
-from lr_sweep.analysis.judge.readers.events import EVENTS, WANDB, event_table, wandb_table
-from lr_sweep.analysis.judge.readers.nested import read_json, yaml_content
-from lr_sweep.analysis.judge.readers.texts import (
+from lr_sweep.analysis.judge.limits import MOST_BYTES, check_size, read_bounded, unpacked
+from lr_sweep.analysis.judge.table_file import TableFile, damage_named, table_of_rows
+from lr_sweep.common.errors import UserError, file_like
+from lr_sweep.common.files import open_plain
+from lr_sweep.common.text import counted
+
+from .databases import read_database
+from .events import EVENTS, event_table
+from .nested import read_json, yaml_content
+from .texts import (
     FORMAT,
     Rows,
     check_names,
@@ -33,12 +31,9 @@ from lr_sweep.analysis.judge.readers.texts import (
     read_delimited,
     table_of_fields,
 )
-from lr_sweep.analysis.judge.table_file import TableFile, as_field, damage_named, table_of_rows
-from lr_sweep.common.errors import UserError, file_like
-from lr_sweep.common.files import Fields, open_plain
-from lr_sweep.common.text import counted
 
 SQLITE, PARQUET = b"SQLite format 3\0", b"PAR1"  # at the beginning
+WANDB = b":W&B"
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 LOGS = (".log", ".out", ".err", ".txt")
 _JSON = re.compile(r'\s*(?:\{\s*"|\[\s*\{)')  # begins a text that is no line of a log
@@ -69,7 +64,8 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
         if content.startswith(PARQUET):
             return _read_parquet(path, content)
         if content.startswith(WANDB):
-            return wandb_table(path, content)
+            advice = "`wandb sync` it, and export the runs as CSV, or name a folder of wandb/"
+            raise UserError(f"{path} is W&B's own log: {advice}")
         if EVENTS in name:
             return event_table([path], [content])
         return _table_of_text(path, _decoded(path, content), Path(name).suffix)
@@ -87,23 +83,10 @@ def _table_of_text(path: Path, text: str, kind: str) -> TableFile:
 
 
 def _read_parquet(path: Path, content: bytes) -> TableFile:
-    """Read rows, a few at a time: a text that is equal in all stands once in the file."""
     file = pq.ParquetFile(io.BytesIO(content))
     check_names(path, file.schema_arrow.names)
-    num_rows = file.metadata.num_rows
-    groups = map(file.metadata.row_group, range(file.num_row_groups))
-    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    num_fields = sum(column.num_values for column in columns)
-    check_size(path, num_rows, -(-num_fields // max(1, num_rows)))
-    rows, num_characters = list[Fields](), 0
-    for batch in file.iter_batches(BATCH):
-        below = batch.to_pylist()
-        num_characters += len(str(below))
-        if num_characters > MOST_UNPACKED:
-            most = f"more than {MOST_UNPACKED:,} bytes unpacked"
-            raise UserError(f"{path} has {most}: leave out columns of text")
-        rows += below
-    return table_of_rows(path, rows, "")
+    check_size(path, file.metadata.num_rows, file.metadata.num_columns)
+    return table_of_rows(path, file.read().to_pylist(), "")
 
 
 def _read_archive(path: Path, content: bytes) -> TableFile:
@@ -124,26 +107,15 @@ def _read_archive(path: Path, content: bytes) -> TableFile:
 
 
 def _read_spreadsheet(path: Path, content: bytes) -> TableFile:
-    """Read the first sheet that has rows."""
-    try:
-        from openpyxl import load_workbook
-    except ImportError as error:
-        raise UserError(f"{path} is a spreadsheet: write it as a CSV file") from error
-    sheets = load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets
-    rows = next(filter(None, (_rows_of_sheet(path, sheet) for sheet in sheets)), Rows())
+    """Read the first sheet that has rows; a cell with an error is NaN."""
+    sheets = pd.read_excel(
+        io.BytesIO(content), sheet_name=None, header=None, dtype=str, keep_default_na=False
+    )
+    rows = Rows()
+    for sheet in sheets.values():
+        cells = sheet.fillna("nan").to_numpy().tolist()
+        rows = rows or {number: row for number, row in enumerate(cells, 1) if any(row)}
     return table_of_fields(path, rows, f"a spreadsheet of {counted(len(sheets), 'sheet')}")
-
-
-def _rows_of_sheet(path: Path, sheet: Any) -> Rows:
-    """Return the rows that are not empty, of one length, by their numbers."""
-    sheet.reset_dimensions()  # a file may say any
-    rows, width = Rows(), 0
-    for number, cells in enumerate(sheet.iter_rows(), 1):
-        texts = ["nan" if cell.data_type == "e" else as_field(cell.value) for cell in cells]
-        if any(texts):
-            rows[number], width = texts, max(width, len(texts))
-        check_size(path, number, width)
-    return {number: texts + [""] * (width - len(texts)) for number, texts in rows.items()}
 
 
 def _decoded(path: Path, content: bytes) -> str:

@@ -12,11 +12,6 @@ from itertools import chain
 from pathlib import Path
 
 from lr_sweep.analysis.judge.limits import check_folder, files_below, read_bounded
-from lr_sweep.analysis.judge.readers.databases import read_mlflow_folder
-from lr_sweep.analysis.judge.readers.events import EVENTS, event_table
-from lr_sweep.analysis.judge.readers.files import read_file
-from lr_sweep.analysis.judge.readers.labels import flat_settings, settings_in
-from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.analysis.judge.table_file import (
     Line,
     TableFile,
@@ -28,13 +23,19 @@ from lr_sweep.analysis.judge.table_file import (
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 
+from .databases import read_mlflow_folder
+from .events import EVENTS, event_table
+from .files import read_file
+from .labels import flat_settings, settings_in
+from .nested import yaml_content
+
 TRIAL, STATE, EVENT_FILE = "trial.json", "trainer_state.json", f"*{EVENTS}*"
 FORMATS = {
     "result.json": "training_iteration",  # Ray Tune
     "progress.csv": "training_iteration",  # Ray Tune
     TRIAL: "",  # Keras Tuner
     STATE: "step",  # Transformers
-    "*.wandb": "_step",
+    "wandb-summary.json": "_step",  # W&B
     EVENT_FILE: "step",
 }
 """Files that a tool writes for each run, the most complete first, with their column of steps."""
@@ -63,40 +64,33 @@ def read_folder(folder: Path) -> TableFile:
     """Read every run below a folder; raises UserError."""
     files, links = files_below(folder)
     files = [path for path in files if "/." not in f"/{path.relative_to(folder)}"]  # none hidden
-    stores = [path.parent for path in files if path.name == "meta.yaml"]
-    stores = [store for store in stores if (store / "metrics").is_dir()]
-    if stores:
-        return read_mlflow_folder(folder, stores)
-    kind, results = _results(folder, files)
-    check_folder(folder, results)
+    if any(path.name == "meta.yaml" and (path.parent / "metrics").is_dir() for path in files):
+        return read_mlflow_folder(folder)
     remarks = [f"NOT READ: {path} (a link)" for path in links]
+    kind, results = _results(folder, files)
+    if not results:
+        raise_mistakes([*remarks, f"{folder} has no results: name a table"])
+    check_folder(folder, results)
     runs = _runs(kind, folder, results)
-    tables = _tables(runs, remarks)
-    raise_mistakes([] if tables else [*remarks, f"{folder} has no results: name a table"])
-    known = {"step": FORMATS.get(kind, "")}
-    column = "run" if kind in FORMATS or runs.keys() != {*results} else "file"
-    if column == "run":
-        known |= {"run": "run"}
-        tables |= _started(files, tables)
+    are_runs = kind in FORMATS or runs.keys() != {*results}
+    column = "run" if are_runs else "file"
+    tables = {run: _table(run, paths) for run, paths in runs.items()}
+    if are_runs:
+        tables |= _started(files, runs)
     parts = with_places(tables.items(), folder, column)
     table = joined(parts)
+    known = {"step": FORMATS.get(kind, ""), "run": "run"}
     for part in parts:
         known |= part.known
         remarks += part.remarks
-    others = {*filter(_may_be_results, files)} - {*results}
-    left_out = f", without {len(others)} other files" if others else ""
     return replace(
         table,
         path=folder,
         sha256="",
-        reader=f"{len(results)} {kind}{left_out}",
+        reader=f"{kind}, {len(results)} of {len(files)} files",
         remarks=tuple(remarks),
         known={meaning: name for meaning, name in known.items() if name in table.columns},
     )
-
-
-def _may_be_results(path: Path) -> bool:
-    return path.name not in SETTINGS and ENDING.search(path.name) is not None
 
 
 def _results(folder: Path, files: Sequence[Path]) -> tuple[str, list[Path]]:
@@ -104,11 +98,11 @@ def _results(folder: Path, files: Sequence[Path]) -> tuple[str, list[Path]]:
     for pattern in FORMATS:
         if results := [path for path in files if path.match(pattern)]:
             return pattern, results
-    results = list(filter(_may_be_results, files))
-    places = {(path.parent, _pattern(path)) for path in results}
-    numbers = Counter(pattern for _, pattern in places)
-    num_folders = len({path.parent for path in results})
-    shared = [pattern for pattern in sorted(numbers) if 1 < num_folders < 2 * numbers[pattern]]
+    results = [path for path in files if path.name not in SETTINGS and ENDING.search(path.name)]
+    folders = {path.parent for path in results}
+    names = {(path.parent, _pattern(path)) for path in results}
+    numbers = Counter(name for _, name in names)
+    shared = [name for name in sorted(numbers) if 1 < len(folders) < 2 * numbers[name]]
     kinds = shared or sorted({f"*{path.suffix}" for path in results})
     if len(kinds) > 1:
         raise UserError(
@@ -123,32 +117,14 @@ def _pattern(path: Path) -> str:
     return re.sub(r"\d+", "*", path.name)
 
 
-def _runs(kind: str, folder: Path, results: Sequence[Path]) -> dict[Path, list[Path]]:
+def _runs(kind: str, folder: Path, results: Sequence[Path]) -> Mapping[Path, Sequence[Path]]:
     """Return the files that are read as one table, by the folder of the run; or each file, if it may be no run."""
     runs = defaultdict[Path, list[Path]](list)
     for path in results:
-        home = path.parent
-        if home != folder and WITHIN.fullmatch(home.name):
-            home = home.parent
-        runs[home].append(path)
-    are_single = all(len(paths) == 1 for paths in runs.values())
-    are_runs = are_single and (kind in FORMATS or all(map(_settings_files, runs)))
-    if are_runs or kind in (STATE, EVENT_FILE):
-        return runs
-    return {path: [path] for path in results}
-
-
-def _tables(runs: Mapping[Path, Sequence[Path]], remarks: list[str]) -> dict[Path, TableFile]:
-    """Return the table of each run; `remarks` takes files with a wrong checksum, which leaves out a run."""
-    tables = dict[Path, TableFile]()
-    for run, paths in runs.items():
-        try:
-            tables[run] = _table(run, paths)
-        except UserError as error:
-            if "the checksum of" not in str(error):
-                raise
-            remarks.append(f"NOT READ: {error}")
-    return tables
+        is_within = path.parent != folder and WITHIN.fullmatch(path.parent.name)
+        runs[path.parent.parent if is_within else path.parent].append(path)
+    are_runs = len(runs) == len(results) and all(map(_settings_files, runs))
+    return runs if kind in FORMATS or are_runs else {path: [path] for path in results}
 
 
 def _table(run: Path, paths: Sequence[Path]) -> TableFile:
@@ -159,14 +135,11 @@ def _table(run: Path, paths: Sequence[Path]) -> TableFile:
     elif EVENTS in path.name:
         with damage_named(path):
             table = event_table(paths, list(map(read_bounded, paths)))
-    elif path.name == TRIAL:
-        table = _trial(path)
     else:
-        table = read_file(path)
+        table = _trial(path) if path.name == TRIAL else read_file(path)
     if not (run / ERROR).exists():
         return table
-    known = table.known | {"status": "state"}
-    return replace(table.beside({"state": "ERROR"}), known=known)
+    return replace(table.beside({"state": "ERROR"}), known=table.known | {"status": "state"})
 
 
 def _trial(path: Path) -> TableFile:
@@ -176,11 +149,9 @@ def _trial(path: Path) -> TableFile:
         row = {"trial_id": trial["trial_id"], "status": trial["status"]}
         row |= flat_settings(trial["hyperparameters"]["values"])
         for name, metric in trial["metrics"]["metrics"].items():
-            for observation in metric["observations"]:
-                if observation["step"] == trial["best_step"]:
-                    row[name] = observation["value"]
-        table = table_of_rows(path, [row], "")
-    return replace(table, known={"status": "status"})
+            values = {seen["step"]: seen["value"] for seen in metric["observations"]}
+            row[name] = values.get(trial["best_step"])
+    return replace(table_of_rows(path, [row], ""), known={"status": "status"})
 
 
 def _without_values(run: Path) -> TableFile:
@@ -194,15 +165,13 @@ def _settings_files(run: Path) -> list[Path]:
     return [path for path in paths if path.resolve() == real / path.relative_to(run)]
 
 
-def _started(files: Iterable[Path], tables: Mapping[Path, TableFile]) -> dict[Path, TableFile]:
+def _started(files: Iterable[Path], runs: Iterable[Path]) -> dict[Path, TableFile]:
     """Return a row for each folder with settings alone, neither above nor within the folders of other runs."""
-    above = {parent for run in tables for parent in run.parents}
-    started = {path.parent for path in files} - above
-    return {
-        run: _without_values(run)
-        for run in sorted(started)
-        if tables.keys().isdisjoint((run, *run.parents)) and _settings_files(run)
-    }
+    taken = {*runs}
+    above = {parent for run in taken for parent in run.parents}
+    folders = sorted({path.parent for path in files} - above)
+    started = [run for run in folders if taken.isdisjoint((run, *run.parents))]
+    return {run: _without_values(run) for run in started if _settings_files(run)}
 
 
 def with_places(
@@ -212,27 +181,14 @@ def with_places(
     runs = list(tables)
     placed = []
     for path, table in runs:
-        name = _name(path, top)
-        said: Fields = {column: name}
-        said |= flat_settings(settings_in(name))
-        said |= _settings(path, top)
-        new = {key: value for key, value in said.items() if key not in table.columns}
-        own = {column, table.known.get("run", column)} & table.columns.keys()
+        name = ENDING.sub("", path.relative_to(top).as_posix())
         if len(runs) > 1:  # other tables may have the same names
-            table = _renamed(table, own, name)
-        placed.append(table.beside(new))
+            own = {column, table.known.get("run", column)} & table.columns.keys()
+            texts = {key: [f"{name}/{text}" for text in table.columns[key]] for key in own}
+            table = replace(table, columns=table.columns | texts)
+        said = {column: name, **flat_settings(settings_in(name)), **_settings(path, top)}
+        placed.append(table.beside({key: said[key] for key in said if key not in table.columns}))
     return placed
-
-
-def _renamed(table: TableFile, own: Iterable[str], name: str) -> TableFile:
-    """Return a table with a name before the texts of some of its columns."""
-    texts = {column: [f"{name}/{text}" for text in table.columns[column]] for column in own}
-    return replace(table, columns=table.columns | texts)
-
-
-def _name(path: Path, top: Path) -> str:
-    """Return a path below a folder, without the ending of a file."""
-    return ENDING.sub("", path.relative_to(top).as_posix())
 
 
 def _settings(run: Path, top: Path) -> Fields:

@@ -29,7 +29,10 @@ def flat_settings(settings: ReadFields, above: str = SETTING) -> Fields:
     """Return settings by the names of their columns, nested ones by the path of their keys, without private ones."""
     flat = Fields()
     for name, value in settings.items():
-        if above != SETTING or name[:1] != "_":
-            path = f"{above}{name}"
-            flat |= flat_settings(value, f"{path}.") if isinstance(value, dict) else {path: value}
+        if above == SETTING and name[:1] == "_":
+            continue
+        path = f"{above}{name}"
+        if isinstance(value, dict) and "value" in value and value.keys() <= {"desc", "value"}:
+            value = value["value"]  # a setting of W&B
+        flat |= flat_settings(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat

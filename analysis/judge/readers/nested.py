@@ -13,16 +13,18 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.judge.fields import is_number
 from lr_sweep.analysis.judge.limits import with_settings
 from lr_sweep.analysis.judge.names import SETTING
-from lr_sweep.analysis.judge.readers.labels import flat_settings, settings_in
 from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import Fields, load_yaml
+
+from .labels import flat_settings, settings_in
 
 SCALAR, CURVE, ROWS, LABELS = "scalar", "curve", "rows", "labels"  # shapes of values
 LIST, INDEX = "list", "index"  # columns: which of several lists, and the position in one of numbers
@@ -62,15 +64,16 @@ def yaml_content(text: str) -> Any:
 
 def _rows_of_pandas(content: Any) -> list[Fields]:
     """Return the rows that `DataFrame.to_json` wrote, split or by columns; empty: the content has another form."""
-    names, data = _keys(content).get("columns"), _keys(content).get("data")
-    if names and isinstance(data, list) and {*map(type, data)} == {list}:
-        return [dict(zip(names, row, strict=True)) for row in data]
-    (index, *others) = {tuple(_keys(column)) for column in _keys(content).values()} or {()}
-    if others or list(index) != [str(number) for number in range(len(index))]:
+    columns = _keys(content)
+    if columns.keys() >= {"columns", "data"}:
+        names, rows = columns["columns"], columns["data"]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+    fields = list(map(_keys, columns.values()))
+    index = [str(number) for number in range(max(map(len, fields), default=0))]
+    are_columns = all(list(field) == index and _shapes(field) == {SCALAR} for field in fields)
+    if not index or not are_columns:
         return []
-    rows = [{name: column[row] for name, column in content.items()} for row in index]
-    shapes = {_shape(field) for row in rows for field in row.values()}
-    return rows if shapes == {SCALAR} else []
+    return [{name: column[row] for name, column in columns.items()} for row in index]
 
 
 def _keys(content: Any) -> Fields:
@@ -92,64 +95,70 @@ def _rows(
     if not isinstance(content, dict):
         return [{"value": content}]
     shapes = _shapes(content)
-    are_alike = len(content) > 1 == len(shapes) and shapes.isdisjoint((SCALAR, CURVE))
-    if _are_labels(content) or (are_alike and (not is_run or shapes <= {ROWS, LABELS})):
-        return [
-            {f"key{depth}": key, **flat_settings(settings_in(key)), **row}
-            for key, value in content.items()
-            for row in _rows(value, depth + 1, is_run=SCALAR in _shapes(value))
-        ]
-    if shapes <= {SCALAR}:
-        return [content]
-    parts = _parts(content, depth, is_run) or _curves(content, is_inner)
-    used = {name for names in parts for name in names}
+    if shapes == {SCALAR}:
+        is_alike = False
+    elif is_run:
+        is_alike = shapes in ({ROWS}, {LABELS})
+    else:
+        is_alike = len(shapes) == 1 and shapes != {CURVE}
+    if _are_labels(content) or (is_alike and len(content) > 1):
+        return [row for key, value in content.items() for row in _labelled(key, value, depth)]
+    if parts := _parts(content, depth, is_run):
+        return _beside(content, parts, parts)
+    curves = _curves(content)
+    if is_inner and curves != [content]:
+        curves = []
+    indexed = {next(iter(columns)): _indexed(columns) for columns in curves}
+    return _beside(content, indexed, {name for columns in curves for name in columns})
+
+
+def _parts(content: Fields, depth: int, is_run: bool) -> dict[str, list[Fields]]:
+    """Return the rows below the keys of an object: of its lists of rows or, without any, of nested objects."""
+    lists = [name for name, value in content.items() if _shape(value) == ROWS]
+    nested = lists or [name for name, value in content.items() if _keys(value)]
+    parts = {}
+    for name in nested:
+        rows = _rows(content[name], depth, is_run=is_run, is_inner=True)
+        if lists or rows != [flat_settings(content[name], "")]:
+            parts[name] = rows
+    return parts
+
+
+def _labelled(key: str, value: Any, depth: int) -> list[Fields]:
+    """Return the rows below a label."""
+    labels = {f"key{depth}": key, **flat_settings(settings_in(key))}
+    rows = _rows(value, depth + 1, is_run=SCALAR in _shapes(value))
+    return [{**labels, **row} for row in rows]
+
+
+def _beside(
+    content: Fields, parts: Mapping[str, Sequence[Fields]], used: Container[str]
+) -> list[Fields]:
+    """Return the rows of several parts of an object, each with what stands beside the parts."""
     flat = flat_settings({name: content[name] for name in content if name not in used}, "")
     if not parts:
         return [flat]
-    names = {name for rows in parts.values() for row in rows for name in row}
-    beside = {_free(name, names): value for name, value in flat.items()}
     rows = [
-        row | {LIST: f"{first}.{row[LIST]}" if LIST in row else first} if len(parts) > 1 else row
-        for (first, *_), rows in parts.items()
-        for row in rows
+        {**row, LIST: part} if len(parts) > 1 else row
+        for part, part_rows in parts.items()
+        for row in part_rows
     ]
-    return with_settings("an object of its JSON", beside, rows)
+    taken = {name for row in rows for name in row}
+    settings = {f"{SETTING}{name}" if name in taken else name: flat[name] for name in flat}
+    return with_settings("an object of its JSON", settings, rows)
 
 
-def _free(name: str, names: set[str]) -> str:
-    return _free(f"{SETTING}{name}", names) if name in names else name
-
-
-def _parts(content: Fields, depth: int, is_run: bool) -> dict[tuple[str, ...], list[Fields]]:
-    """Return the rows below the keys of an object: of its lists of rows or, without any, of nested objects."""
-    lists = {name for name, value in content.items() if _shape(value) == ROWS}
-    parts = {
-        (name,): _rows(value, depth, is_run=is_run, is_inner=True)
-        for name, value in content.items()
-        if name in lists or (_keys(value) and not lists)
-    }
-    return {
-        (name,): rows
-        for (name,), rows in parts.items()
-        if lists or rows != [flat_settings(content[name], "")]
-    }
-
-
-def _curves(content: Fields, is_inner: bool) -> dict[tuple[str, ...], list[Fields]]:
-    """Return the rows of lists that are equally long, by the names of these lists."""
+def _curves(content: Fields) -> list[Fields]:
+    """Return lists that are equally long together; lists of texts alone are no curves."""
     curves = defaultdict[int, Fields](Fields)
     for name, value in content.items():
         if _shape(value) == CURVE:
             curves[len(value)][name] = value
-    return {
-        tuple(columns): _indexed(columns)
+    return [
+        columns
         for columns in curves.values()
-        if not all(map(_are_texts, columns.values())) and (not is_inner or columns == content)
-    }
-
-
-def _are_texts(values: list[Any]) -> bool:
-    return {*map(type, values)} == {str}
+        if any(set(map(type, values)) != {str} for values in columns.values())
+    ]
 
 
 def _indexed(columns: Fields) -> list[Fields]:

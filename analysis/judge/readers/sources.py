@@ -14,12 +14,13 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.judge.limits import unpacked
-from lr_sweep.analysis.judge.readers.databases import read_mlflow_server
-from lr_sweep.analysis.judge.readers.files import read_file, table_of_content
-from lr_sweep.analysis.judge.readers.folders import read_folder, with_places
 from lr_sweep.analysis.judge.table_file import TableFile, damage_named
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import shown_uri
+
+from .databases import read_mlflow
+from .files import read_file, table_of_content
+from .folders import read_folder, with_places
 
 STDIN = "-"
 Source = str | Path | pd.DataFrame
@@ -73,6 +74,6 @@ def _read(source: str) -> TableFile:
         stdin = Path("stdin")
         return table_of_content(stdin, unpacked(stdin, sys.stdin.buffer), "stdin")
     if source.startswith(("http://", "https://")):
-        return read_mlflow_server(source, shown_uri(source))
+        return read_mlflow(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
     return read_folder(path) if path.is_dir() else read_file(path)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from lr_sweep.analysis.judge.fields import is_number
@@ -26,26 +27,13 @@ from lr_sweep.common.text import counted
 Rows = dict[int, list[str]]
 """Fields by the numbers of their lines."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
-_ABOVE = re.compile(r"(?i)\s*(?:#|$|sep=[,;\t|]\s*$)")  # lines above that of the names
-_MARK = re.compile(
-    r"(?im)^[ \t]*sep=([,;\t|])[ \t\r]*$"
-)  # the first line that a spreadsheet may write
-_POINT = re.compile(r"(?ai)\s*[+-]?[\d,]*\.\d+(?:e[+-]?\d+)?\s*%?\s*")
-_COMMA = re.compile(r"(?ai)\s*[+-]?\d*,\d+(?:e[+-]?\d+)?\s*%?\s*")
-_THOUSANDS = re.compile(r"(?a)\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+\s*")
-_GROUPED = re.compile(r"(?a)\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+\s*%?\s*")
-_CUT = re.compile(r"(?ai)[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)\s*")  # `0.` of 0.7
+_ABOVE = re.compile(r"(?i)\s*(?:#|$|sep=.\s*$)")  # lines above that of the names
+_CUT = re.compile(r"(?ai)[+-]?\d+(?:\.|\.?\d*e[+-]?)\s*")  # `0.` of 0.7
 _BOLD = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")  # and code
-_BLOCK = re.compile(
-    r"(?m)^#+[ \t]+(?P<heading>.+)$"
-    r"|^[^|\n]*\|.*\n(?=.*--)[ \t:-]*\|[ \t:|-]*\r?$(?:\n.*\|.*)*"
-)
+_RULE = re.compile(r"(?=.*--)[ \t:-]*\|[ \t:|-]*\r?")  # below the names of a table of Markdown
 _STEP = re.compile(r"(?i)(?:^|.* )(?:global_)?(?:step|iter|iteration|epoch|round)$")  # a name
 _EXTREME = re.compile(" - .+__M(IN|AX)$")  # name of a column that W&B's charts add for each run
 _MEASURED = re.compile("(?i)" + "|".join(words_of("validation", "test")))  # in a line
-_STEP_FIRST = re.compile(  # in a line, or behind what a logger writes before it
-    r"(?i)(?:^|[|\]:-])\s*(?:train )?(?:global_)?(?:step|iter|iteration|epoch|round)\b"
-)
 _NUMERIC = re.compile(r"[-+.\d]|(?:nan|NaN|inf)$")
 _PAIR = re.compile(
     r"""(?<![\w./@-])['"]?((?!(?:DEBUG|INFO|WARNING|ERROR)\b)[A-Za-z][\w./@-]*(?: [A-Za-z]\w*){0,2}?)['"]?"""
@@ -61,8 +49,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
     """Read a table of separated fields, or those of Markdown in a text; raises UserError, csv.Error."""
     if text.lstrip().startswith(("<", "\\")):
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
-    markdown = _table_of_markdown(path, text)
-    table = _with_points(markdown) if markdown else _separated(path, text)
+    tables = _tables_of_markdown(text)
+    table = _markdown(path, tables) if tables else _separated(path, text)
     last = [*table.columns.values()][-1][-1]
     if not text.endswith(("\n", "\r")) and _CUT.fullmatch(last):
         place = table.lines[-1]
@@ -77,9 +65,7 @@ def _separated(path: Path, text: str) -> TableFile:
     body = lines[above:]
     head = "".join(body[:1])
     mark = max(",;\t|", key=head.count)
-    if said := _MARK.search("".join(lines[:above])):
-        mark = said[1]
-    elif mark not in head and len(head.split()) > 1:
+    if mark not in head and len(head.split()) > 1:
         mark, body = " ", [line.strip() for line in body]
     csv.field_size_limit(MOST_TEXT)
     fields = csv.reader(body, delimiter=mark, strict=True, skipinitialspace=mark == " ")
@@ -88,25 +74,7 @@ def _separated(path: Path, text: str) -> TableFile:
         check_size(path, len(rows), len(row))
         if "".join(row).strip():
             rows[above + fields.line_num] = row
-    table = table_of_fields(path, rows)
-    return table if mark == "," else _with_points(table)
-
-
-def _with_points(table: TableFile) -> TableFile:
-    """Write decimal commas as points, unless a number has a point, or every comma may be a mark of thousands.
-
-    Commas before a point are left out.
-    """
-    fields = {field for fields in table.columns.values() for field in fields}
-    commas = set(filter(_COMMA.fullmatch, fields))
-    plain = {field: field.replace(",", "") for field in filter(_GROUPED.fullmatch, fields)}
-    if not (any(map(_POINT.fullmatch, fields)) or all(map(_THOUSANDS.fullmatch, commas))):
-        plain |= {field: field.replace(",", ".") for field in commas}
-    columns = {
-        name: [plain.get(field, field) for field in fields]
-        for name, fields in table.columns.items()
-    }
-    return replace(table, columns=columns)
+    return table_of_fields(path, rows)
 
 
 def table_of_fields(path: Path, rows: Rows, reader: str = "") -> TableFile:
@@ -118,10 +86,10 @@ def table_of_fields(path: Path, rows: Rows, reader: str = "") -> TableFile:
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     first, *below = rows.values()
     texts = {field for field in first if not is_number(field.strip())}
-    has_numbers = any(is_number(field.strip()) for field in first)
-    again = {field for row in below for field in row} & texts - {""} if has_numbers else ()
-    if has_numbers and (again or not texts):
-        rows = {0: [f"#{place}" for place in range(1, len(first) + 1)], **rows}
+    if len(texts) < len(set(first)):  # it has numbers
+        again = {field for row in below for field in row} & texts - {""}
+        if again or not texts:
+            rows = {0: [f"#{place}" for place in range(1, len(first) + 1)], **rows}
     return _table(path, _named(path, rows), reader)
 
 
@@ -156,30 +124,35 @@ def check_names(path: Path, names: Iterable[str], line: int = 1) -> None:
     raise_mistakes([f"{path}:{line}: two columns are named {name!r}" for name in twice])
 
 
-def _table_of_markdown(path: Path, text: str) -> TableFile | None:
-    """Return the tables of a text, several with their numbers and the headings above them; None: it has none."""
-    tables, heading, line, last = list[tuple[str, dict[int, Fields]]](), "", 1, 0
-    for block in _BLOCK.finditer(text) if "|" in text else ():
-        line, last = line + text.count("\n", last, block.start()), block.start()
-        if block["heading"]:
-            heading = _BOLD.sub(r"\2", block["heading"]).strip(" \t\r#")
-            continue
-        cells = dict(enumerate(map(_cells, block[0].split("\n")), line))
-        del cells[line + 1]
-        rows = {number: row for number, row in cells.items() if any(row)}
-        tables.append((heading, _named(path, rows)))
-    named = {
-        number: {"table": place, "heading": heading, **row} if len(tables) > 1 else row
-        for place, (heading, rows) in enumerate(tables, 1)
-        for number, row in rows.items()
-    }
-    return _table(path, named, f"{counted(len(tables), 'table')} of Markdown") if named else None
+def _tables_of_markdown(text: str) -> list[tuple[str, Rows]]:
+    """Return the cells of each table in a text, without bold type and code, and the heading above it."""
+    tables = list[tuple[str, Rows]]()
+    heading, rows = "", Rows()
+    lines = text.split("\n") if "|" in text else []
+    for number, (line, below) in enumerate(pairwise([*lines, ""]), 1):
+        plain = _BOLD.sub(r"\2", line).strip()
+        if line.startswith("#"):
+            heading = plain.strip("# ")
+        if "|" not in line:
+            rows = Rows()
+        elif rows or _RULE.fullmatch(below):
+            tables += [] if rows else [(heading, rows)]
+            inner = plain.removeprefix("|").removesuffix("|")
+            rows[number] = [cell.strip() for cell in re.split(r"(?<!\\)\|", inner)]
+    return tables
 
 
-def _cells(line: str) -> list[str]:
-    """Return the cells of a line of Markdown without bold type and code."""
-    inner = _BOLD.sub(r"\2", line).strip().removeprefix("|").removesuffix("|")
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", inner)]
+def _markdown(path: Path, tables: Sequence[tuple[str, Rows]]) -> TableFile:
+    """Return tables of Markdown as one; several have columns of their numbers and headings."""
+    named = dict[int, Fields]()
+    for place, (heading, rows) in enumerate(tables, 1):
+        above = {"table": place, "heading": heading} if len(tables) > 1 else {}
+        head, _rule, *below = rows
+        full = {number: rows[number] for number in (head, *below) if any(rows[number])}
+        for number, row in _named(path, full).items():
+            named[number] = {**above, **row}
+    reader = f"{counted(len(tables), 'table')} of Markdown"
+    return _table(path, named, reader)
 
 
 def log_table(path: Path, text: str) -> TableFile | None:
@@ -202,20 +175,18 @@ def log_table(path: Path, text: str) -> TableFile | None:
 
 def _log_rows(lines: Sequence[str], numbers: Iterable[int]) -> dict[int, Fields]:
     """Return the pairs of some lines, those with a step if there are any."""
-    rows, steps, above = dict[int, Fields](), Fields(), -1
+    rows, steps, above = dict[int, Fields](), Fields(), 0
     for number in numbers:
         pairs = _pairs_in(lines[number])
-        if _has_numbers(pairs) and "Namespace(" not in lines[number]:
-            steps = _steps_in(pairs) or _last_steps(lines[above + 1 : number]) or steps
-            rows[number] = {**pairs, **steps}
-            above = number
+        num_numbers = sum(_NUMERIC.match(value) is not None for value in pairs.values())
+        if num_numbers < 2 or "Namespace(" in lines[number]:
+            continue
+        between = reversed(lines[above : number + 1])
+        steps = next(filter(None, (_steps_in(_pairs_in(line)) for line in between)), steps)
+        rows[number] = {**pairs, **steps}
+        above = number + 1
     stepped = {number: row for number, row in rows.items() if any(map(_STEP.match, row))}
     return stepped or rows
-
-
-def _last_steps(lines: Sequence[str]) -> Fields:
-    """Return the step of the last line that has one."""
-    return next(filter(None, (_steps_in(_pairs_in(line)) for line in reversed(lines))), {})
 
 
 def _steps_in(pairs: ReadFields) -> Fields:
@@ -233,12 +204,10 @@ def _settings_in(lines: Sequence[str]) -> Fields:
 
 def _pairs_in(line: str) -> Fields:
     """Return the values behind names; those behind a blank count only in a line that begins with a step."""
-    found = _PAIR.findall(line)
-    if any(mark.isspace() for _, mark, _ in found) and not _STEP_FIRST.search(line):
-        found = [pair for pair in found if not pair[1].isspace()]
-    return {name: value.strip("'\"") for name, _, value in found}
-
-
-def _has_numbers(pairs: ReadFields) -> bool:
-    """Return whether two or more values are numbers."""
-    return len(pairs) > 1 and sum(map(bool, map(_NUMERIC.match, pairs.values()))) > 1
+    matches = _PAIR.findall(line)
+    has_step = bool(matches) and _STEP.match(matches[0][0]) is not None
+    pairs = Fields()
+    for name, mark, value in matches:
+        if has_step or mark.strip():
+            pairs[name] = value.strip("'\"")
+    return pairs

@@ -130,8 +130,6 @@ counts beside the metric | variant,lr,seed,num_correct,eval_samples,val_acc | a,
 a rate behind its name | variant,lr,seed,val_acc | a,lr_1e-1,0,0.75 b,lr_0.1,0,0.5 |  | a 0.1 0.75, b 0.1 0.5
 None and null are names | optimizer,lr,seed,val_acc | adam,1,0,0.5 None,1,0,0.25 null,1,0,0.75 |  | adam 1 0.5, None
   1 0.25, null 1 0.75
-a restart beside its aborted run | run_id,variant,lr,seed,state,step,val_acc | r1,a,0.1,0,crashed,1,0.9
-  r2,a,0.1,0,finished,1,0.4 r2,a,0.1,0,finished,2,0.75 r3,b,0.1,0,finished,1,0.5 |  | a 0.1 0.75, b 0.1 0.5
 ids of repeats | run_id,variant,lr,val_acc | 1,a,0.1,0.625 2,a,0.1,0.875 3,b,0.1,0.5 |  | a 0.1 0.75, b 0.1 0.5
 a column that is ignored and gone | variant,lr,seed,val_acc | a,0.1,0,0.75 b,0.1,0,0.5 | ignored=notes | a 0.1 0.75,
   b 0.1 0.5
@@ -144,6 +142,8 @@ parts of names | name,val_acc | a-lr0.1/s0,0.625 a-lr0.1/s1,0.875 b-lr1e-1/s0,0.
 positions | x,,z,val_acc | a,0.1,0,0.75 b,0.1,0,0.5 | variant=#1,learning_rate=#2,seed=#3 | a 0.1 0.75, b 0.1 0.5
 a pattern, its columns as rows | variant,lr,val_acc_0,val_acc_1 | a,0.1,0.625,0.875 b,0.1,0.25,0.75 |
   validation=val_acc_*,seed=names | a 0.1 0.75, b 0.1 0.5
+columns as rows beside one named value | value,lr,s1,s2 | 7,0.1,0.625,0.875 | validation=s1+s2,seed=names | all 0.1
+  0.75
 parts of the names of columns | lr,acc/a/0,acc/a/1,acc/b/0,acc/b/1 | 0.1,0.625,0.875,0.25,0.75 |
   validation=acc/*,variant=names.2,seed=names.3 | a 0.1 0.75, b 0.1 0.5
 """)
@@ -180,6 +180,8 @@ REFUSED = cases("""
 a rate without its point | lr,seed,val_acc | lr001,0,0.5 lr01,0,0.6 |  | got '001', want a learning rate
 a column that is not there | lr,val_acc | 0.1,0.5 | test=tset | unknown column 'tset'; valid: lr, val_acc
 a column of two meanings | lr,val_acc | 0.1,0.5 | test=val_acc,train=val_acc | as test and as train
+a restart beside its aborted run | run_id,lr,seed,state,val_acc | 1,0.1,0,crashed,0.9 2,0.1,0,finished,0.75 |  |
+  or leave one out, as by --where STATE!=crashed
 two runs of a seed | run_id,lr,seed,val_acc | 1,0.1,0,0.5 2,0.1,0,0.6 |  | table.csv:3: .*table.csv:2 has
 a row twice with other values | lr,seed,val_acc | 0.1,0,0.5 0.10,0,0.6 |  | table.csv:3: .*table.csv:2 has
 """)

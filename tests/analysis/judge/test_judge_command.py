@@ -139,7 +139,7 @@ def test_a_reading_is_saved_and_read_again(table: Path, capsys: pytest.CaptureFi
     assert Path("judge.yaml").read_text().startswith("# read as: variant = what")
     assert main(["judge", "mine.csv", "--out", "again", "--columns", "judge.yaml"]) == 0
     assert files(Path("again")).keys() == files(Path("out")).keys()
-    assert Path("again/results.csv").read_bytes() == Path("out/results.csv").read_bytes()
+    assert Path("again/cells.csv").read_bytes() == Path("out/cells.csv").read_bytes()
     mistakes = [("- 1", "want a mapping"), ("colums: {}", "colums: got {}: Unexp"), ("columns: {rate: lr}", "'rate'")]
     mistakes += [("equal_within: -1", "greater than 0"), ("equal_within: true", "valid number")]
     for text, message in mistakes:
@@ -156,7 +156,7 @@ def test_settings_are_tuned_as_the_learning_rate(table: Path, capsys: pytest.Cap
         table.write_text("\n".join(["gamma,lr,seed,val_acc", *kept, ""]))
         assert main(["judge", "mine.csv", "--columns", columns, "--out", name]) == 0
     assert "9 runs of 18 in the table, at the best of the tuned settings" in capsys.readouterr().out
-    assert Path("tuned/results.csv").read_bytes() == Path("alone/results.csv").read_bytes()
+    assert Path("tuned/cells.csv").read_bytes() == Path("alone/cells.csv").read_bytes()
 
 
 def test_standard_input_is_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,13 +185,27 @@ def test_the_curves_and_the_runs_of_a_record_give_its_numbers(tmp_path: Path) ->
     results = made.write()
     report = write_report(results, made.study).folder
     runs = pd.read_csv(report / "runs.csv")
-    curves = record.read_curves(results)[["run_id", "step", "validation_accuracy", "test_accuracy", "train_accuracy"]]
+    curves = record.read_curves(results)[["run_id", "step", "validation", "test", "train"]]
+    curves = curves.rename(columns={split: f"{split}_accuracy" for split in curves.columns[2:]})
     names = ["run_id", "task", "model", "variant", "learning_rate", "seed", "status"]
     runs[names].merge(curves, on="run_id", how="left").fillna({"step": 0}).to_csv(tmp_path / "t.csv", index=False)
     for table in (tmp_path / "t.csv", report / "runs.csv"):
         assert main(["judge", str(table), "--out", str(tmp_path / "out")]) == 0
-        for name in ("results", "comparisons", "orders", "comparisons-at-rates", "expected_best", "learning_rates"):
+        for name in ("comparisons", "orders", "comparisons-at-rates", "learning_rates"):
             assert (tmp_path / "out" / f"{name}.csv").read_bytes() == (report / f"{name}.csv").read_bytes(), name
+        in_both = [
+            "task",
+            "variant",
+            "learning_rate",
+            "test_mean",
+            "low",
+            "high",
+            "difference",
+            "corrected_p",
+            "is_best",
+        ]
+        cells = (pd.read_csv(folder / "cells.csv")[in_both] for folder in (tmp_path / "out", report))
+        pd.testing.assert_frame_equal(*cells)
         numbers = [*names[1:], "validation_accuracy", "test_accuracy"]
         pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out" / "runs.csv")[numbers], runs[numbers])
 

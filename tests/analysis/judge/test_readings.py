@@ -16,10 +16,10 @@ from lr_sweep.tests.support.judge_readings import OUTCOMES, outcome
 READINGS = Path(__file__).parent / "readings"
 TRUTHS = json.loads((READINGS / "expected.json").read_text())
 QUICK = {
-    **dict.fromkeys(("ray", "lightning_logs", "wandb", "trackio", "mlruns", "keras_tuner", "equals_logs"), "at once"),
+    **dict.fromkeys(("ray", "lightning_logs", "trackio", "keras_tuner", "equals_logs"), "at once"),
     **dict.fromkeys(("sheet.xlsx", "packed.zip", "runs.parquet", "optuna_journal.log", "in_prose.md"), "at once"),
     **dict.fromkeys(("hydra_logs", "trainer", "tensorboard", "nested_keys.json"), "command"),
-    "figure.png": "refused",
+    **dict.fromkeys(("figure.png", "german.csv"), "refused"),
 }
 """Files of the quick test, one of each reader, and what becomes of them."""
 

@@ -21,8 +21,10 @@ seeds of two columns | lr,fold,split,val_acc | 1,0,0,0.5 1,0,1,0.6 1,1,0,0.7 1,1
   seed=fold+split
 rates of single precision | lr,seed,val_loss | 0.000976563,0,1 0.0009765625,1,2 0.0010000000474974513,0,1 1e-3,1,1 |
   learning_rate: 0.00097656 0.00097656 0.001 0.001 |
-percents | lr,seed,val_error | 1,0,0.91% 2,0,92.5% 3,0, | validation_accuracy: 0.0091 0.925 - |
-percents without a sign | lr,seed,val_acc | 1,0,0.5 1,1,88 1,2,90 2,0,91 2,1,92 2,2,93 | test_accuracy: 0.005 0.88
+marks of thousands before a point | lr;seed;val_loss | 1e-3;0;1,234.5 1e-2;0;2,345.5 | validation: 1234.5
+  2345.5 | validation=val_loss
+percents | lr,seed,val_error | 1,0,0.91% 2,0,92.5% 3,0, | validation: 0.0091 0.925 - |
+percents without a sign | lr,seed,val_acc | 1,0,0.5 1,1,88 1,2,90 2,0,91 2,1,92 2,2,93 | test: 0.005 0.88
   0.9 0.91 0.92 0.93 |
 a diverged percent | lr,seed,val_acc | 1,0,91% 2,0,1e9999% | status: complete diverged |
 fractions of epochs | lr,seed,epoch,eval_loss | 0.3,0,0.5,0.7 0.3,0,1.25,0.8 0.03,0,0.5,1 0.03,0,1.25,0.9 |
@@ -57,7 +59,7 @@ nan is infinite | variant,lr,seed,val_loss | a,0.3,0,nan a,0.03,0,0.5 | status: 
 rows of training and of validation | lr,seed,step,train_loss,val_loss | 3,0,99,0.9, 3,0,99,,1 3,0,120,0.9,
   1,0,99,,0.6 1,0,99,0, | status: complete complete; best_step: 99 99 |
 a test value measured once | lr,seed,step,val_acc,test_acc | 1,0,1,0.5, 1,0,2,0.7, 1,0,3,0.6,0.65 | best_step: 2;
-  test_accuracy: 0.65 |
+  test: 0.65 |
 rows without a rate and a value | params.lr,run_id,val_acc | ,1, 1,2,0.5 None,3, 2,4,0.6 | seed: 0 0 |
 numbers of many digits as labels | lr,salt,seed,val_acc | 1,1234567890123456788,0,5 1,1234567890123456789,0,6 |
   variant: salt=1234567890123456788 salt=1234567890123456789 | variant=salt
@@ -91,19 +93,12 @@ def test_what_is_there_twice(tmp_path: Path, head: str, rows: str, number: int) 
     assert any(line.startswith("left out: ") for line in study.about_table) == (number % 2 == 1)
 
 
-def test_a_whole_curve_is_equal_by_no_chance_and_a_flat_one_may_be(tmp_path: Path) -> None:
-    curve = [0.5, 0.625, 0.75, 0.875]
-    rows = [f"{run},0.1,{step},{value + 0.01 * (run == 3)}" for run in (1, 2, 3) for step, value in enumerate(curve)]
-    assert len(study_of(tmp_path, rows_of("run_id,lr,step,val_acc", rows)).summary.runs) == 2
-    flat = [f"{run},0.1,{step},0.1" for run in (1, 2) for step in range(4)]
-    assert len(study_of(tmp_path, rows_of("run_id,lr,step,val_acc", flat)).summary.runs) == 2
-
-
 REFUSED = cases("""
 underscores | variant,lr,seed,val_loss | a,0.3,0,5_0 | table.csv:2: val_loss: got '5_0', want a number
 other digits | variant,lr,seed,val_loss | a,0.3,0,\uff15 | table.csv:2: val_loss: got '\uff15', want a number
 an underscore in a rate | variant,lr,seed,val_loss | a,1_0,0,5 | table.csv:2: lr: got '1_0'
-thousands | lr;seed;val_loss | 1e-3;0;1,234 1e-2;0;2,345 | want a number with a decimal point
+decimal commas | lr;seed;val_loss | 1e-3;0;1,5 1e-2;0;2,5 | with a decimal point
+thousands | lr;seed;val_loss | 1e-3;0;1,234 1e-2;0;2,345 | with a decimal point, and without marks of thousands
 two prefixes | variant,lr,seed,val_loss | a,0.3,seed_0,0.9 a,0.3,run_1,0.9 | table.csv:2: seed: got 'seed_0', want a
   whole number
 fractions and percents | lr,seed,val_acc,test_acc | 0.3,0,0.9,89 0.1,0,0.8,79 | a fraction in some places and
@@ -119,7 +114,7 @@ capitals | variant,lr,seed,val_acc | a,1,0,0.5 A,1,0,0.6 | variant has 'a' and '
 two forms of a letter | variant,lr,seed,val_acc | caf\xe9,1,0,0.5 cafe\u0301,1,0,0.6 | one or two
 invisible characters | variant,lr,seed,val_acc | adam,1,0,0.5 adam\u200b,1,0,0.6 | one or two
 test values at other steps | lr,seed,step,val_acc,test_acc | 1,0,1,0.5, 1,0,2,,0.5 1,0,3,,0.6 | same steps
-large steps with fractions | lr,seed,step,val_acc | 1,0,0.5,0.5 1,0,9e15,0.6 | steps have fractions
+large steps with fractions | lr,seed,step,val_acc | 1,0,0.5,0.5 1,0,9e15,0.6 | want a number from 0 to 9e12
 """)
 
 
@@ -135,12 +130,11 @@ def test_mistakes_are_reported_together_with_their_lines_and_a_way_out(tmp_path:
     reading = Reading(columns={"ignored": "note"})
     with pytest.raises(UserError) as raised:
         study_of(tmp_path, text, reading)
-    first, second, advice = str(raised.value).splitlines()
+    first, second = str(raised.value).splitlines()
     assert "table.csv:4: val_acc: got 'high'" in first
     assert "table.csv:5: seed: got 'x'" in second
-    assert advice.endswith("--where 'val_acc!=high' --where 'seed!=x'")
-    where = Reading(where=["val_acc!=high", "seed!=x"])
-    assert chosen(study_of(tmp_path, text, reading.but(where))) == {"all": (1.0, 0.5)}
+    where = [line.rpartition("--where ")[2].strip("'") for line in (first, second)]
+    assert chosen(study_of(tmp_path, text, reading.but(Reading(where=where)))) == {"all": (1.0, 0.5)}
 
 
 def test_a_rate_of_0_is_no_training(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def test_a_database_of_an_old_mlflow_is_read_as_it_is_with_the_changes_in_its_jo
 
 def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "mlflow.db").close()
-    states = iter(({}, {tmp_path: (1, 1)}))
-    monkeypatch.setattr(databases, "_states", lambda _: next(states))
+    states = iter(({}, {tmp_path: 1}))
+    monkeypatch.setattr(databases, "_files_of", lambda _: next(states))
     with pytest.raises(UserError, match="changed while it was copied"):
         read(tmp_path / "mlflow.db")
 

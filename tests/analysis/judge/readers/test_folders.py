@@ -29,30 +29,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-RUN = {"run": "run"}
-KNOWN = {
-    "ray": {**RUN, "step": "training_iteration"},
-    "ray_progress": {**RUN, "step": "training_iteration"},
-    "hydra_logs": RUN,
-    "lightning_logs": RUN,
-    "trainer": {**RUN, "step": "step"},
-    "keras_tuner": {**RUN, "status": "status"},
-    "tensorboard": {**RUN, "step": "step"},
-    "wandb": {"run": "run_id", "step": "_step", "status": "state"},  # W&B 0.31
-    "timm": RUN,
-    "sb3": RUN,
-    "mlruns": {"run": "run_id", "status": "status"},
-    "trackio": {"run": "run_id", "step": "step"},
-    "slurm_csv": {},
-    "equals_logs": {},
-}
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_what_a_format_defines_is_known(name: str) -> None:
-    assert read(READINGS / name).known == KNOWN[name]
-
-
 def test_folders_of_lightning(tmp_path: Path) -> None:
     """Written by Lightning 2.6."""
     loggers = pytest.importorskip("pytorch_lightning.loggers")
@@ -156,11 +132,11 @@ def test_the_name_that_most_folders_share_is_read_and_the_rest_counted(tmp_path:
     table = read(write(tmp_path, files | {"c/other.csv": "acc\n0\n", ".git/x.csv": ""}))
     assert table.columns["file"] == ["a/monitor", "b/monitor", "c/monitor"]
     assert table.columns["r"] == ["9.0"] * 3
-    assert table.reader == "3 monitor.csv, without 1 other files"
+    assert table.reader == "monitor.csv, 3 of 4 files"
 
 
 def test_a_link_in_a_folder_is_not_followed_but_named(tmp_path: Path) -> None:
-    """Links to a table, to settings, to a folder of logs, and to the metrics of a run of MLflow."""
+    """Links to a table, to settings, and to a folder of logs."""
     outside = write(tmp_path / "outside", {"a.csv": "acc\n1\n", "logs/b.csv": "acc\n2\n", "config.yaml": "lr: 1\n"})
     runs = write(tmp_path / "runs", {"own.csv": "acc\n3\n"})
     for name in ("a.csv", "logs", "config.yaml"):
@@ -168,28 +144,36 @@ def test_a_link_in_a_folder_is_not_followed_but_named(tmp_path: Path) -> None:
     table = read(runs)
     assert table.columns == {"file": ["own"], "acc": ["3"]}
     assert f"NOT READ: {runs / 'a.csv'} (a link)" in table.remarks
-    run = write(tmp_path / "mlruns" / "0" / "run", {"meta.yaml": "status: 3\n"})
-    (run / "metrics").symlink_to(outside)
-    assert set(read(tmp_path / "mlruns").columns) == {"run_id", "status", "experiment"}
 
 
-def test_a_damaged_file_leaves_out_its_run_and_is_named(tmp_path: Path) -> None:
-    shutil.copytree(READINGS / "wandb", tmp_path, dirs_exist_ok=True)
-    first, *others = sorted(tmp_path.rglob("*.wandb"))
-    for path in others:
-        flip(path, 820)
+@pytest.mark.slow
+def test_a_store_of_mlflow_is_read_as_a_copy_without_its_links(tmp_path: Path) -> None:
+    """Written by MLflow 3.17."""
+    shutil.copytree(READINGS / "mlruns", tmp_path / "mlruns")
+    before = sorted(tmp_path.rglob("*"))
+    table = read(tmp_path / "mlruns")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert table.known == {"run": "run_id", "status": "status"}
+    assert set(table.columns["experiment"]) == {"sweep"}
+    metrics = next((tmp_path / "mlruns").rglob("metrics"))
+    metrics.rename(tmp_path / "elsewhere")
+    metrics.symlink_to(tmp_path / "elsewhere")
+    assert read(tmp_path / "mlruns").columns["metrics.val_acc"].count("") == 1
+
+
+def test_a_folder_of_wandb_has_its_settings_and_last_values(tmp_path: Path) -> None:
+    """As W&B 0.31 lays a run out; its own binary log is refused with a way out."""
+    for name, rate in (("run-1-a", 0.1), ("run-2-b", 0.2)):
+        config = f"_wandb:\n  value: {{}}\nlr:\n  desc: null\n  value: {rate}\nnet:\n  value:\n    width: 8\n"
+        summary = f'{{"val_acc": {rate / 2}, "_step": 9, "_runtime": 1.5}}'
+        write(tmp_path / name / "files", {"config.yaml": config, "wandb-summary.json": summary})
     table = read(tmp_path)
-    assert set(table.columns["run_id"]) == {first.stem}  # a single run keeps its name
-    assert table.remarks[0].startswith(f"NOT READ: {others[0]} cannot be read (the checksum of the record at byte 817")
-    flip(first, 820)
-    with pytest.raises(UserError, match=f"{first.name} cannot be read .the checksum of the record at byte"):
-        read(tmp_path)
-
-
-def flip(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
+    columns = {name: table.columns[name] for name in ("config.lr", "config.net.width", "val_acc")}
+    assert columns == {"config.lr": ["0.1", "0.2"], "config.net.width": ["8", "8"], "val_acc": ["0.05", "0.1"]}
+    assert table.known == {"run": "run", "step": "_step"}
+    write(tmp_path, {"run.wandb": ":W&B"})
+    with pytest.raises(UserError, match="W&B's own log: `wandb sync` it, and export"):
+        read_sources([tmp_path / "run.wandb"])
 
 
 METRICS = {"metrics.csv": "step,val_acc\n1,0.5\n"}

@@ -18,9 +18,6 @@ TABLES = {
     "an unnamed index and rates as names": (",0.1,0.2\na,5,6\n", "#1: a; 0.1: 5; 0.2: 6"),
     "resumed with more columns": ("lr,a\n0.1,1\nlr,b,a\n0.1,2,3\n", "lr: 0.1 0.1; a: 1 3; b: - 2"),
     "resumed": ("lr,a\n0.1,1\nlr,a\n0.1,2\n", "lr: 0.1 0.1; a: 1 2"),
-    "decimal commas": ("lr;acc\n0,1;1,5\n0,01;2\n", "lr: 0.1 0.01; acc: 1.5 2"),
-    "commas of thousands or decimals": ("lr\tcost\n1\t1,234\n2\t5,678\n", "lr: 1 2; cost: 1,234 5,678"),
-    "commas before a point": ("lr;cost\n0.1;1,234.5\n", "lr: 0.1; cost: 1234.5"),
     "quotes": ('name,acc\n"a, b\nc",1\n', "name: a, b\nc; acc: 1"),
     "a table of Markdown": (f"Text\n{MARKDOWN}", "lr: 0.1; acc: 1"),
     "several tables of Markdown": (
