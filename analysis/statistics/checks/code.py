@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.record.columns import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of
+from lr_sweep.analysis.record.columns import (
+    ENGINE,
+    Now,
+    files_text,
+    versions_of,
+)
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    each_cell,
+    labels_of,
+)
+
+from .finding import CheckFinding, Level, finding_of
 
 Versions = Mapping[str, set[str]]
 """Versions of each file that a run was trained by."""
@@ -25,31 +35,40 @@ def code_findings(
     labelled = wanted[["run_id", *CELL]].merge(known, on="run_id")
     trained = zip(labelled["code"], labelled["num_steps"], strict=True)
     versions: list[Any] = [versions_of(code, steps) for code, steps in trained]
-    labelled = labelled.assign(versions=versions)
-    of_tasks = labelled.groupby("task", sort=False)
-    return [finding for _, rows in of_tasks for finding in _task_findings(rows, now)]
+    labelled["versions"] = versions
+    by_task = labelled.groupby("task", sort=False)
+    return [finding for _, rows in by_task for finding in _task_findings(rows, now)]
 
 
 def _task_findings(rows: pd.DataFrame, now: Now | None) -> Iterator[CheckFinding]:
-    of_task = rows["versions"].tolist()
-    mixed = _mixed(of_task)
-    files = set[str]().union(*of_task) if now else set[str]()
-    here = {file: {version} for file in files if now and (version := now(file)) is not None}
+    mixed_of_task = _mixed(rows["versions"].tolist())
     for cell, of_cell in each_cell(rows):
         runs = of_cell["versions"].tolist()
-        mixed_here = mixed & set[str]().union(*runs)
-        texts = [*_mixed_texts(runs, mixed_here), *_other_texts(runs, here)]
+        files = set[str]().union(*runs)
+        mixed = mixed_of_task & files
+        texts = [
+            *_mixed_texts(runs, mixed),
+            *_other_texts(runs, _versions_now(files, now)),
+        ]
         if texts:
-            of_engine = all(file.startswith(ENGINE) for file in mixed_here)
-            level: Level = "note" if of_engine else "problem"
+            is_engine = all(file.startswith(ENGINE) for file in mixed)
+            level: Level = "note" if is_engine else "problem"
             yield finding_of(labels_of(cell), "code", level, "; ".join(texts), FIX)
+
+
+def _versions_now(files: set[str], now: Now | None) -> Versions:
+    """Return the version that each file has now, of those that are there."""
+    versions = {file: now(file) for file in files} if now else {}
+    return {file: {version} for file, version in versions.items() if version is not None}
 
 
 def _mixed(runs: Sequence[Versions]) -> set[str]:
     """Return the files of which runs were trained by several versions."""
-    versions = {(file, version) for run in runs for file in run for version in run[file]}
-    counts = Counter(file for file, _ in versions)
-    return {file for file, number in counts.items() if number > 1}
+    versions: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        for file in run:
+            versions[file] |= run[file]
+    return {file for file in versions if len(versions[file]) > 1}
 
 
 def _mixed_texts(runs: Sequence[Versions], mixed: set[str]) -> Iterator[str]:
@@ -60,11 +79,15 @@ def _mixed_texts(runs: Sequence[Versions], mixed: set[str]) -> Iterator[str]:
         yield f"the task's runs were trained by several versions of {files_text(mixed)}"
 
 
-def _other_texts(runs: Sequence[Versions], here: Versions) -> Iterator[str]:
-    others = [{file for file in run if run[file] != here.get(file, run[file])} for run in runs]
-    if any(others):
-        files = files_text(set().union(*others))
-        yield f"{_share(others)} were trained by another version of {files} than is here"
+def _other_texts(runs: Sequence[Versions], now: Versions) -> Iterator[str]:
+    changed = [_changed_since(run, now) for run in runs]
+    if any(changed):
+        files = files_text(set().union(*changed))
+        yield f"{_share(changed)} were trained by another version of {files} than is here"
+
+
+def _changed_since(run: Versions, now: Versions) -> set[str]:
+    return {file for file in run if run[file] != now.get(file, run[file])}
 
 
 def _share(files_of_runs: Sequence[set[str]]) -> str:

@@ -11,7 +11,11 @@ import numpy as np
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell, was_tried
+from lr_sweep.analysis.statistics.selection.best import (
+    Cell,
+    rows_by_cell,
+    was_tried,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
 
@@ -54,12 +58,19 @@ def finding_of(
     condition: str = "",
 ) -> CheckFinding:
     """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
-    labels = {name: cell[name] for name in CELL}
+    rates = tuple(sorted(rates))
     if rates:
-        fix = f"add {', '.join(map(rate_text, sorted(rates)))} to the learning rates"
-    texts = {"message": message, "fix": fix, "condition": condition}
+        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
     return CheckFinding(
-        check=check, level=level, **labels, **texts, learning_rates=tuple(sorted(rates))
+        check=check,
+        level=level,
+        task=cell["task"],
+        model=cell["model"],
+        variant=cell["variant"],
+        message=message,
+        fix=fix,
+        learning_rates=rates,
+        condition=condition,
     )
 
 
@@ -108,7 +119,8 @@ class SweptCell:
     ) -> CheckFinding:
         """Report that learning rates are needed; where the study has such rates, untried, their runs are the fix."""
         reach = [*further, self.row["learning_rate"]]
-        low, high = np.nanmin(reach), np.nanmax(reach)
+        low = np.nanmin(reach)
+        high = np.nanmax(reach)
         untried = [row["learning_rate"] for row in self.rates if not was_tried(row)]
         waiting = [rate_text(rate) for rate in untried if low <= rate <= high]
         if waiting:
@@ -129,11 +141,17 @@ def cell_of(row: Row) -> Cell:
     return row["task"], row["model"], row["variant"]
 
 
-def problems_first(found: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
+def problems_first(
+    findings: Iterable[CheckFinding],
+) -> tuple[CheckFinding, ...]:
     """Order findings as reports list them."""
-    return tuple(sorted(found, key=lambda finding: finding.level != "problem"))
+    return tuple(sorted(findings, key=lambda finding: finding.level != "problem"))
 
 
-def conditions_of(found: Iterable[CheckFinding]) -> dict[Cell, str]:
+def conditions_of(findings: Iterable[CheckFinding]) -> dict[Cell, str]:
     """Return by cell the first condition that a comparison with it has to name."""
-    return {finding.cell: finding.condition for finding in reversed([*found]) if finding.condition}
+    conditions: dict[Cell, str] = {}
+    for finding in findings:
+        if finding.condition:
+            conditions.setdefault(finding.cell, finding.condition)
+    return conditions

@@ -7,15 +7,24 @@ from collections.abc import Iterator
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import DOUBTFUL, INEXACTLY
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.comparisons.pairs import cells_of, comparisons
-from lr_sweep.analysis.statistics.selection.best import CELL, each_cell, labels_of, tuples_in
+from lr_sweep.analysis.statistics.comparisons.pairs import (
+    cells_of,
+    comparisons,
+)
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    each_cell,
+    labels_of,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
-FIXES = {
-    INEXACTLY: "`run --restart-inexact` trains them anew; what is named resumes exactly if it is "
+from .finding import CheckFinding, Level, finding_of
+
+FIX = (
+    "`run --restart-inexact` trains them anew; what is named resumes exactly if it is "
     "passed to `session.steps`, which makes new runs"
-}
+)
 
 
 def inexact_findings(
@@ -27,10 +36,9 @@ def inexact_findings(
     for cell, rows in each_cell(wanted):
         is_problem = not deciding.isdisjoint(rows["run_id"])
         for resumed, text in resume_texts(rows, runs):
-            level: Level = "note"
-            if is_problem and resumed == INEXACTLY:
-                level = "problem"
-            fix = FIXES.get(resumed, "")
+            is_inexact = resumed == INEXACTLY
+            level: Level = "problem" if is_problem and is_inexact else "note"
+            fix = FIX if is_inexact else ""
             yield finding_of(labels_of(cell), "inexact", level, text, fix)
 
 

@@ -8,31 +8,30 @@ percent. Of a metric that is no fraction, thresholds are shares of the cell's me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.checks.curves import (
-    ACCURACIES,
-    Rise,
-    identical_cells,
-    ignored_rates,
-    late_rises,
-    stuck_cells,
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.selection.best import Floats, comparable, rounded
+from lr_sweep.analysis.statistics.selection.summary import (
+    StudySummary,
+    points_within_budget,
 )
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, SweptCell, swept_cells
-from lr_sweep.analysis.statistics.checks.grid import fewer_seeds, grid_findings, is_flat, joint_sem
-from lr_sweep.analysis.statistics.selection.best import Cell, Floats, comparable, rounded
-from lr_sweep.analysis.statistics.selection.summary import StudySummary, points_within_budget
 from lr_sweep.common.text import rate_text
+
+from .curves import Rise, late_rises, stuck_cells
+from .finding import CheckFinding, SweptCell, swept_cells
+from .grid import fewer_seeds, grid_findings, is_flat, joint_sem
 
 GAP, GAP_SEMS = 0.03, 3
 """Least difference of validation and test that is reported, in the metric's unit and in its standard errors."""
 WHOLE = 1e-3
 """Largest distance of a number of right examples from a whole number, by rounding."""
+HELD_OUT = ["validation", "test"]
+"""Columns of an evaluation that checks read."""
 LOST = (
     ("missing", "missing", "`run` trains them"),
     ("failed", "missing", "`run --retry-failed` trains them again"),
@@ -46,44 +45,49 @@ LOST = (
 
 
 def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFinding]:
-    """Run every check on every cell, in the order of the cells; `curves` have `run_id`, `step` and `ACCURACIES`."""
-    cells, metric = list(swept_cells(summary)), summary.metric
+    """Run every check on every cell, in the order of the cells.
+
+    `curves`: `run_id`, `step` and `HELD_OUT`.
+    """
+    cells = list(swept_cells(summary))
     ended = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
-    points = points_within_budget(ended, curves, ACCURACIES)
-    rises, stuck = late_rises(summary, curves), stuck_cells(points, metric)
-    identical, ignored = identical_cells(points), ignored_rates(points)
+    points = points_within_budget(ended, curves, HELD_OUT)
+    stuck = stuck_cells(points, summary.metric)
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
-    learning = {cell.row["task"] for cell in cells if cell.key not in stuck.keys() | flat}
-    gaps = _task_gaps(summary, points)
-    found: list[CheckFinding] = []
+    not_learning = stuck.keys() | flat
+    learning_tasks = {cell.row["task"] for cell in cells if cell.key not in not_learning}
+    rises = late_rises(summary, curves)
+    gaps = summary.cells["validation_mean"] - summary.cells["test_mean"]
+    usual_gaps = gaps.groupby(summary.cells["task"]).median()
+    split_sizes = _split_sizes(points, summary.metric)
+    findings: list[CheckFinding] = []
     for cell in cells:
-        whole_task = cell.row["task"] not in learning
-        found += [*grid_findings(cell), *fewer_seeds(cell)]
-        found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
-        found += _diverged(cell)
+        task = cell.row["task"]
+        whole_task = task not in learning_tasks
+        findings += grid_findings(cell)
+        findings += fewer_seeds(cell)
+        findings += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
+        findings += _diverged(cell)
         if cell.key in rises:
-            found.append(_improving(cell, rises[cell.key]))
-        found += _stopped(cell)
-        found += _gap(cell, gaps[cell.row["task"]])
+            findings.append(_improving(cell, rises[cell.key]))
+        findings += _stopped(cell)
+        findings += _gap(cell, usual_gaps[task], split_sizes.get(task, {}))
         if cell.key in stuck:
-            found.append(_stuck(cell, stuck[cell.key], whole_task))
+            findings.append(_stuck(cell, stuck[cell.key], whole_task))
         if cell.key in flat:
-            found.append(_flat(cell, whole_task))
-        if cell.key in identical:
-            found.append(_identical(cell, identical[cell.key]))
-        if cell.key in ignored:
-            found.append(_ignored(cell, ignored[cell.key]))
-        found += _one_seed(cell)
-    return found if summary.search is None else _without_rates(found, summary.search.rates)
+            findings.append(_flat(cell, whole_task))
+        findings += _one_seed(cell)
+    if summary.search is None:
+        return findings
+    return [_of_search(finding, summary.search.rates) for finding in findings]
 
 
-def _without_rates(found: list[CheckFinding], number: int) -> list[CheckFinding]:
-    """Ask for more proposals of a search where findings ask for learning rates, which a searched study cannot name."""
-    fix = f"raise `rates`, now {number}, or widen the range"
-    return [
-        replace(finding, fix=fix, learning_rates=()) if finding.learning_rates else finding
-        for finding in found
-    ]
+def _of_search(finding: CheckFinding, num_rates: int) -> CheckFinding:
+    """Ask for more proposals where a finding asks for learning rates: a searched study cannot name them."""
+    if not finding.learning_rates:
+        return finding
+    fix = f"raise `rates`, now {num_rates}, or widen the range"
+    return replace(finding, fix=fix, learning_rates=())
 
 
 def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -91,7 +95,12 @@ def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
     search, refinement = cell.study.search, cell.study.refinement
     if search is not None and len(cell.rates) < search.rates:
         message = f"the search has proposed {len(cell.rates)} of {search.rates} learning rates"
-        yield cell.finding("missing", "problem", message, "`run` proposes and trains the others")
+        yield cell.finding(
+            "missing",
+            "problem",
+            message,
+            "`run` proposes and trains the others",
+        )
     if refinement is None:
         return
     added = refinement.proposed.get(cell.key, 0)
@@ -107,13 +116,15 @@ def _missing(cell: SweptCell) -> Iterator[CheckFinding]:
             yield cell.finding(check, "problem", _counts(cell, status, status), fix)
 
 
-def _counts(cell: SweptCell, status: str, said: str) -> str:
+def _counts(cell: SweptCell, status: str, what: str) -> str:
     """Count the runs of a status, in all and by learning rate."""
-    lost = [row for row in cell.rates if row[status]]
-    counts = (
-        f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost
-    )
-    return f"{cell.row[status]} of {cell.row['num_wanted']} runs {said}: {', '.join(counts)}"
+    by_rate = [
+        f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}"
+        for row in cell.rates
+        if row[status]
+    ]
+    total = f"{cell.row[status]} of {cell.row['num_wanted']} runs {what}"
+    return f"{total}: {', '.join(by_rate)}"
 
 
 def _winners(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -123,10 +134,20 @@ def _winners(cell: SweptCell) -> Iterator[CheckFinding]:
     if num_whole:
         number = f"{num_whole} of {len(cell.rates)} learning rates"
         message = f"{number}, the best of the first seed, have all seeds"
-        yield cell.finding("winners", "note", message, "leave `winners` out to train them all")
+        yield cell.finding(
+            "winners",
+            "note",
+            message,
+            "leave `winners` out to train them all",
+        )
     else:
         message = "no learning rate has all seeds yet: the winners are not chosen"
-        yield cell.finding("missing", "problem", message, "`run` chooses and trains them")
+        yield cell.finding(
+            "missing",
+            "problem",
+            message,
+            "`run` chooses and trains them",
+        )
 
 
 def _diverged(cell: SweptCell) -> Iterator[CheckFinding]:
@@ -162,31 +183,23 @@ def _improving(cell: SweptCell, rise: Rise) -> CheckFinding:
         f"{rise.num_steps} steps"
     )
     if metric.model == "final":
-        return cell.finding("improving", "note", f"{message}, as a decaying schedule makes it")
+        return cell.finding(
+            "improving",
+            "note",
+            f"{message}, as a decaying schedule makes it",
+        )
     fix = "raise num_steps: finished runs resume where they are"
     return cell.finding("improving", "problem", message, fix)
 
 
-class TaskGap(NamedTuple):
-    """Validation less test, over the cells of a task."""
-
-    median: float
-    num_cells: int
-    """Cells with both values."""
-    num_examples: Sequence[float]
-    """Examples of validation and of test, as the values of runs show them; inf: many, or unknown."""
-
-
-def _task_gaps(summary: StudySummary, points: pd.DataFrame) -> dict[str, TaskGap]:
-    is_share = summary.metric.is_fraction
-    found: dict[str, TaskGap] = {}
-    for task, cells in summary.cells.groupby("task"):
-        gaps = cells["validation_mean"] - cells["test_mean"]
-        of_task = points[points["task"] == task]
-        values = [of_task[name].to_numpy(float) for name in ACCURACIES[1:]]
-        examples = [_num_examples(each) if is_share else math.inf for each in values]
-        found[str(task)] = TaskGap(gaps.median(), gaps.count(), examples)
-    return found
+def _split_sizes(points: pd.DataFrame, metric: Metric) -> dict[str, dict[str, float]]:
+    """Return the number of examples of the splits of each task, as the values of runs show them."""
+    if not metric.is_fraction:
+        return {}
+    sizes = {}
+    for task, rows in points.groupby("task"):
+        sizes[str(task)] = {name: _num_examples(rows[name].to_numpy(float)) for name in HELD_OUT}
+    return sizes
 
 
 def _num_examples(accuracies: Floats) -> float:
@@ -195,32 +208,38 @@ def _num_examples(accuracies: Floats) -> float:
     if len(known) < 2:
         return math.inf
     number = round(1 / np.diff(known).min())
-    right = known * number
-    return number if np.allclose(right, right.round(), rtol=0.0, atol=WHOLE) else math.inf
+    num_right = known * number
+    are_whole = np.allclose(num_right, num_right.round(), rtol=0.0, atol=WHOLE)
+    return number if are_whole else math.inf
 
 
-def _gap(cell: SweptCell, task: TaskGap) -> Iterator[CheckFinding]:
-    """Report a difference between validation and test that neither seeds nor the examples of the splits explain."""
-    row, metric = cell.row, cell.metric
-    means = row["validation_mean"], row["test_mean"]
-    gap = means[0] - means[1]
-    squares = (max(0.0, p * (1 - p)) / n for p, n in zip(means, task.num_examples, strict=True))
-    error = max(joint_sem(row["validation_sem"], row["test_sem"]), math.sqrt(sum(squares)))
+def _gap(cell: SweptCell, median: float, sizes: Mapping[str, float]) -> Iterator[CheckFinding]:
+    """Report a difference between validation and test that neither seeds nor the sizes of the splits explain.
+
+    `median`: difference of the task's cells. `sizes`: examples of the splits; none: many, or not known.
+    """
+    row = cell.row
+    metric = cell.metric
+    means = {"validation": row["validation_mean"], "test": row["test_mean"]}
+    gap = row["validation_mean"] - row["test_mean"]
+    squares = [max(0.0, means[name] * (1 - means[name])) / sizes[name] for name in sizes]
+    of_seeds = joint_sem(row["validation_sem"], row["test_sem"])
+    error = max(of_seeds, math.sqrt(sum(squares)))
     limit = max(GAP * cell.unit, GAP_SEMS * error)
-    message = f"validation less test is {metric.amount_text(gap, sign='+')}"
     # Comparisons are false where there is no value.
-    if abs(gap - task.median) > limit:
-        message += (
-            f", where the median of the task's cells is {metric.difference_text(task.median)}"
-        )
+    if abs(gap - median) > limit:
+        message = f"validation less test is {metric.amount_text(gap, sign='+')}"
+        usual = f"where the median of the task's cells is {metric.difference_text(median)}"
         fix = "look at its seeds one by one before using the number"
-        yield cell.finding("gap", "problem", message, fix)
-    elif abs(gap) > limit and task.num_cells == 1:
-        yield cell.finding("gap", "problem", f"{message}, there is no other cell to compare with")
+        yield cell.finding("gap", "problem", f"{message}, {usual}", fix)
     elif abs(gap) > limit:
-        usual = metric.amount_text(task.median, sign="+")
+        usual = metric.amount_text(median, sign="+")
         message = f"validation less test is {usual} in the median of the task's cells"
-        yield cell.finding("gap", "note", f"{message}, and alike here: its splits differ")
+        yield cell.finding(
+            "gap",
+            "note",
+            f"{message}, and alike here: its splits differ",
+        )
 
 
 def _stuck(cell: SweptCell, where: str, whole_task: bool) -> CheckFinding:
@@ -235,7 +254,8 @@ def _stuck(cell: SweptCell, where: str, whole_task: bool) -> CheckFinding:
 
 
 def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
-    metric, mean = cell.metric, cell.row["validation_mean"]
+    metric = cell.metric
+    mean = cell.row["validation_mean"]
     number = sum(row["num_values"] > 0 for row in cell.rates)
     message = (
         f"all {number} learning rates have the same mean {metric.validation}, {metric.text(mean)}: "
@@ -245,17 +265,3 @@ def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
         return cell.finding("flat", "note", message)
     fix = "make sure that the learning rate reaches the optimizer"
     return cell.finding("flat", "problem", message, fix)
-
-
-def _identical(cell: SweptCell, other: Cell) -> CheckFinding:
-    named = " ".join(other[1:])
-    message = f"every {cell.metric.name} of every run is that of {named}, to the last bit"
-    fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
-    return cell.finding("identical", "problem", message, fix)
-
-
-def _ignored(cell: SweptCell, rates: Sequence[float]) -> CheckFinding:
-    where = ", ".join(map(rate_text, rates))
-    message = f"runs of one seed have the same numbers at {where}: the rate has no effect"
-    fix = "look for a scheduler or an engine that overrides the rate"
-    return cell.finding("rate-ignored", "problem", message, fix)

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lr_sweep.analysis.statistics.checks.finding import CheckFinding, SweptCell, swept_cells
-from lr_sweep.analysis.statistics.selection.best import arrays_by_cell
+from lr_sweep.analysis.statistics.selection.best import (
+    Ints,
+    arrays_by_cell,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import rate_text
+
+from .finding import CheckFinding, SweptCell, swept_cells
 
 SAME_END = 1.5
 """Ends of two ranges of learning rates within this factor are equal, as those of random draws from one range are."""
@@ -24,83 +28,86 @@ class Tuning(NamedTuple):
     cell: SweptCell
     rates: frozenset[float]
     """Learning rates that were tried."""
-    num_runs: int
-    num_steps: int
-    """The largest of its runs' step budgets."""
-    num_short: int
-    """Runs with a smaller budget than that."""
+    budgets: Ints
+    """Steps of each run."""
 
     @property
     def variant(self) -> str:
         """Its name."""
         return self.cell.key[2]
 
+    @property
+    def num_steps(self) -> int:
+        """The largest of its runs' budgets."""
+        return int(self.budgets.max())
+
 
 def unequal_tuning(summary: StudySummary) -> Iterator[CheckFinding]:
     """Compare the variants of each task and model; a finding names what the lesser one lacks."""
     for _, group in summary.groups():
-        steps = {cell: found for cell, (found,) in arrays_by_cell(group.runs, "num_steps").items()}
-        tunings = [_tuning(cell, steps[cell.key].tolist()) for cell in swept_cells(group)]
-        for mine in tunings:
-            yield from _fewer_rates(mine, tunings)
-            yield from _fewer_steps(mine, tunings)
-            yield from _ends_early(mine)
+        budgets = arrays_by_cell(group.runs, "num_steps")
+        tunings = []
+        for cell in swept_cells(group):
+            rates = frozenset(row["learning_rate"] for row in cell.tried)
+            tunings.append(Tuning(cell, rates, budgets[cell.key][0]))
+        for tuning in tunings:
+            yield from _fewer_rates(tuning, tunings)
+            yield from _fewer_steps(tuning, tunings)
+            yield from _ends_early(tuning)
 
 
-def _tuning(cell: SweptCell, num_steps: Sequence[int]) -> Tuning:
-    rates = frozenset(row["learning_rate"] for row in cell.tried)
-    most = max(num_steps)
-    num_short = sum(steps < most for steps in num_steps)
-    return Tuning(cell, rates, len(num_steps), most, num_short)
-
-
-def _fewer_rates(mine: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFinding]:
+def _fewer_rates(tuning: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFinding]:
     """Report the variant that has most of what this one lacks: more learning rates, or a wider range of them."""
-    study = mine.cell.study
+    study, rates = tuning.cell.study, tuning.rates
     # A search offers all variants one range, and a refinement extends it where a variant needs that.
     same_range = study.search is not None or study.refinement is not None
-    tried = [each for each in tunings if each.rates]
-    lacking = [each for each in tried if _lacks(mine.rates, each.rates, same_range)]
-    if not lacking:
+    better = [rival for rival in tunings if _lacks(rates, rival.rates, same_range)]
+    if not better:
         return
-    other = max(lacking, key=lambda each: len(each.rates - mine.rates))
-    theirs = _rates_text(other.rates)
-    message = f"unequal tuning: {_rates_text(mine.rates)}; {other.variant} had {theirs}"
-    if mine.rates & other.rates:  # of one grid
-        missing = other.rates - mine.rates
-        yield mine.cell.asking_for("unequal", "problem", message, missing)
+    rival = max(better, key=lambda rival: len(rival.rates - rates))
+    rival_rates = _rates_text(rival.rates)
+    message = f"unequal tuning: {_rates_text(rates)}; {rival.variant} had {rival_rates}"
+    if rates & rival.rates:  # of one grid
+        yield tuning.cell.asking_for("unequal", "problem", message, rival.rates - rates)
     else:
-        yield mine.cell.finding("unequal", "problem", message, f"try {theirs} for it, too")
+        yield tuning.cell.finding(
+            "unequal",
+            "problem",
+            message,
+            f"try {rival_rates} for it, too",
+        )
 
 
-def _lacks(mine: frozenset[float], theirs: frozenset[float], same_range: bool) -> bool:
-    if not mine:  # the check `missing` reports its runs
+def _lacks(rates: frozenset[float], rival: frozenset[float], same_range: bool) -> bool:
+    if not rates or not rival:  # the check `missing` reports its runs
         return False
-    narrower = min(mine) > SAME_END * min(theirs) or SAME_END * max(mine) < max(theirs)
-    return len(mine) < len(theirs) or (narrower and not same_range)
+    narrower = min(rates) > SAME_END * min(rival) or SAME_END * max(rates) < max(rival)
+    return len(rates) < len(rival) or (narrower and not same_range)
 
 
 def _rates_text(rates: frozenset[float]) -> str:
-    low, high = rate_text(min(rates)), rate_text(max(rates))
+    low = rate_text(min(rates))
+    high = rate_text(max(rates))
     if len(rates) == 1:
         return f"1 learning rate, {low}"
     return f"{len(rates)} learning rates from {low} to {high}"
 
 
-def _fewer_steps(mine: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFinding]:
-    longest = max(tunings, key=lambda each: each.num_steps)
+def _fewer_steps(tuning: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFinding]:
+    longest = max(tunings, key=lambda rival: rival.num_steps)
     # Variants that are named by their budgets, as those of an axis of budgets are, differ in them on purpose.
-    on_purpose = all(str(each.num_steps) in each.variant for each in tunings)
-    if mine.num_steps < longest.num_steps and not on_purpose:
-        theirs = f"{longest.variant} for {longest.num_steps}"
-        message = f"unequal tuning: trained for {mine.num_steps} steps, {theirs}"
+    on_purpose = all(str(rival.num_steps) in rival.variant for rival in tunings)
+    if tuning.num_steps < longest.num_steps and not on_purpose:
+        steps = f"{tuning.num_steps} steps, {longest.variant} for {longest.num_steps}"
         fix = "train both for the same number of steps"
-        yield mine.cell.finding("unequal", "problem", message, fix)
+        message = f"unequal tuning: trained for {steps}"
+        yield tuning.cell.finding("unequal", "problem", message, fix)
 
 
-def _ends_early(mine: Tuning) -> Iterator[CheckFinding]:
-    if mine.num_short:
-        runs = f"{mine.num_short} of {mine.num_runs} runs"
-        message = f"{runs} end before step {mine.num_steps}, with the values they had"
+def _ends_early(tuning: Tuning) -> Iterator[CheckFinding]:
+    num_short = int((tuning.budgets < tuning.num_steps).sum())
+    if num_short:
+        runs = f"{num_short} of {len(tuning.budgets)} runs"
+        message = f"{runs} end before step {tuning.num_steps}, with the values they had"
         fix = "make sure that they were stopped by a rule, not by a crash"
-        yield mine.cell.finding("short", "note", message, fix)
+        yield tuning.cell.finding("short", "note", message, fix)

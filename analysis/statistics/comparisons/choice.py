@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL
-from lr_sweep.analysis.statistics.comparisons.noise import num_known
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     Bools,
@@ -19,7 +17,13 @@ from lr_sweep.analysis.statistics.selection.best import (
     arrays_by_cell,
     tuples_in,
 )
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import (
+    GROUP,
+    StudySummary,
+)
+
+from .correction import LEVEL
+from .noise import num_known
 
 
 def choice_costs(summary: StudySummary) -> dict[Cell, float]:
@@ -33,24 +37,33 @@ def choice_costs(summary: StudySummary) -> dict[Cell, float]:
     num_variants = Counter(tuples_in(summary.cells[GROUP]))
     costs = {}
     for cell, chosen, rates, values, _ in choices(summary):
-        others = _means(rates[rates != chosen], values[rates != chosen])
-        cost = choice_cost(values[rates == chosen], *others, num_variants[cell[:2]])
+        is_chosen = rates == chosen
+        means, counts = _means(rates[~is_chosen], values[~is_chosen])
+        cost = choice_cost(values[is_chosen], means, counts, num_variants[cell[:2]])
         costs[cell] = float(cost)
     return costs
 
 
-def choices(summary: StudySummary) -> Iterator[tuple[Cell, float, Floats, Floats, Bools]]:
+def choices(
+    summary: StudySummary,
+) -> Iterator[tuple[Cell, float, Floats, Floats, Bools]]:
     """Yield each cell with two values or more at its chosen rate, the chosen rate, and its runs.
 
     A run has a learning rate, a validation value (more is better), and whether it chose, or is fresh.
     """
-    runs = pd.concat([summary.runs, summary.fresh_runs]).dropna(subset=["validation_accuracy"])
+    runs = pd.concat([summary.runs, summary.fresh_runs]).dropna(subset=["validation"])
     runs["chose"] = runs["run_id"].isin(summary.runs["run_id"])
-    columns = ("learning_rate", "validation_accuracy", "chose")
+    columns = ("learning_rate", "validation", "chose")
     chosen = summary.cells.set_index(CELL)["learning_rate"]
     for cell, (rates, values, chose) in arrays_by_cell(runs, *columns).items():
         if (rates == chosen[cell]).sum() > 1:
-            yield cell, chosen[cell], rates, summary.metric.sign * values, chose
+            yield (
+                cell,
+                chosen[cell],
+                rates,
+                summary.metric.sign * values,
+                chose,
+            )
 
 
 def _means(rates: Floats, values: Floats) -> tuple[Floats, Floats]:

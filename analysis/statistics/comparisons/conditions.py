@@ -7,11 +7,12 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
-from lr_sweep.analysis.statistics.comparisons.failures import Failures, unexplained_failures
-from lr_sweep.analysis.statistics.comparisons.pairs import cells_of, comparisons
 from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
+
+from .choice import choice_costs
+from .failures import Failures, unexplained_failures
+from .pairs import cells_of, comparisons
 
 Conditions = Mapping[Cell, str]
 """By cell, why it may yet be better than its number, as the checks say (`CheckFinding.condition`)."""
@@ -29,12 +30,15 @@ def with_conditions(summary: StudySummary, conditions: Conditions = NO_CONDITION
     costs: Mapping[Cell, float] = {}
     failures: Mapping[Cell, Failures] = {}
     if summary.fresh_runs is not None:
-        costs, failures = choice_costs(summary), unexplained_failures(summary)
+        costs = choice_costs(summary)
+        failures = unexplained_failures(summary)
     texts = []
     for row in compared.to_dict("records"):
         pair = cells_of(row)
-        worse, better = pair if summary.metric.sign * row["difference"] < 0 else pair[::-1]
-        text, cost = conditions.get(worse, ""), costs.get(worse, 0.0)
+        is_first_worse = summary.metric.sign * row["difference"] < 0
+        worse, better = pair if is_first_worse else pair[::-1]
+        text = conditions.get(worse, "")
+        cost = costs.get(worse, 0.0)
         if not text and row["equal"]:
             text = conditions.get(better, "")
         elif not text and row["distinguishable"] and abs(row["difference"]) <= cost:

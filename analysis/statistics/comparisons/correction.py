@@ -9,7 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.selection.best import CONFIDENCE, Floats, Ints, rounded
+from lr_sweep.analysis.statistics.selection.best import (
+    CONFIDENCE,
+    Floats,
+    Ints,
+    rounded,
+)
 
 LEVEL = 1 - CONFIDENCE
 """Largest share of studies of equal variants in which some pair is called different."""
@@ -71,11 +76,14 @@ def compared_pairs(cells: pd.DataFrame, sign: int) -> Pairs:
 
     `cells`: `StudySummary.cells`. `sign`: as of `Metric.sign`.
     """
-    groups = cells.groupby(["task", "model"], sort=False).ngroup()
+    groups = cells.groupby(["task", "model"], sort=False).ngroup().to_numpy(int)
     first, second = pairs_within(groups.tolist())
-    means = pd.Series(rounded(sign * cells["test_mean"].to_numpy(float)), groups.index)
-    means = means.fillna(-np.inf)
-    is_best = means.groupby(groups).rank(method="first", ascending=False).eq(1).to_numpy()
-    is_small = groups.groupby(groups).transform("size").le(MOST_VARIANTS).to_numpy()
-    kept = is_small[first] | is_best[first] | is_best[second]
-    return Pairs(first[kept], second[kept], int((~kept).sum()))
+    means = pd.Series(rounded(sign * cells["test_mean"].to_numpy(float)))
+    best_cells = means.fillna(-np.inf).groupby(groups).idxmax().to_numpy(int)
+    is_best = np.zeros(len(groups), bool)
+    is_best[best_cells] = True
+    num_variants = np.bincount(groups)[groups]
+    is_small = num_variants <= MOST_VARIANTS
+    is_compared = is_small[first] | is_best[first] | is_best[second]
+    num_untested = int((~is_compared).sum())
+    return Pairs(first[is_compared], second[is_compared], num_untested)

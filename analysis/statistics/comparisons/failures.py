@@ -6,9 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import comb, stdtrit
+from scipy.special import stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.choice import choices
 from lr_sweep.analysis.statistics.selection.best import (
     Bools,
     Cell,
@@ -16,6 +15,9 @@ from lr_sweep.analysis.statistics.selection.best import (
     Ints,
 )
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
+
+from .choice import choices
+from .noise import num_known
 
 FAILED = 8.0
 """Median absolute deviations below the median of its cell from which a run counts as failed."""
@@ -25,10 +27,6 @@ FEWEST_RUNS = 4
 """Runs of a cell that show which of them failed; fewer have no deviation to speak of."""
 OUTLIER = 0.01
 """Share of cells with normal noise in which some run counts as an unexplained failure."""
-
-
-ROUNDING = 1e-9
-"""Relative difference of two probabilities that are equal."""
 
 
 class Failures(NamedTuple):
@@ -46,14 +44,14 @@ def unexplained_failures(summary: StudySummary) -> dict[Cell, Failures]:
     chosen rate explains it in 1% of cells. If fresh seeds fail, too, that noise is large, the mean
     of the cell shows the failures, and nothing remains to be explained.
     """
-    found = {}
+    failures_of = {}
     for cell, chosen, rates, values, chose in choices(summary):
         at_chosen = values[rates == chosen]
         unit = 1.0 if summary.metric.is_fraction else abs(at_chosen.mean())
         failures = failures_among(rates[chose], values[chose], at_chosen, LEAST_LOSS * unit)
         if failures.num_failed:
-            found[cell] = failures
-    return found
+            failures_of[cell] = failures
+    return failures_of
 
 
 def failures_among(rates: Floats, values: Floats, at_chosen: Floats, least: float) -> Failures:
@@ -86,15 +84,19 @@ def failed_runs(values: Floats, is_fraction: bool) -> Bools:
 
     `values`: ... x cells x runs, more is better; NaN: none. `is_fraction`: of the metric.
     """
-    if values.shape[-1] < FEWEST_RUNS:
-        return np.zeros(values.shape, bool)
-    counts = (~np.isnan(values)).sum(-1, keepdims=True)
-    middle = np.maximum(counts - 1, 0) // 2
-    medians = np.take_along_axis(np.sort(values), middle, -1)  # NaN last
-    deviations = np.take_along_axis(np.sort(np.abs(values - medians)), middle, -1)
+    medians = _lower_medians(values)
+    deviations = _lower_medians(np.abs(values - medians))
     unit = 1.0 if is_fraction else np.abs(medians)
     loss = np.maximum(FAILED * deviations, LEAST_LOSS * unit)
-    return (values < medians - loss) & (counts >= FEWEST_RUNS)
+    return (values < medians - loss) & (num_known(values)[..., None] >= FEWEST_RUNS)
+
+
+def _lower_medians(values: Floats) -> Floats:
+    """Return the middle value of each cell, of two the lower one: ... x cells x 1; NaN: the cell has none."""
+    if values.shape[-1] == 0:
+        return np.full((*values.shape[:-1], 1), np.nan)
+    middle = np.maximum(num_known(values)[..., None] - 1, 0) // 2
+    return np.take_along_axis(np.sort(values), middle, -1)  # NaN last
 
 
 def num_failed(values: Floats, is_fraction: bool) -> Ints:
@@ -105,8 +107,8 @@ def num_failed(values: Floats, is_fraction: bool) -> Ints:
 
 def fisher_p(failed: int, other_failed: int, runs: int, other_runs: int) -> float:
     """Return the two-sided p value of Fisher's exact test that two variants fail alike often."""
-    total = failed + other_failed
-    first = np.arange(max(0, total - other_runs), min(runs, total) + 1)
-    ways = comb(runs, first) * comb(other_runs, total - first)
-    as_unlikely = ways <= ways[first == failed] * (1 + ROUNDING)
-    return float(ways[as_unlikely].sum() / ways.sum())
+    # Imported late: that takes longer than to write a small report.
+    from scipy.stats import fisher_exact
+
+    working = [runs - failed, other_runs - other_failed]
+    return float(fisher_exact([[failed, other_failed], working]).pvalue)

@@ -13,11 +13,16 @@ from itertools import chain
 import pandas as pd
 
 from lr_sweep.analysis.record.study import Fresh
-from lr_sweep.analysis.statistics.comparisons.pair_tests import FIRST_LOOK
-from lr_sweep.analysis.statistics.comparisons.pairs import cells_of, comparisons
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    Cell,
+    tuples_in,
+)
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import counted
+
+from .pair_tests import FIRST_LOOK
+from .pairs import cells_of, comparisons
 
 
 def next_seeds(summary: StudySummary) -> Mapping[Cell, int]:
@@ -79,7 +84,13 @@ def _open_pairs(summary: StudySummary) -> Iterator[list[Cell]]:
     if fresh is None or not fresh.until_decided:
         return
     num_used = _num_used(summary)
-    num_values = dict(zip(tuples_in(summary.cells[CELL]), summary.cells["num_tests"], strict=True))
+    num_values = dict(
+        zip(
+            tuples_in(summary.cells[CELL]),
+            summary.cells["num_tests"],
+            strict=True,
+        )
+    )
     compared = comparisons(summary)
     for row in compared[~_is_decided(compared)].to_dict("records"):
         pair = cells_of(row)

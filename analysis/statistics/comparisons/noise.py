@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,10 @@ from lr_sweep.analysis.statistics.selection.best import (
     arrays_by_cell,
     tuples_in,
 )
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.statistics.selection.summary import (
+    StudySummary,
+    computed_once,
+)
 
 NO_SPREAD = 1e-9
 """Largest share of the values that a standard deviation has if all seeds have one value: rounding."""
@@ -34,7 +37,7 @@ ENOUGH_SEEDS = 5
 """Least number of seeds whose noise is not pooled with that of the neighbouring rates."""
 NOISIER_THAN_CELL, NOISIER_THAN_STUDY = 0.02, 0.03
 """Levels of the two F tests by which a neighbouring rate is too noisy to be pooled."""
-RUN = ("learning_rate", "seed", "test_accuracy")
+RUN = ("learning_rate", "seed", "test")
 """Columns of `StudySummary.runs`."""
 undefined_is_nan = partial(np.errstate, invalid="ignore", divide="ignore")
 """Context in which 0 / 0, and the like, makes no warning."""
@@ -68,7 +71,8 @@ def cell_noise(values: Floats) -> Noise:
     is_few = num_known(values[..., :1, :]) < ENOUGH_SEEDS
     has_spread = squares[..., 1:] > 0  # models that only guess show no noise
     is_pooled[..., 1:] = is_few & has_spread & ~_is_noisier(squares, dof)
-    pooled_dof = np.where(dof[..., 0] > 0, (dof * is_pooled).sum(-1), 0.0)
+    total_dof = (dof * is_pooled).sum(-1)
+    pooled_dof = np.where(dof[..., 0] > 0, total_dof, 0.0)
     with undefined_is_nan():
         own = squares[..., 0] / dof[..., 0]
         variance = np.fmax(own, (squares * is_pooled).sum(-1) / pooled_dof)
@@ -80,11 +84,11 @@ def spread(values: Floats) -> tuple[Floats, Floats]:
 
     `values`: ... x seeds. A sum that is only rounding is 0.
     """
-    is_known, counts = ~np.isnan(values), num_known(values)
-    known = np.where(is_known, values, 0.0)
+    counts = num_known(values)
+    known = np.nan_to_num(values)
     with undefined_is_nan():
         means = known.sum(-1) / counts
-        squares = (np.where(is_known, values - means[..., None], 0.0) ** 2).sum(-1)
+    squares = np.nansum((values - means[..., None]) ** 2, -1)
     largest = np.abs(known).max(-1, initial=0.0)
     squares = np.where(np.sqrt(squares) > NO_SPREAD * largest, squares, 0.0)
     return squares, np.maximum(counts - 1.0, 0.0)
@@ -100,18 +104,23 @@ def _is_noisier(squares: Floats, dof: Floats) -> Bools:
     """
     with undefined_is_nan():
         variance = squares / dof
-        own, own_dof = variance[..., :1], dof[..., :1]
+        own = variance[..., :1]
+        own_dof = dof[..., :1]
         known = np.where(own > 0, own, 0.0)
-        share = known / known.sum(-2, keepdims=True)
-        mean = known.sum(-2, keepdims=True) / (known > 0).sum(-2, keepdims=True)
+        total = known.sum(-2, keepdims=True)
+        share = known / total
+        mean = total / (known > 0).sum(-2, keepdims=True)
         mean_dof = 1 / np.nansum(share**2 / own_dof, -2, keepdims=True)
-        beside, beside_dof = variance[..., 1:], dof[..., 1:]
-        above_own = fdtrc(beside_dof, own_dof, beside / own) < NOISIER_THAN_CELL
-        above_mean = fdtrc(beside_dof, mean_dof, beside / mean) < NOISIER_THAN_STUDY
-    return above_own & above_mean
+        neighbour = variance[..., 1:]
+        neighbour_dof = dof[..., 1:]
+        p_of_cell = fdtrc(neighbour_dof, own_dof, neighbour / own)
+        p_of_study = fdtrc(neighbour_dof, mean_dof, neighbour / mean)
+    return (p_of_cell < NOISIER_THAN_CELL) & (p_of_study < NOISIER_THAN_STUDY)
 
 
-def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+def welch(
+    noise: Noise, counts: Floats, first: Ints | int, second: Ints | int
+) -> tuple[Floats, Floats]:
     """Return the standard errors of differences of means and their degrees of freedom (Welch 1947).
 
     NaN: the noise of a cell is unknown, or neither of the two cells has any spread.
@@ -124,11 +133,12 @@ def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floa
     """
     with undefined_is_nan():
         squares = noise.variance / counts
-        ones, others = squares[..., first], squares[..., second]
-        total = np.where(ones + others > 0, ones + others, np.nan)
-        share = ones / total  # the squares of the squares may overflow
-        inverse = share**2 / noise.dof[..., first] + (1 - share) ** 2 / noise.dof[..., second]
-        return np.sqrt(total), 1 / inverse
+        total = squares[..., first] + squares[..., second]
+        total = np.where(total > 0, total, np.nan)
+        share = squares[..., first] / total  # the squares of the squares may overflow
+        of_first = share**2 / noise.dof[..., first]
+        of_second = (1 - share) ** 2 / noise.dof[..., second]
+        return np.sqrt(total), 1 / (of_first + of_second)
 
 
 class CellValues(NamedTuple):
@@ -142,19 +152,24 @@ class CellValues(NamedTuple):
     @classmethod
     def of(cls, rates: Floats, seeds: Ints, values: Floats) -> CellValues:
         """Arrange the values of a cell's runs, a column for each seed of the cell."""
-        rows, i = np.unique(rates, return_inverse=True)
-        ordered, j = np.unique(seeds, return_inverse=True)
-        arranged = np.full((len(rows), len(ordered)), math.nan)
-        arranged[i, j] = values
-        return cls(rows, arranged)
+        rising, row = np.unique(rates, return_inverse=True)
+        all_seeds, column = np.unique(seeds, return_inverse=True)
+        arranged = np.full((len(rising), len(all_seeds)), math.nan)
+        arranged[row, column] = values
+        return cls(rising, arranged)
 
     def window(self, rate: float, num_seeds: int) -> Floats:
         """Return the values at a rate and at its neighbours, `WINDOW` x seeds; NaN: none."""
-        window = np.full((WINDOW, num_seeds), math.nan)
-        for index in np.flatnonzero(self.rates == rate).tolist():
-            for row, neighbour in enumerate((index, index - 1, index + 1)):
-                if 0 <= neighbour < len(self.rates):
-                    window[row, : self.values.shape[1]] = self.values[neighbour]
+        num_lacking = num_seeds - self.values.shape[1]
+        padded = np.pad(
+            self.values,
+            ((1, 1), (0, num_lacking)),
+            constant_values=math.nan,
+        )
+        if rate not in self.rates:
+            return np.full((WINDOW, num_seeds), math.nan)
+        at = np.searchsorted(self.rates, rate) + 1
+        window: Floats = padded[[at, at - 1, at + 1]]
         return window
 
 
@@ -180,23 +195,29 @@ class Sampled(NamedTuple):
 def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:
     """Return the values of each cell at one of its rates; NaN, or a rate that it lacks: none."""
     num_seeds = max((cell.values.shape[1] for cell in cells), default=0)
-    windows = [cell.window(rate, num_seeds) for cell, rate in zip(cells, rates, strict=True)]
+    pairs = zip(cells, rates, strict=True)
+    windows = [cell.window(rate, num_seeds) for cell, rate in pairs]
     stacked = np.array(windows).reshape(len(windows), WINDOW, num_seeds)
     return Sampled(stacked[:, 0], cell_noise(stacked))
 
 
-@lru_cache(maxsize=2)
+@computed_once
 def cell_values(summary: StudySummary) -> list[CellValues]:
     """Return the test values of the runs that choose, in the order of `StudySummary.cells`."""
     runs = arrays_by_cell(summary.runs, *RUN)
     return [CellValues.of(*runs[cell]) for cell in tuples_in(summary.cells[CELL])]
 
 
-@lru_cache(maxsize=2)
+@computed_once
 def at_chosen(summary: StudySummary) -> Sampled:
     """Return the values of each cell at its chosen learning rate: of fresh seeds, if it has these."""
-    values = cell_values(summary)
-    if summary.fresh is not None:
-        runs, none = arrays_by_cell(summary.chosen_runs, *RUN), [np.empty(0)] * len(RUN)
-        values = [CellValues.of(*runs.get(cell, none)) for cell in tuples_in(summary.cells[CELL])]
-    return sampled(values, summary.cells["learning_rate"].to_numpy(float))
+    rates = summary.cells["learning_rate"].to_numpy(float)
+    if summary.fresh is None:
+        return sampled(cell_values(summary), rates)
+    runs = arrays_by_cell(summary.chosen_runs, *RUN)
+    no_runs = [np.empty(0)] * len(RUN)
+    cells = tuples_in(summary.cells[CELL])
+    return sampled(
+        [CellValues.of(*runs.get(cell, no_runs)) for cell in cells],
+        rates,
+    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, Literal
 
@@ -18,16 +17,18 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.correction import compared_pairs, levels_of
-from lr_sweep.analysis.statistics.comparisons.noise import cell_values, sampled
-from lr_sweep.analysis.statistics.comparisons.pair_tests import PairTests, at_once
-from lr_sweep.analysis.statistics.comparisons.pairs import numbers_of
 from lr_sweep.analysis.statistics.selection.best import CELL, rounded
-from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import (
+    OUTCOMES,
+    StudySummary,
+    computed_once,
+)
 
-LU2021_LEARNING_RATE = 1e-3
-"""The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et
-al., Figure 1."""
+from .correction import compared_pairs, levels_of
+from .noise import cell_values, sampled
+from .pair_tests import PairTests, at_once
+from .pairs import numbers_of
+
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
 MOST_ROWS = 100_000
@@ -38,7 +39,7 @@ Differences = Mapping[tuple[str, str], float]
 """Significant differences at a learning rate, of each pair in both directions."""
 
 
-@lru_cache(maxsize=2)
+@computed_once
 def comparisons_at_rates(summary: StudySummary) -> pd.DataFrame:
     """Compare variants (`compared_pairs`) at every learning rate that both tried, by their own seeds.
 
@@ -47,12 +48,17 @@ def comparisons_at_rates(summary: StudySummary) -> pd.DataFrame:
         `num_seeds` (the fewer), and as of `comparisons` `difference` to `distinguishable`, corrected
         over all pairs and rates of the study; at most `MOST_ROWS`, those with the smallest p.
     """
-    cells, values = summary.cells, cell_values(summary)
+    cells = summary.cells
+    values = cell_values(summary)
     pairs = compared_pairs(cells, summary.metric.sign)
     first, second, num_untested = pairs
-    names = cells.iloc[first][CELL].assign(other=cells["variant"].to_numpy()[second])
+    variants = cells["variant"].to_numpy()
+    names = cells.iloc[first][CELL].assign(other=variants[second])
     rates = sorted({float(rate) for cell in values for rate in cell.rates})
-    tests = [at_once(sampled(values, [rate] * len(values)), pairs, None) for rate in rates]
+    tests = []
+    for rate in rates:
+        at_rate = sampled(values, [rate] * len(values))
+        tests.append(at_once(at_rate, pairs, None))
     tested = PairTests(*map(np.concatenate, zip(*tests, strict=True)))
     tested = tested._replace(level=levels_of(tested.p, num_untested * len(rates)))
     frame = pd.concat([names] * len(rates), ignore_index=True).assign(
@@ -66,7 +72,7 @@ def comparisons_at_rates(summary: StudySummary) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-@lru_cache(maxsize=2)
+@computed_once
 def orders(summary: StudySummary) -> pd.DataFrame:
     """Order the variants by mean test value, tuned and at every learning rate that was tried.
 
@@ -83,7 +89,8 @@ def orders(summary: StudySummary) -> pd.DataFrame:
           winner whose runs all diverged there needs no test;
         - `significant`: the differences of the pairs that differ significantly there, both ways.
     """
-    metric, significant = summary.metric, _significant(comparisons_at_rates(summary))
+    metric = summary.metric
+    significant = _significant(comparisons_at_rates(summary))
     counted = list(OUTCOMES[1:])
     if summary.winners is None:
         counted.append("num_lacking")
@@ -98,13 +105,22 @@ def orders(summary: StudySummary) -> pd.DataFrame:
             pairs = significant.get((*labels.values(), rate), {})
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
             sure = _is_sure(kind, order, tuned, pairs, metric.sign)
-            row = {"learning_rate": rate, "means": means, "order": order, "kind": kind}
-            row |= {"incomplete": incomplete, "sure": sure, "significant": pairs}
-            rows.append(labels | row)
+            conclusion = {
+                "learning_rate": rate,
+                "means": means,
+                "order": order,
+                "kind": kind,
+                "incomplete": incomplete,
+                "sure": sure,
+                "significant": pairs,
+            }
+            rows.append(labels | conclusion)
     return pd.DataFrame(rows)
 
 
-def _significant(tested: pd.DataFrame) -> Mapping[tuple[Any, ...], Differences]:
+def _significant(
+    tested: pd.DataFrame,
+) -> Mapping[tuple[Any, ...], Differences]:
     """Return the significant differences by task, model and learning rate."""
     by_rate = defaultdict[tuple[Any, ...], dict[tuple[str, str], float]](dict)
     for row in tested[tested["distinguishable"]].to_dict("records"):
@@ -120,7 +136,11 @@ def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
 
     Means are rounded, so that equal ones are equal.
     """
-    means = zip(rows["variant"], rounded(rows["test_mean"].to_numpy(float)).tolist(), strict=True)
+    means = zip(
+        rows["variant"],
+        rounded(rows["test_mean"].to_numpy(float)).tolist(),
+        strict=True,
+    )
     known = {str(variant): mean for variant, mean in means if not math.isnan(mean)}
     return dict(sorted(known.items(), key=lambda item: -metric.sign * item[1]))
 
@@ -131,7 +151,11 @@ def order_of(means: Mapping[str, float]) -> Order:
     return tuple(tuple(sorted(level)) for _, level in levels)
 
 
-def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, int]]) -> Kind:
+def kind_of(
+    order: Order,
+    tuned: Order,
+    incomplete: Mapping[str, Mapping[str, int]],
+) -> Kind:
     """Compare the conclusion at one learning rate with the tuned order.
 
     A variant without both values does not count. A tuned winner that diverged at this rate has lost
@@ -139,7 +163,9 @@ def kind_of(order: Order, tuned: Order, incomplete: Mapping[str, Mapping[str, in
     """
     if not order or not tuned:
         return "unknown"
-    here, there, winners = _among(order, tuned), _among(tuned, order), tuned[0]
+    here = _among(order, tuned)
+    there = _among(tuned, order)
+    winners = tuned[0]
     if not set(winners) & set(chain(*order)):
         lost = all(_only_diverged(incomplete.get(variant, {})) for variant in winners)
         return "winner" if lost else "unknown"
@@ -155,7 +181,13 @@ def _among(order: Order, other: Order) -> Order:
     return tuple(filter(None, levels))
 
 
-def _is_sure(kind: Kind, order: Order, tuned: Order, significant: Differences, sign: int) -> bool:
+def _is_sure(
+    kind: Kind,
+    order: Order,
+    tuned: Order,
+    significant: Differences,
+    sign: int,
+) -> bool:
     """Return whether a conclusion is the tuned one, or rests on a significant lead at the rate."""
     if kind in ("same", "unknown"):
         return True

@@ -10,8 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import comb, stdtr, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, Pairs, holm, levels_of
-from lr_sweep.analysis.statistics.comparisons.noise import (
+from lr_sweep.analysis.statistics.selection.best import (
+    Bools,
+    Floats,
+    Ints,
+)
+
+from .correction import LEVEL, Pairs, holm, levels_of
+from .noise import (
     WINDOW,
     Sampled,
     cell_noise,
@@ -19,8 +25,7 @@ from lr_sweep.analysis.statistics.comparisons.noise import (
     undefined_is_nan,
     welch,
 )
-from lr_sweep.analysis.statistics.comparisons.spending import nominal_levels
-from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
+from .spending import nominal_levels
 
 FEWEST_SEEDS = 3
 """Least number of seeds of both variants of a pair that is tested: of two, the noise is not known."""
@@ -78,7 +83,11 @@ def at_once(cells: Sampled, pairs: Pairs, within: float | None) -> PairTests:
     with undefined_is_nan():
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
     no_spread = np.isnan(sem) & (np.abs(difference) > 0)
-    p = np.where(no_spread, _p_by_ranks(cells.counts[first], cells.counts[second]), p)
+    p = np.where(
+        no_spread,
+        _p_by_ranks(cells.counts[first], cells.counts[second]),
+        p,
+    )
     p = np.where(num_seeds < FEWEST_SEEDS, np.nan, p)
     is_equal = np.zeros(len(p), bool)
     if within is not None:  # two one-sided tests (Schuirmann 1987)
@@ -119,8 +128,13 @@ def after_every_seed(
     reached = np.minimum(counts[first], counts[second])
     unknown = np.full(len(first), np.nan)
     state = _tested_at(values, values.shape[-1], pairs)
-    state = state._replace(num_seeds=reached.copy(), sem=unknown, p=unknown.copy())
-    is_open, num_pairs = np.ones(len(first), bool), len(first) + num_untested
+    state = state._replace(
+        num_seeds=reached.copy(),
+        sem=unknown,
+        p=unknown.copy(),
+    )
+    is_open = np.ones(len(first), bool)
+    num_pairs = len(first) + num_untested
     for look in range(FIRST_LOOK, int(reached.max(initial=0)) + 1):
         tested = _tested_at(values, look, pairs)
         is_equal = _equal_at(tested, look, within, max_seeds)
@@ -128,8 +142,8 @@ def after_every_seed(
             if is_open[pair] and reached[pair] >= look:
                 step = num_pairs - int(state.is_different.sum())
                 level = nominal_levels(LEVEL / step, FIRST_LOOK, max_seeds)[look - FIRST_LOOK]
-                tested.level[pair], tested.is_equal[pair] = level, is_equal[pair]
-                tested.is_equal[pair] &= not tested.p[pair] < level
+                tested.level[pair] = level
+                tested.is_equal[pair] = is_equal[pair] and not tested.p[pair] < level
                 for kept, new in zip(state, tested, strict=True):
                     kept[pair] = new[pair]
         is_open &= ~(state.is_different | state.is_equal)

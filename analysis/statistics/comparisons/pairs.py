@@ -7,27 +7,30 @@ pair different. How often that was right in simulations: docs/statistics.md.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, compared_pairs
-from lr_sweep.analysis.statistics.comparisons.failures import failed_runs
-from lr_sweep.analysis.statistics.comparisons.noise import at_chosen
-from lr_sweep.analysis.statistics.comparisons.pair_tests import (
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.summary import (
+    StudySummary,
+    computed_once,
+)
+
+from .correction import LEVEL, compared_pairs
+from .failures import failed_runs
+from .noise import at_chosen
+from .pair_tests import (
     FEWEST_SEEDS,
     PairTests,
     after_every_seed,
     at_once,
 )
-from lr_sweep.analysis.statistics.comparisons.power import findable_difference
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from .power import findable_difference
 
 
-@lru_cache(maxsize=2)
+@computed_once
 def comparisons(summary: StudySummary) -> pd.DataFrame:
     """Compare the mean test values of the variants of a task and model: `compared_pairs`.
 
@@ -47,7 +50,8 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
           `working_difference`: the difference of the means without these;
         - `note`.
     """
-    cells, values = summary.cells, at_chosen(summary)
+    cells = summary.cells
+    values = at_chosen(summary)
     pairs = compared_pairs(cells, summary.metric.sign)
     within, fresh = summary.equal_within, summary.fresh
     if fresh is not None and fresh.until_decided:
@@ -71,7 +75,12 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         num_other_failed=num_failed[second],
         working_difference=working[first] - working[second],
         note=list(
-            map(_note, np.minimum(counts[first], counts[second]), tested.difference, tested.sem)
+            map(
+                _note,
+                np.minimum(counts[first], counts[second]),
+                tested.difference,
+                tested.sem,
+            )
         ),
     )
 

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, nctdtrinc, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL
-from lr_sweep.analysis.statistics.comparisons.noise import ENOUGH_SEEDS
-from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS
 from lr_sweep.analysis.statistics.selection.best import Floats
+
+from .correction import LEVEL
+from .noise import ENOUGH_SEEDS
+from .pair_tests import FEWEST_SEEDS
 
 POWER = 0.8
 """Share of studies in which a difference is to be found."""
@@ -34,7 +35,11 @@ def findable_difference(sem: Floats, dof: Floats, level: Floats) -> Floats:
 
 
 def findable(
-    noise: ArrayLike, num_seeds: ArrayLike, num_pairs: ArrayLike, *, is_fresh: bool
+    noise: ArrayLike,
+    num_seeds: ArrayLike,
+    num_pairs: ArrayLike,
+    *,
+    is_fresh: bool,
 ) -> Floats:
     """Return the true difference of two variants that a study finds with probability 80%.
 

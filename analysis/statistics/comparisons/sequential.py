@@ -10,8 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit, zeta
 
-from lr_sweep.analysis.statistics.comparisons.spending import nominal_levels
-from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
+from lr_sweep.analysis.statistics.selection.best import (
+    Bools,
+    Floats,
+    Ints,
+)
+
+from .noise import Noise, welch
+from .spending import nominal_levels
 
 MIN_SEEDS = 20
 """Least number of seeds of a baseline and of an accepted candidate: fewer may lack all of their rare bad runs."""
@@ -39,11 +45,10 @@ def lower_bound(base: Floats, values: Floats, level: Floats | float) -> Floats:
     The bound is above 0 where the p value of the gain is below `level`. Arguments: ... x seeds, at least two of each;
     more is better.
     """
-    size, count = base.shape[-1], values.shape[-1]
-    base_square = variance(base) / size
-    square = variance(values) / count
-    sem = np.sqrt(base_square + square)
-    dof = sem**4 / (base_square**2 / (size - 1) + square**2 / (count - 1))
+    counts = np.array([base.shape[-1], values.shape[-1]], float)
+    variances = np.broadcast_arrays(variance(base), variance(values))
+    noise = Noise(np.stack(variances, -1), counts - 1)
+    sem, dof = welch(noise, counts, 0, 1)
     return values.mean(-1) - base.mean(-1) + stdtrit(dof, level) * sem
 
 
@@ -104,7 +109,8 @@ def likelihood_ratios(base: Floats, values: Floats, min_gain: float, min_sd: flo
     base_noise = variance(base)[..., None]
     noise = np.maximum(squares / np.maximum(counts - 1, 1), base_noise)
     least = min_gain or min_sd * np.sqrt(noise)
-    return least * (gains - least / 2) / (noise / counts + base_noise / base.shape[-1])
+    sem_squared = noise / counts + base_noise / base.shape[-1]
+    return least * (gains - least / 2) / sem_squared
 
 
 def is_worse(base: Floats, values: Floats) -> bool:
@@ -134,6 +140,7 @@ def drift(base: Floats, nights: Floats) -> Floats:
     A night counts by the normal score of its rank among the baseline's seeds, so one bad night is no drift, and noise
     of any shape has the same false alarms. Arguments: seeds and nights, more is better.
     """
-    ranks = np.sign(base[:, None] - nights).sum(0) / (2 * len(base) + 2) + 0.5
+    num_better = np.sign(base[:, None] - nights).sum(0)
+    ranks = num_better / (2 * len(base) + 2) + 0.5
     totals = (ndtri(ranks) - DRIFT).cumsum()
     return totals - np.minimum.accumulate(np.minimum(totals, 0.0))

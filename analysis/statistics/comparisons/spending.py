@@ -29,20 +29,25 @@ def nominal_levels(error: float, first: int, last: int) -> Floats:
     spent = error * times**SPENDING
     nodes, weights = np.polynomial.legendre.leggauss(NUM_NODES)
     bound = float(-ndtri(spent[0] / 2) * np.sqrt(times[0]))
-    places, levels = bound * nodes, [float(spent[0])]
+    places = bound * nodes
     density = bound * weights * _normal(places, times[0])  # times the width of each node
+    levels = [float(spent[0])]
     for look in range(1, len(times)):
         step = times[look] - times[look - 1]
-        bound = _bound(places, density, step, spent[look] - spent[look - 1])
-        levels.append(float(2 * ndtr(-bound / np.sqrt(times[look]))))
+        error_of_look = spent[look] - spent[look - 1]
+        bound = _bound(places, density, step, error_of_look)
+        score = bound / np.sqrt(times[look])
+        levels.append(float(2 * ndtr(-score)))
         ahead = bound * nodes
-        density = bound * weights * (_normal(ahead[:, None] - places, step) @ density)
+        arriving = _normal(ahead[:, None] - places, step) @ density
+        density = bound * weights * arriving
         places = ahead
     return np.array(levels)
 
 
 def _normal(values: Floats, variance: float) -> Floats:
-    density: Floats = np.exp(-(values**2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
+    height = 1 / np.sqrt(2 * np.pi * variance)
+    density: Floats = height * np.exp(-(values**2) / (2 * variance))
     return density
 
 

@@ -7,6 +7,7 @@ corrected over all pairs. How often this is right: `benchmarks/target_simulation
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +15,6 @@ import pandas as pd
 from numpy.polynomial import polynomial
 from scipy.special import stdtr, stdtrit
 
-from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm, pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import (
-    NO_SPREAD,
-    Noise,
-    welch,
-)
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     CONFIDENCE,
@@ -29,7 +23,9 @@ from lr_sweep.analysis.statistics.selection.best import (
     Bools,
     Floats,
     Ints,
-    best_learning_rates,
+    are_eligible,
+    rounded,
+    seeds_of,
     tuples_in,
 )
 from lr_sweep.analysis.statistics.selection.summary import (
@@ -38,8 +34,9 @@ from lr_sweep.analysis.statistics.selection.summary import (
     points_within_budget,
 )
 
-PAIR = [*CELL, "other"]
-LOG_STEPS = Metric(name="log steps", higher_is_better=False, is_fraction=False)
+from .correction import LEVEL, holm, pairs_within
+from .noise import NO_SPREAD, Noise, welch
+
 LOCAL = 0.2
 """Logarithm of steps to each side of a crossing that a curve is fitted to."""
 LEAST_FITTED = 6
@@ -48,8 +45,6 @@ AFTER_BEST = 2
 """Evaluations behind the best one that still count: a curve may worsen later."""
 FLAT = 1e-6
 """Slope of a curve that does not rise, as a share of its values in a unit of log steps."""
-CHOSEN_LAST = 100.0
-"""Added to the values that choose a rate if the rate does not reach the target."""
 LEAST_RUNS = 3
 """Smallest number of runs of each variant that a p value needs."""
 FEW_RUNS = f"fewer than {LEAST_RUNS} runs of a variant: no p"
@@ -58,12 +53,12 @@ FASTER_IS_SHORT = "the faster one does not reach the target with all its runs"
 
 
 class StepsCompared(NamedTuple):
-    """How variants reach a target; where several rates were tried, also at one rate for all (`shared_` columns)."""
+    """How variants reach a target."""
 
     cells: pd.DataFrame
-    """A row a variant, the fastest first: `learning_rate` (that reaches the target first), `num_runs`, `num_reached`,
-    `short` (does not reach it), `at_first` (is there at its first evaluation, and perhaps earlier), `steps` (of a short
-    one its budget) with a 95% interval, `certain_step` (first in `means`)."""
+    """A row a variant, the fastest first: `learning_rate` (that reaches the target first), `target`, `num_runs`,
+    `num_reached`, `short` (does not reach it), `at_first` (is there at its first evaluation, and perhaps earlier),
+    `steps` (of a short one its budget) with a 95% interval, `certain_step` (first in `means`)."""
     pairs: pd.DataFrame
     """A row a pair: what `speedups` returns, `corrected_p` over all pairs (NaN: the faster one is short, or there are
     too few runs), `distinguishable` (whether that is below `LEVEL`) and `note`."""
@@ -72,11 +67,13 @@ class StepsCompared(NamedTuple):
 
 
 def compare_steps(
-    summary: StudySummary, curves: pd.DataFrame, per_step: pd.Series[float] | None = None
+    summary: StudySummary,
+    curves: pd.DataFrame,
+    per_step: pd.Series[float] | None = None,
 ) -> StepsCompared | None:
     """Compare the steps to the summary's targets; None: there are none, or no run has ended with two evaluations.
 
-    `curves`: `run_id`, `step` and `validation_accuracy`; `per_step`: by run id, what a step takes of the unit that is
+    `curves`: `run_id`, `step` and `validation`; `per_step`: by run id, what a step takes of the unit that is
     counted, as seconds; None: steps are counted.
     """
     runs = summary.runs[summary.runs["task"].isin(summary.targets)]
@@ -85,20 +82,12 @@ def compare_steps(
     if not summary.metric.chosen_on or runs.empty or not has_curves:
         return None
     runs = _with_crossings(summary, runs, curves, per_step)
-    fastest = _fastest_rates(runs)
-    cells, pairs = _compared(runs, fastest)
-    cells.insert(4, "target", cells["task"].map(summary.targets))
-    means = _means_at_steps(summary, runs.merge(fastest, on=RATE), curves)
+    rates = _fastest_rates(runs)
+    means = _means_at_steps(summary, runs.merge(rates[RATE], on=RATE), curves)
     certain = means[means["certain"]].groupby(CELL)["step"].min()
+    cells = _cells(rates, summary.targets)
     cells = cells.join(certain.rename("certain_step"), on=CELL)
-    shared = _shared_rates(runs, fastest)
-    if len(shared) and runs.groupby(CELL)["learning_rate"].nunique().max() > 1:
-        at_shared = _compared(runs, shared)
-        cells, pairs = (
-            frame.join(other.set_index(keys).add_prefix("shared_"), on=keys)
-            for frame, other, keys in zip((cells, pairs), at_shared, (CELL, PAIR), strict=True)
-        )
-    return StepsCompared(cells, pairs, means)
+    return StepsCompared(cells, _pairs(rates), means)
 
 
 def _with_crossings(
@@ -107,28 +96,25 @@ def _with_crossings(
     curves: pd.DataFrame,
     per_step: pd.Series[float] | None,
 ) -> pd.DataFrame:
-    """Add `log_steps` (to the target), `log_budget`, `reached`, `short` and `validation_accuracy`, which chooses."""
-    points = points_within_budget(runs, curves, ["validation_accuracy"])
+    """Add `log_steps` (to the target), `log_budget`, `reached`, `short` and `at_first`."""
+    points = points_within_budget(runs, curves, ["validation"])
     points = points.merge(runs[["run_id", "status"]])
     target = points["task"].map(summary.targets)
     rounding = NO_SPREAD * target.abs()
-    points["gap"] = summary.metric.sign * (points["validation_accuracy"] - target) + rounding
+    points["gap"] = summary.metric.sign * (points["validation"] - target) + rounding
     by_rate = points[points["step"] > 0].groupby(RATE, sort=False)
-    crossed = [_crossings_of_rate(rows) for _, rows in by_rate]
     none = pd.DataFrame(columns=["run_id", "crossing", "short", "at_first"])
-    runs = runs.merge(pd.concat([none, *crossed]), on="run_id", how="left")
+    crossed = pd.concat([none, *(_crossings_of_rate(rows) for _, rows in by_rate)])
+    runs = runs.merge(crossed, on="run_id", how="left")
     crossing = runs["crossing"].astype(float)
-    budget = np.log(runs["num_steps"].astype(float))
+    log_budget = pd.Series(np.log(runs["num_steps"].astype(float)), runs.index)
     unit = 0.0 if per_step is None else np.log(runs["run_id"].map(per_step))
-    short = runs["short"].eq(True) | crossing.isna()
-    log_steps = crossing.fillna(pd.Series(budget, runs.index)) + unit
     return runs.assign(
-        log_steps=log_steps,
-        log_budget=budget + unit,
-        reached=crossing <= budget,
-        short=short,
+        log_steps=crossing.fillna(log_budget) + unit,
+        log_budget=log_budget + unit,
+        reached=crossing <= log_budget,
+        short=runs["short"].eq(True) | crossing.isna(),
         at_first=runs["at_first"].eq(True),
-        validation_accuracy=log_steps + CHOSEN_LAST * short,
     )
 
 
@@ -169,26 +155,31 @@ def crossings(
     """
     mean = gaps[:, complete].mean(1)
     until_best = slice(mean.argmax() + 1 + AFTER_BEST)
+    log_steps = log_steps[until_best]
     num_short = int((mean[until_best] < 0).sum())
     # As many evaluations are before the centre as are short of the target: noise puts as many too early as too late.
-    centre = log_steps[until_best][max(num_short - 1, 0) : num_short + 1].mean()
-    away = np.abs(log_steps[until_best] - centre)
-    window = away.argsort(kind="stable")[: max(LEAST_FITTED, (away < LOCAL).sum())]
+    centre = log_steps[max(num_short - 1, 0) : num_short + 1].mean()
+    away = np.abs(log_steps - centre)
+    num_fitted = max(LEAST_FITTED, (away < LOCAL).sum())
+    window = away.argsort(kind="stable")[:num_fitted]
     is_parabola = len(window) > 2 and num_short < len(away)  # beyond the end it would bend freely
     degree = 2 if is_parabola else min(len(window) - 1, 1)
     x = log_steps[window] - centre
-    fits = polynomial.polyfit(x, np.nan_to_num(gaps[window]), degree)  # coefficients x runs
+    y = np.nan_to_num(gaps[window])
+    fits = polynomial.polyfit(x, y, degree)  # coefficients x runs
     there, slope = _crossing(fits[:, complete].mean(1))
-    crossed = centre + there - polynomial.polyval(there, fits) / slope
+    above_mean = polynomial.polyval(there, fits)
+    crossed = centre + there - above_mean / slope
     crossed = np.maximum(crossed, log_steps[0])
-    lacking = np.isnan(gaps[window]).any(0)
-    is_short = bool(lacking.any() or crossed.mean() > log_budget)
-    return np.where(lacking, math.nan, crossed), is_short
+    is_lacking = np.isnan(gaps[window]).any(0)
+    is_short = bool(is_lacking.any() or crossed.mean() > log_budget)
+    return np.where(is_lacking, math.nan, crossed), is_short
 
 
 def _crossing(fit: Floats) -> tuple[float, float]:
     """Return where a parabola, its constant first, rises through 0, and its slope there; nowhere, or a line: at 0."""
-    constant, slope, bend = np.pad(fit, (0, 3 - len(fit))).tolist()
+    parabola = np.pad(fit, (0, 3 - len(fit)))
+    constant, slope, bend = parabola.tolist()
     square = slope**2 - 4 * bend * constant
     if bend and slope > 0 and square > 0:
         return -2 * constant / (slope + math.sqrt(square)), math.sqrt(square)
@@ -196,22 +187,42 @@ def _crossing(fit: Floats) -> tuple[float, float]:
 
 
 def _fastest_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return `RATE` of the rate of each cell that reaches the target first, the fastest first."""
-    rates = best_learning_rates(runs.drop(columns="test_accuracy"), LOG_STEPS)
-    groups = rates.groupby(GROUP, sort=False).ngroup()
-    ordered = rates.assign(group=groups).sort_values(["group", "validation_mean"])
-    return ordered[RATE].reset_index(drop=True)
+    """Return the rate of each cell that reaches the target first, the fastest first, with what its runs show.
+
+    `mean` and `variance`: of the runs' `log_steps`. A rate that does not reach the target counts behind those that do.
+    """
+    rates = runs.groupby(RATE, sort=False).agg(
+        num_runs=("reached", "size"),
+        num_reached=("reached", "sum"),
+        short=("short", "any"),
+        at_first=("at_first", "any"),
+        mean=("log_steps", "mean"),
+        variance=("log_steps", "var"),
+        log_budget=("log_budget", "max"),
+    )
+    num_values = runs.groupby(RATE, sort=False)["log_steps"].count()
+    rates = rates[are_eligible(num_values, seeds_of(runs), CELL)].reset_index()
+    rates["group"] = rates.groupby(GROUP, sort=False).ngroup()
+    rates["rounded_mean"] = rounded(rates["mean"].to_numpy(float))
+    ordered = rates.sort_values(["group", "short", "rounded_mean", "learning_rate"])
+    return ordered.drop_duplicates(CELL).reset_index(drop=True)
 
 
-def _shared_rates(runs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Return `RATE` of cells at one rate for each task and model: of those tried by all the fastest on average."""
-    means = runs.groupby(RATE)["validation_accuracy"].mean()
-    rates = means.groupby([*GROUP, "learning_rate"]).agg(["mean", "size"]).reset_index()
-    num_variants = cells.groupby(GROUP).size().rename("num_variants")
-    rates = rates.join(num_variants, on=GROUP)
-    rates = rates[rates["size"] == rates["num_variants"]]
-    fastest = rates.sort_values(["mean", "learning_rate"]).drop_duplicates(GROUP)
-    return cells[CELL].merge(fastest[[*GROUP, "learning_rate"]], on=GROUP)
+def _cells(rates: pd.DataFrame, targets: Mapping[str, float]) -> pd.DataFrame:
+    """Return the cells of `StepsCompared`; `rates`: of `_fastest_rates`."""
+    mean = rates["mean"]
+    num_runs = rates["num_runs"]
+    short = rates["short"]
+    limits = rates["log_budget"].where(short, math.inf)
+    half = stdtrit(num_runs - 1, UPPER) * np.sqrt(rates["variance"] / num_runs)
+    cells = rates[[*RATE, "num_runs", "num_reached", "short", "at_first"]].assign(
+        steps=np.exp(np.minimum(mean, limits)),
+        low=np.exp(np.minimum(mean - half, limits)),
+        high=np.exp((mean + half).mask(short, math.inf)),
+    )
+    cells.insert(len(RATE), "target", cells["task"].map(targets))
+    cells.loc[cells["at_first"], ["low", "high"]] = math.nan
+    return cells
 
 
 class LogSteps(NamedTuple):
@@ -224,39 +235,45 @@ class LogSteps(NamedTuple):
     counts: Floats
     """Runs of each mean."""
 
+    @classmethod
+    def of(cls, rates: pd.DataFrame) -> LogSteps:
+        """Return those of rows of `_fastest_rates`."""
+        limits = rates["log_budget"].where(rates["short"], math.inf)
+        counts = rates["num_runs"].to_numpy(float)
+        noise = Noise(rates["variance"].to_numpy(float), counts - 1)
+        return cls(
+            rates["mean"].to_numpy(float),
+            limits.to_numpy(float),
+            noise,
+            counts,
+        )
 
-def _compared(runs: pd.DataFrame, rates: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of cells, at one rate each, and of their pairs."""
-    numbers = runs.groupby(RATE).agg(
-        num_runs=("reached", "size"),
-        num_reached=("reached", "sum"),
-        short=("short", "any"),
-        at_first=("at_first", "any"),
-        mean=("log_steps", "mean"),
-        variance=("log_steps", "var"),
-        log_budget=("log_budget", "max"),
-    )
-    cells = rates.join(numbers, on=RATE)
-    mean, variance, log_budget = (cells.pop(name) for name in ("mean", "variance", "log_budget"))
-    counts, short = cells["num_runs"], cells["short"]
-    limits = log_budget.where(short, math.inf)
-    half = stdtrit(counts - 1, UPPER) * np.sqrt(variance / counts)
-    high = (mean + half).mask(short, math.inf)
-    cells["steps"] = np.exp(np.minimum(mean, limits))
-    cells["low"] = np.exp(np.minimum(mean - half, limits))
-    cells["high"] = np.exp(high)
-    cells.loc[cells["at_first"], ["low", "high"]] = math.nan
-    columns = (mean, limits, variance, counts - 1, counts)
-    means, ends, variances, dof, sizes = (column.to_numpy(float) for column in columns)
-    return cells, _pairs(cells, LogSteps(means, ends, Noise(variances, dof), sizes))
+    @property
+    def is_short(self) -> Bools:
+        """Whether a cell does not reach the target."""
+        return np.isfinite(self.limits)
+
+    def steps_of(self, cells: Ints, factor: Floats) -> tuple[Floats, Floats]:
+        """Return the steps of some cells, at most their budgets, and half the widths of their logarithms' intervals.
+
+        The noise of a short cell counts as far as it reaches below the budget. `factor`: quantile of t.
+        """
+        log_steps = np.minimum(self.means, self.limits)
+        sems = np.sqrt(self.noise.variance / self.counts)
+        beyond = self.means - log_steps
+        half = factor * sems[..., cells] - beyond[..., cells]
+        return np.exp(log_steps[..., cells]), np.maximum(half, 0.0)
 
 
-def _pairs(cells: pd.DataFrame, steps: LogSteps) -> pd.DataFrame:
-    first, second = pairs_within(list(tuples_in(cells[GROUP])))
-    pairs = cells.iloc[first][CELL].reset_index(drop=True)
-    pairs["other"] = cells["variant"].to_numpy()[second]
+def _pairs(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of `StepsCompared`; `rates`: of `_fastest_rates`."""
+    first, second = pairs_within(list(tuples_in(rates[GROUP])))
+    steps = LogSteps.of(rates)
+    pairs = rates.iloc[first][CELL].reset_index(drop=True)
+    pairs["other"] = rates["variant"].to_numpy()[second]
     pairs = pairs.assign(**speedups(steps, first, second))
-    faster = cells.iloc[np.where(steps.means[first] < steps.means[second], first, second)]
+    is_faster = steps.means[first] < steps.means[second]
+    faster = rates.iloc[np.where(is_faster, first, second)]
     reasons = {
         FASTER_IS_SHORT: faster["short"].to_numpy(),
         AT_FIRST: faster["at_first"].to_numpy(),
@@ -265,15 +282,19 @@ def _pairs(cells: pd.DataFrame, steps: LogSteps) -> pd.DataFrame:
     note = np.select([*reasons.values()], [*reasons], "")
     p = pairs["p"].mask(note != "")
     corrected = holm(p.to_numpy())
-    return pairs.assign(p=p, corrected_p=corrected, distinguishable=corrected < LEVEL, note=note)
+    return pairs.assign(
+        p=p,
+        corrected_p=corrected,
+        distinguishable=corrected < LEVEL,
+        note=note,
+    )
 
 
 def speedups(steps: LogSteps, first: Ints, second: Ints) -> dict[str, Floats]:
     """Return how many times as fast the first of two cells is (`ratio`), the steps that it saves (`saved`), and `p`.
 
     The sizes have `_low` and `_high`, a 95% interval for this pair alone. It is open to the side of a cell that does
-    not reach the target. This cell counts with its budget, and with its noise as far as that reaches below the budget.
-    Welch's two-sided p compares the extrapolated means.
+    not reach the target, which counts with its budget. Welch's two-sided p compares the extrapolated means.
 
     Args:
         steps: of cells, ... x cells.
@@ -281,29 +302,25 @@ def speedups(steps: LogSteps, first: Ints, second: Ints) -> dict[str, Floats]:
         second: of its second cell.
     """
     sem, dof = welch(steps.noise, steps.counts, first, second)
-    away = np.abs(steps.means[..., first] - steps.means[..., second])
-    is_short = np.isfinite(steps.limits)
-    has_low, has_high = ~is_short[..., first], ~is_short[..., second]
-    factor = stdtrit(dof, np.where(has_low & has_high, UPPER, CONFIDENCE))
-    log_steps = np.minimum(steps.means, steps.limits)
-    beyond = steps.means - log_steps
-    num_steps, sems = np.exp(log_steps), np.sqrt(steps.noise.variance / steps.counts)
-    half, other_half = (
-        np.maximum(factor * sems[..., cell] - beyond[..., cell], 0.0) for cell in (first, second)
-    )
-    number, other_number = num_steps[..., first], num_steps[..., second]
-    ratio, saved = other_number / number, other_number - number
-    half_saved = np.hypot(number * half, other_number * other_half)
+    distance = np.abs(steps.means[..., first] - steps.means[..., second])
+    first_short = steps.is_short[..., first]
+    second_short = steps.is_short[..., second]
+    factor = stdtrit(dof, np.where(first_short | second_short, CONFIDENCE, UPPER))
+    first_steps, first_half = steps.steps_of(first, factor)
+    second_steps, second_half = steps.steps_of(second, factor)
+    ratio = second_steps / first_steps
+    saved = second_steps - first_steps
+    half_saved = np.hypot(first_steps * first_half, second_steps * second_half)
     with np.errstate(over="ignore"):
-        scale = np.exp(np.hypot(half, other_half))
+        scale = np.exp(np.hypot(first_half, second_half))
     return {
         "ratio": ratio,
-        "ratio_low": np.where(has_low, ratio / scale, 0.0),
-        "ratio_high": np.where(has_high, ratio * scale, math.inf),
+        "ratio_low": np.where(first_short, 0.0, ratio / scale),
+        "ratio_high": np.where(second_short, math.inf, ratio * scale),
         "saved": saved,
-        "saved_low": np.where(has_low, saved - half_saved, -math.inf),
-        "saved_high": np.where(has_high, saved + half_saved, math.inf),
-        "p": 2 * stdtr(dof, -away / sem),
+        "saved_low": np.where(first_short, -math.inf, saved - half_saved),
+        "saved_high": np.where(second_short, math.inf, saved + half_saved),
+        "p": 2 * stdtr(dof, -distance / sem),
     }
 
 
@@ -315,14 +332,17 @@ def _means_at_steps(
     One-sided t tests (`p`) go from the last step down, each at the level `LEVEL`, until one fails. In this fixed order
     the choice of the step needs no correction (Maurer, Hothorn and Lehmacher 1995). The mean has a 95% interval.
     """
-    points = points_within_budget(runs, curves, ["validation_accuracy"]).dropna()
-    by_step = points.groupby([*CELL, "step"])["validation_accuracy"]
+    points = points_within_budget(runs, curves, ["validation"]).dropna()
+    by_step = points.groupby([*CELL, "step"])["validation"]
     means = by_step.agg(mean="mean", sem="sem", num_runs="count").reset_index()
     all_runs = means.groupby(CELL)["num_runs"].transform("max")
     means = means[means["num_runs"] == all_runs]
-    mean, sem, dof = means["mean"], means.pop("sem"), means["num_runs"] - 1
+    mean = means["mean"]
+    sem = means.pop("sem")
+    dof = means["num_runs"] - 1
     half = stdtrit(dof, UPPER) * sem
     behind = summary.metric.sign * (means["task"].map(summary.targets) - mean)
-    means = means.assign(low=mean - half, high=mean + half, p=stdtr(dof, behind / sem))
+    p = stdtr(dof, behind / sem)
+    means = means.assign(low=mean - half, high=mean + half, p=p)
     from_last = means[::-1].assign(certain=means["p"] < LEVEL)
     return means.assign(certain=from_last.groupby(CELL)["certain"].cummin())

@@ -39,7 +39,7 @@ def overall(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
         `num_tasks`; `mean_rank` (1 is best), `rank_low` and `rank_high`; `iqm` (interquartile mean of the test values
         of all runs, a fraction), `iqm_low` and `iqm_high`.
     """
-    tested = summary.chosen_runs.dropna(subset=["test_accuracy"])
+    tested = summary.chosen_runs.dropna(subset=["test"])
     tasks_of = summary.cells.groupby("model")["task"].unique()
     parts = []
     for model, runs in tested.groupby("model", sort=False):
@@ -53,32 +53,44 @@ def overall(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
 
 def _values(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the test values of each variant (row) and task (column), an array an entry."""
-    by_cell = runs.groupby(["variant", "task"])["test_accuracy"]
+    by_cell = runs.groupby(["variant", "task"])["test"]
     values = by_cell.apply(np.array).unstack()
     return values.reindex(runs["variant"].unique())
 
 
 def _rated(values: pd.DataFrame, sign: int, rng: np.random.Generator) -> pd.DataFrame:
     """Rate the variants of a model; arguments as of the result of `_values`."""
-    from scipy.stats import rankdata, trim_mean  # slower to import than a small report to write
+    # Imported late: that takes longer than to write a small report.
+    from scipy.stats import rankdata, trim_mean
 
     num_variants, num_tasks = values.shape
-    drawn = [[_with_draws(seeds, rng) for seeds in tasks] for tasks in values.to_numpy()]
-    means = np.array([[seeds.mean(-1) for seeds in tasks] for tasks in drawn])
-    ranks = rankdata(-sign * means, axis=0)  # variants x tasks x (1 + draws)
-    rated = pd.DataFrame({"variant": values.index, "num_tasks": [num_tasks] * num_variants})
+    means = []
+    middles = []
+    for tasks in values.to_numpy():
+        drawn = [_with_draws(seeds, rng) for seeds in tasks]
+        means.append([seeds.mean(-1) for seeds in drawn])
+        runs = np.concatenate(drawn, -1)
+        middles.append(trim_mean(runs, QUARTER, axis=-1))
+    ranks = rankdata(-sign * np.array(means), axis=0)  # variants x tasks x (1 + draws)
+    rated = pd.DataFrame(
+        {
+            "variant": values.index,
+            "num_tasks": [num_tasks] * num_variants,
+        }
+    )
     rated[["mean_rank", "rank_low", "rank_high"]] = _with_ends(ranks.mean(1))
-    middles = [trim_mean(np.concatenate(tasks, -1), QUARTER, axis=-1) for tasks in drawn]
     rated[["iqm", "iqm_low", "iqm_high"]] = _with_ends(np.array(middles))
     return rated
 
 
 def _with_draws(seeds: Floats, rng: np.random.Generator) -> Floats:
     """Return the values of seeds, and below them resamples: (1 + draws) x seeds."""
-    return np.vstack([seeds, rng.choice(seeds, (NUM_DRAWS, len(seeds)))])
+    draws = rng.choice(seeds, (NUM_DRAWS, len(seeds)))
+    return np.vstack([seeds, draws])
 
 
 def _with_ends(ratings: Floats) -> Floats:
     """Return the measured rating and the ends of its interval, variants x 3, of variants x (1 + draws)."""
-    ends = np.quantile(ratings[:, 1:], [1 - UPPER, UPPER], axis=1)
+    drawn = ratings[:, 1:]
+    ends = np.quantile(drawn, [1 - UPPER, UPPER], axis=1)
     return np.column_stack([ratings[:, 0], *ends])

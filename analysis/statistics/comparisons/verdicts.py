@@ -14,15 +14,25 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.conditions import (
+from lr_sweep.analysis.statistics.selection.summary import (
+    GROUP,
+    StudySummary,
+)
+
+from .conditions import (
     NO_CONDITIONS,
     Conditions,
     with_conditions,
 )
-from lr_sweep.analysis.statistics.comparisons.orders import orders, ranked_means
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from .orders import orders, ranked_means
 
-KEPT = ("corrected_p", "distinguishable", "equal", "findable", "condition")
+KEPT = (
+    "corrected_p",
+    "distinguishable",
+    "equal",
+    "findable",
+    "condition",
+)
 """Fields of a lead that are columns of `comparisons`."""
 
 
@@ -96,7 +106,11 @@ def verdicts(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> p
     rows = []
     for labels, best, leads, certain in ranked(summary, conditions):
         tried = at_rates[tuple(labels.values())].to_dict("records")
-        row: dict[str, Any] = {"best": best, "leads": leads, "certain": certain}
+        row: dict[str, Any] = {
+            "best": best,
+            "leads": leads,
+            "certain": certain,
+        }
         row["one_rate"] = list(_misleading(best, leads, tried))
         rows.append(labels | row)
     return pd.DataFrame(rows)
@@ -104,15 +118,25 @@ def verdicts(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> p
 
 def ranked(
     summary: StudySummary, conditions: Conditions = NO_CONDITIONS
-) -> Iterator[tuple[dict[str, str], tuple[str, ...], tuple[Lead, ...], Certain | None]]:
+) -> Iterator[
+    tuple[
+        dict[str, str],
+        tuple[str, ...],
+        tuple[Lead, ...],
+        Certain | None,
+    ]
+]:
     """Yield each task and model with `best`, `leads` and `certain` of `verdicts`."""
     compared = with_conditions(summary, conditions)
     for labels, group in summary.groups():
         tuned = tuple(ranked_means(group.cells, group.metric))
-        rows = compared[compared[GROUP].eq([*labels.values()]).all(axis=1)]
-        pairs = dict(_leads(rows, tuned))
+        is_of_group = compared[GROUP].eq([*labels.values()]).all(axis=1)
+        pairs = dict(_leads(compared[is_of_group], tuned))
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
-        best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
+        best = (
+            *tuned[:1],
+            *(lead.over for lead in leads if not lead.distinguishable),
+        )
         yield labels, best, leads, _largest_certain(tuned, pairs)
 
 
@@ -125,21 +149,20 @@ def _largest_certain(
     variants, the best first.
     """
     certain = {pair for pair, lead in pairs.items() if lead.certain}
-    splits = []
-    for n in range(1, len(tuned)):
-        winners = tuned[:n]
-        losers = [x for x in tuned[n:] if certain.issuperset(product(winners, [x]))]
-        splits.append((winners, tuple(losers)))
-        if (tuned[0], tuned[n]) in certain:
+    winners = tuned[:0]
+    losers = tuned[:0]
+    for number, runner_up in enumerate(tuned[1:], start=1):
+        best = tuned[:number]
+        others = tuned[number:]
+        beaten = tuple(x for x in others if certain.issuperset(product(best, [x])))
+        if len(best) * len(beaten) > len(winners) * len(losers):
+            winners, losers = best, beaten
+        if (tuned[0], runner_up) in certain:
             break
-    winners, beaten = max(splits, key=_num_pairs, default=((), ()))
-    sizes = [pairs[pair].difference for pair in product(winners, beaten)]
-    return Certain(winners, beaten, _ends(sizes)) if sizes else None
-
-
-def _num_pairs(split: tuple[tuple[str, ...], tuple[str, ...]]) -> int:
-    winners, losers = split
-    return len(winners) * len(losers)
+    if not losers:
+        return None
+    sizes = [pairs[pair].difference for pair in product(winners, losers)]
+    return Certain(winners, losers, _ends(sizes))
 
 
 def _ends(differences: Sequence[float]) -> tuple[float, float]:
@@ -151,40 +174,39 @@ def _leads(compared: pd.DataFrame, tuned: Sequence[str]) -> Iterator[tuple[tuple
     ranks = {variant: rank for rank, variant in enumerate(tuned)}
     for row in compared.to_dict("records"):
         pair = row["variant"], row["other"]
-        if not set(pair) <= set(ranks):
+        if not set(pair) <= ranks.keys():
             continue
         turn = 1 if ranks[pair[0]] < ranks[pair[1]] else -1
         better, worse = pair[::turn]
         low, high = (row["low"], row["high"])[::turn]
         num_runs = (row["num_seeds"], row["num_other_seeds"])[::turn]
-        yield (
-            (better, worse),
-            Lead(
-                over=worse,
-                difference=turn * row["difference"],
-                low=turn * low,
-                high=turn * high,
-                num_seeds=min(num_runs),
-                failed=(row["num_failed"], row["num_other_failed"])[::turn],
-                num_runs=num_runs,
-                working_difference=turn * row["working_difference"],
-                **{name: row[name] for name in KEPT},
-            ),
+        lead = Lead(
+            over=worse,
+            difference=turn * row["difference"],
+            low=turn * low,
+            high=turn * high,
+            num_seeds=min(num_runs),
+            failed=(row["num_failed"], row["num_other_failed"])[::turn],
+            num_runs=num_runs,
+            working_difference=turn * row["working_difference"],
+            **{name: row[name] for name in KEPT},
         )
+        yield (better, worse), lead
 
 
 def _misleading(
-    best: Sequence[str], leads: Sequence[Lead], tried: Sequence[Mapping[Any, Any]]
+    best: Sequence[str],
+    leads: Sequence[Lead],
+    tried: Sequence[Mapping[Any, Any]],
 ) -> Iterator[OneRate]:
     """Yield the other winners that single rates would have named; `tried`: rows of `orders`."""
     leader = next(iter(best), "")
     beaten = {lead.over for lead in leads if lead.certain}
-    at_rates = defaultdict[str, list[tuple[float, float]]](list)
+    at_rates = defaultdict[str, dict[float, float]](dict)
     for row in tried:
         winner = next(iter(row["means"]), "")
         if (winner, leader) in row["significant"]:
-            lead = row["significant"][winner, leader]
-            at_rates[winner].append((row["learning_rate"], lead))
-    for winner, found in at_rates.items():
-        rates, differences = zip(*found, strict=True)
-        yield OneRate(winner, leader, winner in beaten, rates, _ends(differences))
+            at_rates[winner][row["learning_rate"]] = row["significant"][winner, leader]
+    for winner, lead_at in at_rates.items():
+        ends = _ends(list(lead_at.values()))
+        yield OneRate(winner, leader, winner in beaten, tuple(lead_at), ends)

@@ -17,16 +17,18 @@ def three_digits(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-def geometric_mean(one: float, other: float) -> float:
+def geometric_mean(low: float, high: float) -> float:
     """Return the middle of two learning rates on the logarithmic scale, to 3 significant digits."""
-    return three_digits(math.sqrt(one * other))
+    return three_digits(math.sqrt(low * high))
 
 
 def neighbours(tried: Collection[float], rate: float) -> list[float]:
     """Return the learning rates next to one of those that were tried: two, or one at an end."""
     rates = sorted(tried)
     at = rates.index(rate)
-    return [*rates[max(at - 1, 0) : at], *rates[at + 1 : at + 2]]
+    below = rates[max(at - 1, 0) : at]
+    above = rates[at + 1 : at + 2]
+    return below + above
 
 
 def beyond(tried: Collection[float], end: str) -> list[float]:
@@ -40,28 +42,24 @@ def beyond(tried: Collection[float], end: str) -> list[float]:
     return rates[-NUM_BEYOND:]
 
 
-def between(tried: Collection[float], rate: float) -> tuple[float, ...]:
-    """Halve the steps beside a learning rate, on the logarithmic scale."""
-    return tuple(geometric_mean(rate, other) for other in neighbours(tried, rate))
-
-
 def around(rate: float) -> tuple[float, ...]:
     """Return two half-decade steps to each side of the only learning rate that was tried."""
-    return tuple(three_digits(rate * 10 ** (steps / 2)) for steps in (-2, -1, 1, 2))
+    factors = [10 ** (steps / 2) for steps in (-2, -1, 1, 2)]
+    return tuple(three_digits(rate * factor) for factor in factors)
 
 
 def _next(rates: list[float]) -> float:
+    """Return the next rate: a decade from an earlier one where the grid repeats itself, else by the last step."""
     step = rates[-1] / rates[-2]
     target = rates[-1] * step
-    digits = {float(f"{rate:.2e}".split("e")[0]) for rate in rates}
-    exponent = math.floor(math.log10(target))
-    known = [digit * 10.0**power for digit in digits for power in range(exponent - 1, exponent + 2)]
-    nearest = min(known, key=lambda rate: abs(math.log(rate / target)))
-    # Otherwise the grid does not go by decades, and its last step is taken again.
-    by_decades = (
-        len(digits) < len(rates) and abs(math.log(nearest / target)) < abs(math.log(step)) / 2
-    )
-    return three_digits(nearest if by_decades else target)
+    decade = 10.0 if step > 1 else 0.1
+    ahead = [three_digits(rate * decade) for rate in rates]
+    repeats = not set(ahead).isdisjoint(map(three_digits, rates))
+    nearest = min(ahead, key=lambda rate: abs(math.log(rate / target)))
+    distance = abs(math.log(nearest / target))
+    if repeats and distance < abs(math.log(step)) / 2:
+        return nearest
+    return three_digits(target)
 
 
 def kept_rates(best: Mapping[float, float], running_means: Mapping[float, float]) -> set[float]:
@@ -74,11 +72,9 @@ def kept_rates(best: Mapping[float, float], running_means: Mapping[float, float]
         best: the best value so far by learning rate; more is better, -inf: not finite.
         running_means: means of all values so far, of the same rates.
     """
-    others = {
-        rate: [mean for other, mean in running_means.items() if other != rate] for rate in best
-    }
-    return {
-        rate
-        for rate in best
-        if len(others[rate]) < LEAST_OTHERS or best[rate] >= median(others[rate])
-    }
+    kept = set()
+    for rate in best:
+        others = [mean for other, mean in running_means.items() if other != rate]
+        if len(others) < LEAST_OTHERS or best[rate] >= median(others):
+            kept.add(rate)
+    return kept

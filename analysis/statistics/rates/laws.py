@@ -16,14 +16,28 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.record.columns import settings
-from lr_sweep.analysis.statistics.selection.best import CELL, UPPER, Floats
+from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
+    UPPER,
+    Floats,
+    tuples_in,
+)
 
 LEAST_SIZES = 3
 """Through two there is always a line."""
 OWN_DOF = 2
 """Degrees of freedom that the optima's standard errors have together."""
 COLUMNS = (
-    *("axis", "where", "smallest", "largest", "num_sizes", "slope", "low", "high"),
+    *(
+        "axis",
+        "where",
+        "smallest",
+        "largest",
+        "num_sizes",
+        "slope",
+        "low",
+        "high",
+    ),
     *("next_size", "next_rate", "next_low", "next_high", "note"),
 )
 
@@ -58,7 +72,8 @@ def fitted(sizes: Floats, optima: Floats, errors: Floats, next_size: float) -> F
     design = np.column_stack([np.ones(len(sizes)), sizes - sizes.mean()])
     weights = np.linalg.pinv(design)
     line = weights @ optima
-    misfit, own = float(np.sum((optima - design @ line) ** 2)), float(np.mean(errors**2))
+    misfit = float(np.sum((optima - design @ line) ** 2))
+    own = float(np.mean(errors**2))
     dof = OWN_DOF + len(optima) - len(line)
     noise = errors**2 * (OWN_DOF * own + misfit) / (dof * own)
     at_next = np.array([1.0, next_size - sizes.mean()])
@@ -71,13 +86,13 @@ def fitted(sizes: Floats, optima: Floats, errors: Floats, next_size: float) -> F
     )
 
 
-def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
+def laws(optima: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
     """Fit the optima of cells that differ in one numeric axis alone.
 
     What is different at each value of the axis, as the number of heads is where the width is varied, is part of it.
 
     Args:
-        found: the result of `optimum.optima`.
+        optima: the result of `optimum.optima`.
         axes: a row a cell in the same order: what it is made of, numbers and texts (`of_labels`,
             `of_contents`).
 
@@ -86,18 +101,18 @@ def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
         interval, `next_size` the last one times its step and `next_rate` the rate to expect there; NaN where a `note`
         says why no law can be read.
     """
-    named = [name for name in CELL if found[name].nunique() > 1]
-    rows = [
-        _law(found.loc[each.index], each[axis].astype(float), axis, named)
-        for axis, each in series_of(axes)
-    ]
+    named = [name for name in CELL if optima[name].nunique() > 1]
+    rows = []
+    for axis, series in series_of(axes):
+        sizes = series[axis].astype(float)
+        rows.append(_law(optima.loc[series.index], sizes, axis, named))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def series_of(axes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield each numeric axis with cells that differ in it, and in what follows from it, alone."""
     for axis in _sizes(axes):
-        for series in _alike(axes, [axis]):
+        for series in _alike(axes, axis):
             if series[axis].nunique() >= LEAST_SIZES and series[axis].is_unique:
                 yield axis, series.sort_values(axis)
 
@@ -106,26 +121,18 @@ def _sizes(axes: pd.DataFrame) -> list[str]:
     """Return the numeric axes, without those that are others by another name."""
     sizes: list[str] = []
     for axis in (str(name) for name in axes if _is_size(axes[name])):
-        if not any(
-            _follows(axes, [other], axis) and _follows(axes, [axis], other) for other in sizes
-        ):
+        follows = [_follows(axes, size, axis) and _follows(axes, axis, size) for size in sizes]
+        if not any(follows):
             sizes.append(axis)
     return sizes
 
 
-def _alike(axes: pd.DataFrame, varied: list[str]) -> list[pd.DataFrame]:
-    """Return the cells that differ in some axes, and in what follows from these, alone."""
-    others = [
-        str(name) for name in axes if name not in varied and not _follows(axes, varied, str(name))
-    ]
-    return (
-        [rows for _, rows in axes.groupby(others, sort=False, dropna=False)] if others else [axes]
-    )
-
-
-def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the log10 of optima, and their standard errors."""
-    return np.log10(found["optimum"].to_numpy(float)), found["error"].to_numpy(float)
+def _alike(axes: pd.DataFrame, axis: str) -> list[pd.DataFrame]:
+    """Return the cells that differ in an axis, and in what follows from it, alone."""
+    shared = [str(name) for name in axes if name != axis and not _follows(axes, axis, str(name))]
+    if not shared:
+        return [axes]
+    return [rows for _, rows in axes.groupby(shared, sort=False, dropna=False)]
 
 
 def _is_size(values: pd.Series) -> bool:
@@ -135,62 +142,65 @@ def _is_size(values: pd.Series) -> bool:
     )
 
 
-def _follows(axes: pd.DataFrame, varied: list[str], other: str) -> bool:
-    """Return whether each combination of values of some axes has one value of the other column."""
-    return bool(axes.groupby(varied)[other].nunique(dropna=False).eq(1).all())
+def _follows(axes: pd.DataFrame, axis: str, name: str) -> bool:
+    """Return whether each value of an axis has one value of another column."""
+    return bool(axes.groupby(axis)[name].nunique(dropna=False).eq(1).all())
 
 
 def _law(
-    found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequence[str]
+    optima: pd.DataFrame,
+    sizes: pd.Series[float],
+    axis: str,
+    named: Sequence[str],
 ) -> dict[str, Any]:
-    labels = [found[name].iloc[0] for name in named if found[name].nunique() == 1]
-    known = {
+    shared = [name for name in named if optima[name].nunique() == 1]
+    law = {
         "axis": axis,
-        "where": " ".join(labels),
+        "where": " ".join(optima[shared].iloc[0]),
         "smallest": sizes.iloc[0],
         "largest": sizes.iloc[-1],
+        "num_sizes": len(sizes),
     }
-    known |= {"num_sizes": len(sizes)}
-    unread = found["optimum"].isna()
+    unread = optima["optimum"].isna()
     if unread.any():
         at = ", ".join(f"{size:g}" for size in sizes[unread])
-        return known | {
-            "note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"
-        }
+        reason = optima.loc[unread, "note"].iloc[0]
+        return law | {"note": f"no law can be read: at {axis} {at} {reason}"}
     next_size = float(sizes.iloc[-1] ** 2 / sizes.iloc[-2])  # the last one times its step
-    line = fitted(np.log10(sizes.to_numpy(float)), *log_optima(found), math.log10(next_size))
-    slope, half = line.slope, line.half_width
-    rate, factor = 10**line.at_next, 10**line.half_at_next
-    return known | {
-        "slope": slope,
-        "low": slope - half,
-        "high": slope + half,
+    log_optima = np.log10(optima["optimum"].to_numpy(float))
+    errors = optima["error"].to_numpy(float)
+    log_sizes = np.log10(sizes.to_numpy(float))
+    line = fitted(log_sizes, log_optima, errors, math.log10(next_size))
+    rate = 10**line.at_next
+    factor = 10**line.half_at_next
+    return law | {
+        "slope": line.slope,
+        "low": line.slope - line.half_width,
+        "high": line.slope + line.half_width,
         "next_size": next_size,
         "next_rate": rate,
         "next_low": rate / factor,
         "next_high": rate * factor,
-        "note": "" if abs(slope) > half else "the optimum may not move",
+        "note": "" if abs(line.slope) > line.half_width else "the optimum may not move",
     }
 
 
 def of_labels(cells: pd.DataFrame) -> pd.DataFrame:
     """Split the labels of cells into numbers by name, and the text that remains, a column each."""
-    return pd.DataFrame(
-        [_parts(labels) for labels in cells[CELL].itertuples(index=False)], index=cells.index
-    )
+    return pd.DataFrame(map(_parts, tuples_in(cells[CELL])), index=cells.index)
 
 
 def _parts(labels: Iterable[str]) -> dict[str, float | str]:
-    found: dict[str, float | str] = {}
-    for label, text in zip(CELL, labels, strict=True):
-        rest = []
-        for part in text.split(", "):
-            if match := SIZE.fullmatch(part):
-                found[match[1]] = float(match[2])
+    parts: dict[str, float | str] = {}
+    for name, label in zip(CELL, labels, strict=True):
+        texts = []
+        for text in label.split(", "):
+            if match := SIZE.fullmatch(text):
+                parts[match[1]] = float(match[2])
             else:
-                rest.append(part)
-        found[label] = ", ".join(rest)
-    return found
+                texts.append(text)
+        parts[name] = ", ".join(texts)
+    return parts
 
 
 def of_contents(cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -201,13 +211,12 @@ def of_contents(cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame) -
         wanted: columns of `WANTED`, for the step budget.
         runs: columns of `RUNS`, `content` among them.
     """
-    recorded = wanted[[*CELL, "run_id", "num_steps"]].merge(
-        runs[["run_id", "content"]], on="run_id"
-    )
+    contents = runs[["run_id", "content"]]
+    recorded = wanted[[*CELL, "run_id", "num_steps"]].merge(contents, on="run_id")
     first = recorded.drop_duplicates(CELL).set_index(CELL)
     rows = {}
     for index, *cell in cells[CELL].itertuples(name=None):
         if tuple(cell) in first.index:
-            of_cell = first.loc[tuple(cell)]
-            rows[index] = settings(of_cell["content"]) | {"num_steps": int(of_cell["num_steps"])}
+            run = first.loc[tuple(cell)]
+            rows[index] = settings(run["content"]) | {"num_steps": int(run["num_steps"])}
     return pd.DataFrame.from_dict(rows, orient="index")

@@ -8,24 +8,31 @@ docs/laws.md.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import fdtri, stdtrit
 
-from lr_sweep.analysis.statistics.comparisons.noise import Noise, welch
-from lr_sweep.analysis.statistics.rates.refinement import MEASURED, Curve, vertex
+from lr_sweep.analysis.statistics.comparisons.noise import (
+    Noise,
+    undefined_is_nan,
+    welch,
+)
 from lr_sweep.analysis.statistics.selection.best import (
+    CELL,
     UPPER,
     Bools,
     Floats,
     arrays_by_cell,
-    labels_of,
 )
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.statistics.selection.summary import (
+    StudySummary,
+    computed_once,
+)
+
+from .refinement import MEASURED, Curve, vertex
 
 EXPONENTS = 2.0 ** (np.arange(-3, 5) / 3 + 1)
 """Exponents of the fall on a side. A smooth curve has 2 at its very top; plateaus have more, flat tails less."""
@@ -59,6 +66,7 @@ an end of the grid, which cuts it off. With `laws.OWN_DOF`, 96 to 98% of simulat
 PARAMETERS = 4
 """A height, two bends and a place: so many rates of one seed cannot show any noise."""
 TINY = 1e-12
+"""Rounding of a square."""
 USUAL = (1e-4, 1e4)
 """Usual distances of the least and the greatest mean: of others `TINY` would not be tiny, or more than rounding."""
 STEPS = 20
@@ -81,6 +89,46 @@ class Optimum(NamedTuple):
     """Why there is no number, or what weakens it."""
 
 
+@computed_once
+def optima(summary: StudySummary) -> pd.DataFrame:
+    """Estimate the optimum of every cell.
+
+    Returns:
+        One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `cost_3x`
+        (what the worse of `OFF` times and the same part of the best rate tried costs, in the unit of the metric, by
+        means that are linear between the logarithms of the rates; NaN: outside those tried), `error` (standard error
+        of the optimum, in decades), and `note`.
+    """
+    rows = []
+    for cell, measured in arrays_by_cell(summary.learning_rates, *MEASURED).items():
+        curve = Curve.of(summary.metric.sign, *measured)
+        best = optimum(curve)
+        rates = 10**best.at, 10**best.low, 10**best.high
+        rows.append((*cell, *rates, _cost(curve), best.error, best.note))
+    columns = [
+        *CELL,
+        "optimum",
+        "low",
+        "high",
+        "cost_3x",
+        "error",
+        "note",
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _cost(curve: Curve) -> float:
+    """Return how far the worse of two rates, `OFF` times the best one and the same part of it, is behind it."""
+    known = np.isfinite(curve.means)
+    if not known.any():
+        return math.nan
+    off = math.log10(OFF) * np.array([-1, 1])
+    away = curve.away[known]
+    falls = curve.falls[known]
+    costs = np.interp(off, away, falls, left=math.nan, right=math.nan)
+    return float(costs.max())
+
+
 def optimum(curve: Curve) -> Optimum:
     """Estimate the learning rate of the highest point of a curve.
 
@@ -91,101 +139,96 @@ def optimum(curve: Curve) -> Optimum:
     """
     if np.isfinite(curve.means).sum() < 3:
         return Optimum(note="fewer than three learning rates with a value")
-    curve = _of_usual_size(curve)
     best = curve.best
     if best in (0, len(curve.means) - 1):
         return Optimum(note="the best learning rate is at the edge of those tried")
-    steps = np.diff(curve.log_rates[best - 1 : best + 2])
-    uniform_error = float(steps.max()) / math.sqrt(12)  # of an optimum anywhere within a step
+    curve = _scaled(curve)
+    widest_step = np.diff(curve.log_rates[best - 1 : best + 2]).max()
+    uniform_error = float(widest_step) / math.sqrt(12)  # of an optimum anywhere within a step
     variance, dof = _noise(curve)
     kept = _kept(curve, variance)
+    is_cliff = is_lopsided(curve)
+    if dof > 0:
+        profiled = _profiled(curve, kept, variance, dof, is_cliff)
+        error = _error(curve, profiled)
+        return profiled._replace(error=max(error, uniform_error) if is_cliff else error)
     num_kept = kept.stop - kept.start
-    has_noise = dof > 0
-    if not has_noise and num_kept <= PARAMETERS:
+    if num_kept <= PARAMETERS:
         note = "one seed, too few rates: no interval"
         return Optimum(at=vertex(curve), error=uniform_error, note=note)
-    if not has_noise:  # what two half parabolas miss is all that is known of the noise
-        dof = num_kept - PARAMETERS
-        misfits = _misfits(curve, kept, np.ones(num_kept), np.array([2.0]))
-        variance = float(misfits.min()) / dof
-    is_cliff = is_lopsided(curve)
-    found = _fitted(curve, kept, variance, dof, is_cliff)
-    is_cut_off = found.low <= curve.log_rates[0] or found.high >= curve.log_rates[-1]
-    longer_side = max(found.high - found.at, found.at - found.low)
-    error = longer_side * (CUT_ERROR_SHARE if is_cut_off else ERROR_SHARE)
-    if is_cliff:
-        error = max(error, uniform_error)
-    return found._replace(error=error if has_noise else uniform_error)
+    # What two half parabolas miss is all that is known of the noise.
+    dof = num_kept - PARAMETERS
+    misfits = _misfits(curve, kept, np.ones(num_kept), np.array([2.0]))
+    variance = float(misfits.min()) / dof
+    profiled = _profiled(curve, kept, variance, dof, is_cliff)
+    return profiled._replace(error=uniform_error)
 
 
-def _of_usual_size(curve: Curve) -> Curve:
-    """Multiply very small or very large means by a power of two, which moves no optimum."""
+def _error(curve: Curve, optimum: Optimum) -> float:
+    """Return the standard error of an optimum, by its interval."""
+    ends = curve.log_rates[[0, -1]]
+    is_cut_off = optimum.low <= ends[0] or optimum.high >= ends[1]
+    longer_side = max(optimum.high - optimum.at, optimum.at - optimum.low)
+    return longer_side * (CUT_ERROR_SHARE if is_cut_off else ERROR_SHARE)
+
+
+def _scaled(curve: Curve) -> Curve:
+    """Return very small or very large means with a span of 1, which moves no optimum."""
     span = np.nanmax(curve.means) - np.nanmin(curve.means)
-    if USUAL[0] <= span <= USUAL[1]:
+    if span == 0 or USUAL[0] <= span <= USUAL[1]:
         return curve
-    _, exponent = math.frexp(span)
-    means = np.ldexp(curve.means, -exponent)
-    variances = np.ldexp(curve.variances, -2 * exponent)
-    return curve._replace(means=means, variances=variances)
+    return curve._replace(
+        means=curve.means / span,
+        variances=curve.variances / span / span,
+    )
 
 
-def _fitted(curve: Curve, kept: slice, variance: float, dof: int, is_cliff: bool) -> Optimum:
+def _profiled(curve: Curve, kept: slice, variance: float, dof: int, is_cliff: bool) -> Optimum:
     """Profile the candidates; `variance` is that of a mean, `dof` its degrees of freedom."""
     low, high = _worse_rates(curve, variance, dof)
-    candidates, falls = _candidates(curve, kept), curve.falls[kept]
+    candidates = _candidates(curve, kept)
+    falls = curve.falls[kept]
     rounding = TINY * max(1.0, np.ptp(falls) ** 2)
     weights = 1 / (max(variance, rounding) + (SHARE_OFF * falls) ** 2)
     misfits = _misfits(curve, kept, weights, EXPONENTS)
-    least, misfit_dof = misfits.min(), max(1, len(falls) - PARAMETERS)
-    share = least / misfit_dof
-    limit = max(1.0, share) * stdtrit(dof, UPPER) ** 2
+    least = misfits.min()
+    misfit_dof = max(1, len(falls) - PARAMETERS)
+    misfit_share = least / misfit_dof
+    limit = max(1.0, misfit_share) * stdtrit(dof, UPPER) ** 2
     is_between = (candidates >= low) & (candidates <= high)
     step = candidates[1] - candidates[0]  # none between two candidates is left out
-    candidates, misfits = candidates[is_between], misfits[is_between]
+    candidates = candidates[is_between]
+    misfits = misfits[is_between]
     top = curve.log_rates[curve.best] if is_cliff else vertex(curve)
-    at, note = np.clip(top, low, high), "too few rates to show that the fit holds"
-    if is_cliff or share > fdtri(misfit_dof, dof, MISFIT):
-        limit, note = math.inf, "the fit does not hold: between worse rates"
+    at = np.clip(top, low, high)
+    note = "too few rates to show that the fit holds"
+    if is_cliff or misfit_share > fdtri(misfit_dof, dof, MISFIT):
+        limit = math.inf
+        note = "the fit does not hold: between worse rates"
     elif len(falls) > PARAMETERS:
-        at = np.average(candidates, weights=np.exp((misfits.min() - misfits) / 2))
-        limit, note = CALIBRATED * limit, ""
+        likelihoods = np.exp((misfits.min() - misfits) / 2)
+        at = np.average(candidates, weights=likelihoods)
+        limit = CALIBRATED * limit
+        note = ""
     inside = candidates[misfits <= least + limit]
     num_before, num_after = _num_tied(curve, variance)
-    first = min(inside.min(initial=at) - step, curve.log_rates[curve.best - num_before])
-    last = max(inside.max(initial=at) + step, curve.log_rates[curve.best + num_after])
-    return Optimum(float(at), float(max(low, first)), float(min(high, last)), note=note)
+    first_tied = curve.log_rates[curve.best - num_before]
+    last_tied = curve.log_rates[curve.best + num_after]
+    first = min(inside.min(initial=at) - step, first_tied)
+    last = max(inside.max(initial=at) + step, last_tied)
+    low = max(low, first)
+    high = min(high, last)
+    return Optimum(float(at), float(low), float(high), note=note)
 
 
 def _candidates(curve: Curve, kept: slice) -> Floats:
     """Return log rates between those kept, and up to the first rates that are not, as beyond a cliff."""
     x = curve.log_rates
-    low, high = x[max(kept.start - 1, 0)], x[min(kept.stop, len(x) - 1)]
-    number = STEPS * round(float((high - low) / np.diff(x).min()))
+    low = x[max(kept.start - 1, 0)]
+    high = x[min(kept.stop, len(x) - 1)]
+    num_steps = (high - low) / np.diff(x).min()
+    number = STEPS * round(float(num_steps))
     return np.linspace(low, high, min(number, MOST_CANDIDATES) + 1)
-
-
-@lru_cache(maxsize=2)
-def optima(summary: StudySummary) -> pd.DataFrame:
-    """Estimate the optimum of every cell.
-
-    Returns:
-        One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `near_low` and
-        `near_high` (learning rates between which the mean is within one SEM of the best; the ends of the grid at most;
-        NaN: the SEM is not known), `cost_3x` (what the worse of `OFF` times and the same part of the best rate tried
-        costs, in the unit of the metric; NaN: outside those tried), `error` (standard error of the optimum, in
-        decades), and `note`. Between the rates tried the mean is taken as linear in their logarithm.
-    """
-    rows: list[dict[str, Any]] = []
-    for cell, measured in arrays_by_cell(summary.learning_rates, *MEASURED).items():
-        curve = Curve.of(summary.metric.sign, *measured)
-        at, low, high, error, note = optimum(curve)
-        row = {"optimum": 10**at, "low": 10**low, "high": 10**high}
-        row |= {"near_low": math.nan, "near_high": math.nan, "cost_3x": math.nan}
-        if np.isfinite(curve.means).any():
-            row["near_low"], row["near_high"] = _near(curve)
-            row["cost_3x"] = _cost(curve)
-        rows.append(labels_of(cell) | row | {"error": error, "note": note})
-    return pd.DataFrame(rows)
 
 
 def _num_leading(flags: Bools) -> int:
@@ -197,12 +240,18 @@ def _kept(curve: Curve, variance: float) -> slice:
     """Return the rates that the fit uses: the best one, and those near it before a cliff."""
     falls = curve.sides(curve.falls)
     numbers = []
-    for fall, across, away in zip(falls, falls[::-1], curve.sides(curve.away), strict=True):
+    for fall, opposite, away in zip(falls, falls[::-1], curve.sides(curve.away), strict=True):
         # A parabola falls by 4 times as much twice as far away.
-        usual = [2 * math.sqrt(variance), *across[:1], *across[1:2] / 4]
+        usual = [
+            2 * math.sqrt(variance),
+            *opposite[:1],
+            *opposite[1:2] / 4,
+        ]
         most = np.maximum.accumulate([np.nanmax(usual), *fall])[:-1]
-        is_near = (np.abs(away) <= REACH) | (np.arange(len(fall)) < 2)
-        numbers.append(_num_leading((fall <= STEEPEST * most) & is_near))
+        is_before_cliff = fall <= STEEPEST * most
+        is_near = np.abs(away) <= REACH
+        is_near[:2] = True
+        numbers.append(_num_leading(is_before_cliff & is_near))
     return slice(curve.best - numbers[0], curve.best + numbers[1] + 1)
 
 
@@ -213,14 +262,16 @@ def _noise(curve: Curve) -> tuple[float, int]:
     whose variance is more than `NOISIER` times that of most are left out.
     """
     near = np.abs(curve.away) <= NOISE_REACH
-    near[max(0, curve.best - 1) : curve.best + 2] = True
+    near[curve.best - 1 : curve.best + 2] = True
     near &= curve.counts > 1
     if not near.any():
         return 0.0, 0
     usual = float(np.quantile(curve.variances[near], 0.5, method="lower"))
     near &= (curve.variances <= NOISIER * usual) | (usual == 0)
     counts = curve.counts[near]
-    return float(np.mean(curve.variances[near] / counts)), int((counts - 1).sum())
+    variance = np.mean(curve.variances[near] / counts)
+    dof = (counts - 1).sum()
+    return float(variance), int(dof)
 
 
 def _num_tied(curve: Curve, variance: float) -> list[int]:
@@ -241,8 +292,8 @@ def is_lopsided(curve: Curve) -> bool:
     sides = zip(curve.sides(falls), _num_tied(curve, variance), strict=True)
     behind = [side[num_tied:] for side, num_tied in sides]
     return any(
-        fall > max(LOPSIDED * _fall(other, away), least)
-        for side, other in permutations(behind)
+        fall > max(LOPSIDED * _fall(opposite, away), least)
+        for side, opposite in permutations(behind)
         for away, fall in enumerate(side[:2], start=2)
     )
 
@@ -261,15 +312,22 @@ def _worse_rates(curve: Curve, variance: float, dof: int) -> tuple[float, float]
     near the best: `variance` of a mean, also where one seed is all.
     """
     has_noise = curve.counts > 1
-    squares = np.where(has_noise, curve.variances / np.maximum(curve.counts, 1), variance)
+    squares = np.where(
+        has_noise,
+        curve.variances / np.maximum(curve.counts, 1),
+        variance,
+    )
     noise = Noise(squares, np.where(has_noise, curve.counts - 1, dof))
-    size, best = len(squares), curve.best
-    sems, dofs = welch(noise, np.ones(size), np.full(size, best), np.arange(size))
+    size = len(squares)
+    best = curve.best
+    counts = np.ones(size)
+    sems, dofs = welch(noise, counts, np.full(size, best), np.arange(size))
     by_own = np.nan_to_num(stdtrit(dofs, CLEAR) * sems)  # NaN: neither rate has any noise
     limits = np.minimum(by_own, stdtrit(dof, CLEAR) * math.sqrt(2 * variance))
     num_close = [_num_leading(side) for side in curve.sides(curve.falls <= limits)]
-    low, high = best - num_close[0] - 1, best + num_close[1] + 1
-    return curve.log_rates[max(low, 0)], curve.log_rates[min(high, size - 1)]
+    low = max(best - num_close[0] - 1, 0)
+    high = min(best + num_close[1] + 1, size - 1)
+    return curve.log_rates[low], curve.log_rates[high]
 
 
 def _misfits(curve: Curve, kept: slice, weights: Floats, exponents: Floats) -> Floats:
@@ -278,20 +336,25 @@ def _misfits(curve: Curve, kept: slice, weights: Floats, exponents: Floats) -> F
     Fitted are a height and, on each side, a bend, which is not upwards, times the distance to the power of an exponent.
     """
     distances = curve.log_rates[kept] - _candidates(curve, kept)[:, None]
-    falls = np.abs(distances) ** exponents[:, None, None]
+    falls = np.abs(distances) ** exponents[:, None, None]  # exponents x candidates x rates
     y = -curve.falls[kept]
-    sides = [_moments(falls, y, weights * side) for side in (distances < 0, distances >= 0)]
+    is_left = distances < 0
+    sides = [_moments(falls, y, weights * side) for side in (is_left, ~is_left)]
     misfits = []
     for left, right in product(*sides):
-        left, right = left[:, :, None], right[:, None]
+        left = left[:, :, None]  # moments x exponents x 1 x candidates
+        right = right[:, None]  # moments x 1 x exponents x candidates
         number, total, squares, *_ = left + right
-        with np.errstate(invalid="ignore", divide="ignore"):  # one rate a side: any height will do
+        with undefined_is_nan():  # one rate a side: any height will do
             height = total / number
             misfit = np.maximum(squares - total * height, 0.0)  # rounding may leave less
-            is_possible = (height * left[3] >= left[4]) & (height * right[3] >= right[4])
-        misfits.append(np.where(is_possible, misfit, np.inf))
-    off = (np.log(exponents / 2) / EXPONENT_SPREAD) ** 2
-    return (np.min(misfits, 0) + off[:, None, None] + off[:, None]).min((0, 1))
+            falls_left = height * left[3] >= left[4]
+            falls_right = height * right[3] >= right[4]
+        misfits.append(np.where(falls_left & falls_right, misfit, np.inf))
+    penalty = (np.log(exponents / 2) / EXPONENT_SPREAD) ** 2
+    penalties = penalty[:, None] + penalty  # of the left and of the right exponent
+    totals = np.min(misfits, 0) + penalties[..., None]
+    return totals.min((0, 1))
 
 
 def _moments(falls: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -301,40 +364,12 @@ def _moments(falls: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]
         The weights, and they times y and times y squared, less what the bend explains; and the weights times the fall
         of the bend, and times fall and y: 0 without a bend.
     """
-    fall, fall_y = (weights * falls).sum(-1), (weights * falls * y).sum(-1)
+    fall = (weights * falls).sum(-1)
+    fall_y = (weights * falls * y).sum(-1)
     none = np.zeros_like(fall)
     flat = np.stack([none + (weights * y**power).sum(-1) for power in range(3)])
     explained = np.stack([fall**2, fall * fall_y, fall_y**2])
     bent = flat - explained / ((weights * falls**2).sum(-1) + TINY)
-    return np.stack([*flat, none, none]), np.stack([*bent, fall, fall_y])
-
-
-def _near(curve: Curve) -> tuple[float, float]:
-    """Return the learning rates between which a curve is within one SEM of its best mean; NaN: no SEM is known.
-
-    The SEM is pooled over the rates near the best one.
-    """
-    variance, dof = _noise(curve)
-    if dof == 0:
-        return math.nan, math.nan
-    known = np.isfinite(curve.means)
-    falls, rates = curve.falls[known], curve.log_rates[known]
-    best, sem = int(known[: curve.best].sum()), math.sqrt(variance)
-    low = _passed(rates[best::-1], falls[best::-1], sem)
-    high = _passed(rates[best:], falls[best:], sem)
-    return 10**low, 10**high
-
-
-def _passed(x: Floats, falls: Floats, size: float) -> float:
-    """Return where a curve first falls behind its best mean, the first point, by a size; else the last point."""
-    first = _num_leading(falls <= size)
-    between = slice(first - 1, first + 1)
-    return float(np.interp(size, falls[between], x[between]))
-
-
-def _cost(curve: Curve) -> float:
-    """Return how far the worse of two rates, `OFF` times the best one and the same part of it, is behind it."""
-    known = np.isfinite(curve.means)
-    beside = math.log10(OFF) * np.array([-1, 1])
-    x, falls = curve.away[known], curve.falls[known]
-    return float(np.interp(beside, x, falls, left=math.nan, right=math.nan).max())
+    without_bend = np.stack([*flat, none, none])
+    with_bend = np.stack([*bent, fall, fall_y])
+    return without_bend, with_bend

@@ -33,9 +33,8 @@ UPPER = (1 + CONFIDENCE) / 2
 """Quantile of the upper end of an interval."""
 
 MEAN_DIGITS = 12
-"""Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
-ORDINARY = (1e-4, 1e3)
-"""Sizes of means for which so many decimals are right; others are rounded to as many significant digits."""
+"""Significant digits by which means are compared: accuracies are ratios of counts, so a closer difference is summation
+error."""
 BOUNDING = ("diverged", "stopped")
 """Outcomes without a value that say that a learning rate is worse: it diverged, or fell behind the others."""
 
@@ -51,18 +50,13 @@ def tuples_in(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
 
 
 def comparable(mean: float) -> float:
-    """Round a mean before it is compared, by numpy's rule as in a table: Python's `round` takes other halves up."""
-    return float(rounded(np.array([mean]))[0])
+    """Round a mean before it is compared."""
+    return float(f"{mean:.{MEAN_DIGITS}g}")
 
 
 def rounded(means: Floats) -> Floats:
-    """Round means before they are compared, of any size."""
-    decimals = np.round(means, MEAN_DIGITS)
-    sizes = np.abs(means)
-    is_ordinary = (sizes >= ORDINARY[0]) & (sizes < ORDINARY[1])
-    digits = [float(f"{mean:.{MEAN_DIGITS}g}") for mean in means[~is_ordinary].tolist()]
-    decimals[~is_ordinary] = digits
-    return decimals
+    """Round means before they are compared."""
+    return np.array([comparable(mean) for mean in means.tolist()], float)
 
 
 def rule_text(metric: Metric, has_steps: bool = True) -> str:
@@ -81,7 +75,9 @@ def rule_text(metric: Metric, has_steps: bool = True) -> str:
     )
 
 
-def each_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, pd.DataFrame]]:
+def each_cell(
+    frame: pd.DataFrame,
+) -> Iterator[tuple[Cell, pd.DataFrame]]:
     """Yield each cell of a frame, in order of appearance, with its rows."""
     for key, rows in frame.groupby(CELL, sort=False):
         task, model, variant = map(str, key)
@@ -90,48 +86,42 @@ def each_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, pd.DataFrame]]:
 
 def arrays_by_cell(frame: pd.DataFrame, *names: str) -> dict[Cell, list[np.ndarray[Any, Any]]]:
     """Return columns of each cell of a frame, in order of appearance: hundreds of cells take a tenth of `each_cell`."""
-    return arrays_by(frame, CELL, *names)
-
-
-def arrays_by(
-    frame: pd.DataFrame, keys: list[str], *names: str
-) -> dict[Any, list[np.ndarray[Any, Any]]]:
-    """Return columns of each combination of keys, in order of appearance."""
     if frame.empty:
         return {}
-    codes = frame.groupby(keys, sort=False).ngroup().to_numpy()
+    codes = frame.groupby(CELL, sort=False).ngroup().to_numpy()
     order = codes.argsort(kind="stable")
     starts = np.flatnonzero(np.diff(codes[order])) + 1
-    groups = tuples_in(frame[keys].drop_duplicates())
-    columns = (np.split(frame[name].to_numpy()[order], starts) for name in names)
-    return {group: arrays for group, *arrays in zip(groups, *columns, strict=True)}
+    cells = tuples_in(frame[CELL].drop_duplicates())
+    ordered = [frame[name].to_numpy()[order] for name in names]
+    columns = [np.split(values, starts) for values in ordered]
+    return {cell: arrays for cell, *arrays in zip(cells, *columns, strict=True)}
 
 
 def rows_by_cell(frame: pd.DataFrame) -> dict[Cell, list[Row]]:
     """Return the rows of each cell of a frame, in order of appearance: many small frames would take longest of all."""
-    found = defaultdict[Cell, list[Row]](list)
+    rows_of = defaultdict[Cell, list[Row]](list)
     for row in frame.to_dict("records"):
-        found[row["task"], row["model"], row["variant"]].append(row)
-    return dict(found)
+        rows_of[row["task"], row["model"], row["variant"]].append(row)
+    return dict(rows_of)
 
 
 def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """Choose each run's evaluation with the best validation accuracy; ties: the earliest step; or the last evaluation.
 
     Args:
-        curves: columns `run_id`, `step` and `validation_accuracy`, already cut at the step budget.
+        curves: columns `run_id`, `step` and `validation`, already cut at the step budget.
         metric: what the accuracies are, if they are none: which way is better; and which model of a run is measured.
 
     Returns:
-        One row a run: `run_id`, `best_step`, `validation_accuracy` (fraction). Runs without a value are left out.
+        One row a run: `run_id`, `best_step`, `validation` (fraction). Runs without a value are left out.
     """
     _refuse_test_columns(curves)
-    known = curves[["run_id", "step", "validation_accuracy"]].dropna()
+    known = curves[["run_id", "step", "validation"]].dropna()
     if metric.model == "final":
         ordered = known.sort_values(["run_id", "step"], ascending=[True, False])
     else:
         order = [True, not metric.higher_is_better, True]
-        ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=order)
+        ordered = known.sort_values(["run_id", "validation", "step"], ascending=order)
     return (
         ordered.drop_duplicates("run_id")
         .rename(columns={"step": "best_step"})
@@ -149,39 +139,41 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
 
     Args:
         per_run: one row a wanted run: the cell's columns, `learning_rate`, `seed`, `status` (of `OUTCOMES`) and
-            `validation_accuracy` (NaN: no value).
+            `validation` (NaN: no value).
         metric: as of `best_steps`.
 
     Returns:
         One row a cell, in order of appearance: the cell's columns, `learning_rate` and `validation_mean` (NaN: no run
-        has a value), `runner_up` and `runner_up_mean` (second best eligible; NaN: none), `incomplete` (whether
-        seeds of the cell have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate
-        that `was_tried`, so the best may lie outside; empty: neither, or a rate inside is as good, or all rates are
-        equally good).
+        has a value), `incomplete` (whether seeds of the cell have no value there), `at_edge` (`low` or `high`: the
+        smallest or largest learning rate that `was_tried`, so the best may lie outside; empty: neither, or a rate
+        inside is as good, or all rates are equally good).
     """
     _refuse_test_columns(per_run)
+    is_bounding = per_run["status"].isin(BOUNDING)
+    rates = (
+        per_run.assign(is_bounding=is_bounding)
+        .groupby(RATE, sort=False)
+        .agg(
+            mean=("validation", "mean"),
+            num_values=("validation", "count"),
+            bounding=("is_bounding", "all"),
+        )
+    )
+    wanted = seeds_of(per_run)
+    rates["eligible"] = are_eligible(rates["num_values"], wanted, CELL)
+    rates["whole"] = rates["num_values"] >= wanted
+    rates["mean"] = rounded(rates["mean"].to_numpy(float))
+    by_cell = rows_by_cell(rates.reset_index().sort_values("learning_rate", kind="stable"))
+    cells = per_run[CELL].drop_duplicates()
+    chosen = [_choose(by_cell[cell], metric) for cell in tuples_in(cells)]
     columns = [
-        *CELL,
         "learning_rate",
         "validation_mean",
-        "runner_up",
-        "runner_up_mean",
         "incomplete",
         "at_edge",
     ]
-    bounding = per_run.assign(bounding=per_run["status"].isin(BOUNDING))
-    by_rate = bounding.groupby(RATE, sort=False).agg(
-        mean=("validation_accuracy", "mean"),
-        count=("validation_accuracy", "count"),
-        bounding=("bounding", "all"),
-    )
-    by_rate["wanted"] = seeds_of(per_run)
-    by_rate["eligible"] = are_eligible(by_rate["count"], by_rate["wanted"], CELL)
-    by_rate["mean"] = rounded(by_rate["mean"].to_numpy(float))
-    cells = rows_by_cell(by_rate.reset_index())
-    chosen = {cell: _choose(rates, metric) for cell, rates in cells.items()}
-    rows = [labels_of(cell) | choice for cell, choice in chosen.items()]
-    return pd.DataFrame(rows, columns=columns)
+    numbers = pd.DataFrame(chosen, columns=columns)
+    return pd.concat([cells.reset_index(drop=True), numbers], axis=1)
 
 
 def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
@@ -228,27 +220,23 @@ def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
     return min(inside or equal, default=math.nan)
 
 
-def _choose(rates: list[Row], metric: Metric) -> dict[str, Any]:
-    """Choose among the rates of a cell, with `mean`, `count`, `wanted`, `eligible` and `bounding`."""
-    rates = sorted(rates, key=lambda row: row["learning_rate"])
-    tried = [row["learning_rate"] for row in rates if row["count"] or row["bounding"]]
+def _choose(rates: list[Row], metric: Metric) -> tuple[float, float, bool, str]:
+    """Choose among the rates of a cell, rising, and return the columns of `best_learning_rates`."""
+    tried = [row["learning_rate"] for row in rates if row["num_values"] or row["bounding"]]
     means = {row["learning_rate"]: row["mean"] for row in rates if row["eligible"]}
-    best, second = [
-        *sorted(means, key=lambda rate: -metric.sign * means[rate]),
-        math.nan,
-        math.nan,
-    ][:2]
-    equal = [rate for rate, mean in means.items() if mean == means[best]]
-    edges = {min(tried, default=0.0): "low", max(tried, default=0.0): "high"}
-    return {
-        "learning_rate": best,
-        "validation_mean": means.get(best, math.nan),
-        "runner_up": second,
-        "runner_up_mean": means.get(second, math.nan),
-        "incomplete": all(row["count"] < row["wanted"] for row in rates),
-        # Text in every case: pandas turns a None among texts into NaN, which counts as true.
-        "at_edge": "" if len(equal) == len(tried) else edges.get(inner_rate(equal, tried), ""),
-    }
+    best = max(
+        means,
+        key=lambda rate: metric.sign * means[rate],
+        default=math.nan,
+    )
+    mean = means.get(best, math.nan)
+    equal = [rate for rate in means if means[rate] == mean]
+    is_incomplete = not any(row["whole"] for row in rates)
+    edge = ""
+    if len(equal) < len(tried):
+        edges = {min(tried): "low", max(tried): "high"}
+        edge = edges.get(inner_rate(equal, tried), "")
+    return best, mean, is_incomplete, edge
 
 
 def _refuse_test_columns(frame: pd.DataFrame) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,13 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
 from lr_sweep.analysis.record.paths import RecordError
-from lr_sweep.analysis.record.study import Fresh, Refinement, SearchRange
-from lr_sweep.analysis.statistics.selection.best import (
+from lr_sweep.analysis.record.study import (
+    Fresh,
+    Refinement,
+    SearchRange,
+)
+
+from .best import (
     CELL,
     RATE,
     are_eligible,
@@ -28,8 +34,16 @@ OUTCOMES = (*STATUSES, "short", "missing")
 """What became of a wanted run at the study's budget."""
 SELDOM = frozenset({"stopped", "short"})
 """Outcomes that texts leave out where no run has them."""
-RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure", "last_printed")
+RUN_COLUMNS = (
+    "run_id",
+    "status",
+    "num_steps",
+    "diverged_at_step",
+    "failure",
+    "last_printed",
+)
 """The columns of `RUNS` that `account` reads; tables lack the last one."""
+Result = TypeVar("Result")
 GROUP = CELL[:2]
 """Task and model: variants are compared within such a group."""
 
@@ -38,13 +52,12 @@ GROUP = CELL[:2]
 class StudySummary:
     """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds.
 
-    Of another metric than accuracy the columns have the same names. Compared and hashed by identity, so that what
-    several parts of a report need of it is computed once.
+    Of another metric than accuracy the columns have the same names.
     """
 
     runs: pd.DataFrame
-    """One row a wanted run: the columns of `WANTED`, `status`, `failure`, `best_step`, `validation_accuracy`,
-    `test_accuracy`; the last three are empty where the run has no value."""
+    """One row a wanted run: the columns of `WANTED`, `status`, `failure`, `best_step`, `validation`,
+    `test`; the last three are empty where the run has no value."""
     learning_rates: pd.DataFrame
     """See `per_learning_rate`."""
     cells: pd.DataFrame
@@ -64,6 +77,8 @@ class StudySummary:
     """The fresh seeds that the numbers of cells rest on; None: the seeds that chose the rates."""
     fresh_runs: pd.DataFrame | None = None
     """Rows as of `runs`: those of fresh seeds, which chose nothing, at any learning rate."""
+    computed: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
+    """What functions that are `computed_once` returned for this study."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
@@ -74,7 +89,10 @@ class StudySummary:
     def on_fresh_seeds(self, fresh: Fresh, runs: pd.DataFrame) -> StudySummary:
         """Rest the test values of each cell on fresh runs at its learning rate; rows as of `runs`."""
         summary = replace(self, fresh=fresh, fresh_runs=runs)
-        return replace(summary, cells=_on_fresh_runs(self.cells, summary.chosen_runs))
+        return replace(
+            summary,
+            cells=_on_fresh_runs(self.cells, summary.chosen_runs),
+        )
 
     def groups(self) -> Iterator[tuple[dict[str, str], StudySummary]]:
         """Yield each task and model, by column, with its part of the study."""
@@ -92,8 +110,26 @@ class StudySummary:
         return replace(self, **frames)
 
 
+def computed_once(
+    compute: Callable[[StudySummary], Result],
+) -> Callable[[StudySummary], Result]:
+    """Keep what a function returns in `StudySummary.computed`, as several parts of a report need it."""
+
+    @wraps(compute)
+    def kept(summary: StudySummary) -> Result:
+        if compute not in summary.computed:
+            summary.computed[compute] = compute(summary)
+        result: Result = summary.computed[compute]
+        return result
+
+    return kept
+
+
 def summarise(
-    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY
+    wanted: pd.DataFrame,
+    runs: pd.DataFrame,
+    curves: pd.DataFrame,
+    metric: Metric = ACCURACY,
 ) -> StudySummary:
     """Account for, select, then read the test accuracy of what was selected.
 
@@ -109,7 +145,8 @@ def summarise(
     cells = per_cell(measured, rates, chosen)
     if not metric.chosen_on:
         rates["num_values"] = rates["num_tests"]
-        cells["num_values"] = rates.groupby(CELL, sort=False)["num_tests"].sum().to_numpy()
+        num_tests = rates.groupby(CELL, sort=False)["num_tests"].sum()
+        cells["num_values"] = num_tests.to_numpy()
     return StudySummary(runs=measured, learning_rates=rates, cells=cells, metric=metric)
 
 
@@ -118,10 +155,14 @@ def _with_selection(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs with the values of their selected models, and the chosen learning rates."""
     _check_curves(accounted, curves)
-    selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]], metric)
+    selected = per_run(
+        accounted,
+        curves[["run_id", "step", "validation"]],
+        metric,
+    )
     chosen = best_learning_rates(selected, metric)
     # Only here test data enters: the test accuracy of each run's selected model.
-    test = curves[["run_id", "step", "test_accuracy"]].rename(columns={"step": "best_step"})
+    test = curves[["run_id", "step", "test"]].rename(columns={"step": "best_step"})
     test = test.astype({"best_step": "Int64"})
     return selected.merge(test, on=["run_id", "best_step"], how="left"), chosen
 
@@ -131,14 +172,14 @@ def _without_selection(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs with the test values of their last evaluations; no learning rate is chosen by these."""
     no_step = pd.Series(pd.NA, accounted.index, dtype="Int64")
-    runs = accounted.assign(best_step=no_step, validation_accuracy=math.nan)
+    runs = accounted.assign(best_step=no_step, validation=math.nan)
     chosen = best_learning_rates(runs)
-    tests = curves.dropna(subset=["test_accuracy"]).sort_values("step")
-    last = tests.groupby("run_id")["test_accuracy"].last()
+    tests = curves.dropna(subset=["test"]).sort_values("step")
+    last = tests.groupby("run_id")["test"].last()
     # As in `per_run`: what did not end is not compared at a smaller budget.
     has_ended = runs["status"].isin(["complete", "diverged"])
     values = last.reindex(runs["run_id"]).to_numpy()
-    return runs.assign(test_accuracy=np.where(has_ended, values, math.nan)), chosen
+    return runs.assign(test=np.where(has_ended, values, math.nan)), chosen
 
 
 def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -157,29 +198,33 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     Returns:
         `wanted` in its order, with the columns `status` (one of `OUTCOMES`) and `failure`.
     """
-    assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), (
-        "a study wants each run once"
+    is_repeated = wanted.duplicated([*CELL, "learning_rate", "seed"])
+    assert not is_repeated.any(), "a study wants each run once"
+    recorded = runs.reindex(columns=RUN_COLUMNS).set_index("run_id")
+    recorded = recorded.reindex(wanted["run_id"]).set_axis(wanted.index)
+    budget = wanted["num_steps"]
+    diverged = recorded["status"].eq("diverged").fillna(False)
+    failed = recorded["status"].eq("failed").fillna(False)
+    diverged_in_budget = diverged & recorded["diverged_at_step"].fillna(0).le(budget)
+    complete = recorded["num_steps"].fillna(-1).ge(budget) & ~diverged_in_budget
+    stopped = wanted.reindex(columns=["stopped_at_step"])["stopped_at_step"].notna()
+    printed = recorded["last_printed"].astype(float)
+    most_printed = printed.groupby([wanted[name] for name in CELL]).transform("max")
+    short = complete & printed.lt(most_printed)
+    outcomes = [short, complete, diverged, failed, stopped]
+    status = np.select(
+        [flags.astype(bool) for flags in outcomes],
+        ["short", *STATUSES],
+        "missing",
     )
-    record = runs.reindex(columns=RUN_COLUMNS).rename(
-        columns={"status": "recorded", "num_steps": "trained_steps"}
-    )
-    found = wanted.merge(record, on="run_id", how="left", validate="many_to_one")
-    diverged, failed = (
-        found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed")
-    )
-    in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
-    complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
-    stopped = found.reindex(columns=["stopped_at_step"])["stopped_at_step"].notna()
-    printed = found["last_printed"].astype(float)
-    short = complete & printed.lt(printed.groupby([found[name] for name in CELL]).transform("max"))
-    known = [short.astype(bool), complete, diverged, failed, stopped]
-    found["status"] = np.select(known, ["short", *STATUSES], default="missing")
-    read = ["recorded", "trained_steps", "diverged_at_step", "last_printed", "stopped_at_step"]
-    return found.drop(columns=read, errors="ignore")
+    accounted = wanted.drop(columns="stopped_at_step", errors="ignore")
+    return accounted.assign(failure=recorded["failure"], status=status)
 
 
 def per_run(
-    accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY
+    accounted: pd.DataFrame,
+    curves: pd.DataFrame,
+    metric: Metric = ACCURACY,
 ) -> pd.DataFrame:
     """Add each run's best step within the study's budget, or its last, and the validation accuracy there.
 
@@ -188,18 +233,14 @@ def per_run(
 
     `curves` have no test columns.
     """
-    counted = ["complete", "diverged"] if metric.model == "best" else ["complete"]
-    counts = accounted[accounted["status"].isin(counted)]
-    best = [
-        best_steps(
-            curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)], metric
-        ).assign(num_steps=budget)
-        for budget, rows in counts.groupby("num_steps")
-    ]
-    known = pd.concat(best) if best else best_steps(curves.head(0)).assign(num_steps=0)
-    return accounted.merge(
-        known.astype({"best_step": "Int64"}), on=["run_id", "num_steps"], how="left"
-    )
+    outcomes = ["complete", "diverged"] if metric.model == "best" else ["complete"]
+    counted = accounted[accounted["status"].isin(outcomes)]
+    best = [best_steps(curves.head(0), metric).assign(num_steps=0)]
+    for budget, rows in counted.groupby("num_steps"):  # one run may be wanted at several
+        is_read = curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)
+        best.append(best_steps(curves[is_read], metric).assign(num_steps=budget))
+    measured = pd.concat(best).astype({"best_step": "Int64"})
+    return accounted.merge(measured, on=["run_id", "num_steps"], how="left")
 
 
 def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
@@ -209,31 +250,33 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
         One row a cell and learning rate, in order of appearance and by learning rate: the cell's columns,
         `learning_rate`, `num_wanted` (runs), `num_values` (seeds with a validation value, without validation data with
         a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
-        `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_seeds` (of the
-        cell, see `selection.seeds_of`), `most_seeds` (of any cell), `num_lacking` (seeds of the cell without a run
-        here, or whose complete run has no value) and `eligible` (may be chosen, see `selection.are_eligible`).
+        `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_lacking` (seeds of
+        the cell without a run here, or whose complete run has no value), `num_seeds` (of the cell, see
+        `selection.seeds_of`), `most_seeds` (of any cell) and `eligible` (may be chosen, see `selection.are_eligible`).
     """
-    found = runs.groupby(RATE, sort=False).agg(
+    rates = runs.groupby(RATE, sort=False).agg(
         num_wanted=("seed", "size"),
-        num_values=("validation_accuracy", "count"),
-        num_tests=("test_accuracy", "count"),
-        validation_mean=("validation_accuracy", "mean"),
-        validation_sem=("validation_accuracy", "sem"),
-        test_mean=("test_accuracy", "mean"),
-        test_sem=("test_accuracy", "sem"),
+        num_values=("validation", "count"),
+        num_tests=("test", "count"),
+        validation_mean=("validation", "mean"),
+        validation_sem=("validation", "sem"),
+        test_mean=("test", "mean"),
+        test_sem=("test", "sem"),
     )
     flags = pd.DataFrame({status: runs["status"].eq(status) for status in OUTCOMES})
-    has_value = runs[["validation_accuracy", "test_accuracy"]].notna().any(axis=1)
+    has_value = runs[["validation", "test"]].notna().any(axis=1)
     flags["num_lacking"] = flags["complete"] & ~has_value
-    counts = flags.groupby([runs[key] for key in RATE], sort=False).sum()
-    found = found.join(counts).reset_index()
-    found["cell"] = found.groupby(CELL, sort=False).ngroup()
-    found = found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
-    found = _with_seeds(found, runs)
-    cells = [found[name] for name in CELL]
-    eligible = are_eligible(found["num_values"], found["num_seeds"], cells)
-    num_lacking = found["num_lacking"] + found["num_seeds"] - found["num_wanted"]
-    return found.assign(eligible=eligible, num_lacking=num_lacking)
+    keys = [runs[key] for key in RATE]
+    counts = flags.groupby(keys, sort=False).sum()
+    rates = rates.join(counts)
+    rates["num_seeds"] = seeds_of(runs).astype("int64")
+    rates["most_seeds"] = rates["num_seeds"].max()
+    rates["eligible"] = are_eligible(rates["num_values"], rates["num_seeds"], CELL)
+    rates["num_lacking"] += rates["num_seeds"] - rates["num_wanted"]
+    rates = rates.reset_index()
+    rates["cell"] = rates.groupby(CELL, sort=False).ngroup()
+    ordered = rates.sort_values(["cell", "learning_rate"], ignore_index=True)
+    return ordered.drop(columns="cell")
 
 
 def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
@@ -242,14 +285,19 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
     Returns:
         One row a cell: the columns of `chosen`; at the chosen learning rate `num_values`, `num_tests`, `num_diverged`
         (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by seed); over the
-        whole cell `num_wanted` runs, `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` and `most_seeds`
-        as of `per_learning_rate`.
+        whole cell `num_wanted` runs, `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` (of a cell without
+        a chosen rate the most of any rate) and `most_seeds` as of `per_learning_rate`.
     """
     summed = ["num_wanted", "num_lacking", *OUTCOMES]
-    counts = rates.groupby(CELL, sort=False)[summed].sum().reset_index()
+    by_cell = rates.groupby(CELL, sort=False)
     cells = chosen.merge(rates[[*RATE, "validation_sem"]], on=RATE, how="left")
-    cells = _with_numbers_at_chosen(cells, runs, rates).merge(counts, on=CELL)
-    return _with_seeds(cells, runs)
+    cells = _with_numbers_at_chosen(cells, runs, rates)
+    cells = cells.merge(by_cell[summed].sum().reset_index(), on=CELL)
+    cells = cells.merge(rates[[*RATE, "num_seeds"]], on=RATE, how="left")
+    most_seeds = by_cell["num_seeds"].max()
+    most_of_cell = cells[CELL].join(most_seeds, on=CELL)["num_seeds"]
+    cells["num_seeds"] = cells["num_seeds"].fillna(most_of_cell).astype("int64")
+    return cells.assign(most_seeds=rates["num_seeds"].max())
 
 
 def _with_numbers_at_chosen(
@@ -260,32 +308,31 @@ def _with_numbers_at_chosen(
     numbers = rates.rename(columns={"diverged": "num_diverged"})
     numbers = numbers[[*RATE, *counts, "test_mean", "test_sem"]]
     known = runs.dropna(subset=["best_step"]).sort_values("seed")
-    steps = known.groupby(RATE)["best_step"].agg(tuple).rename("best_steps").reset_index()
-    found = cells.merge(numbers, on=RATE, how="left").merge(steps, on=RATE, how="left")
-    return found.assign(**found[counts].astype("float64").fillna(0).astype("int64"))
+    steps = known.groupby(RATE)["best_step"].agg(tuple).rename("best_steps")
+    cells = cells.merge(numbers, on=RATE, how="left")
+    cells = cells.merge(steps.reset_index(), on=RATE, how="left")
+    cells[counts] = cells[counts].fillna(0).astype("int64")
+    return cells
 
 
 def _on_fresh_runs(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Replace the numbers of cells at the chosen rates by those of fresh runs there."""
-    columns = ["num_values", "num_tests", "num_diverged", "test_mean", "test_sem", "best_steps"]
+    replaced = [
+        "num_values",
+        "num_tests",
+        "num_diverged",
+        "test_mean",
+        "test_sem",
+        "best_steps",
+    ]
     rates = per_learning_rate(runs)
-    found = _with_numbers_at_chosen(cells.drop(columns=columns), runs, rates)
-    num_seeds = runs.groupby(CELL).size().reindex(pd.MultiIndex.from_frame(found[CELL]))
-    return found.assign(
-        num_values=found["num_tests"],
-        num_seeds=num_seeds.fillna(0).astype("int64").to_numpy(),
-        most_seeds=num_seeds.max(),
-    )[list(cells)]
-
-
-def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Add how many seeds each number of a cell is to rest on, and the most that any cell's does."""
-    numbers = seeds_of(runs).rename("num_seeds").reset_index()
-    found = frame.merge(numbers, on=RATE, how="left")
-    most = numbers.groupby(CELL)["num_seeds"].max()  # for cells without a chosen rate
-    most_of_cell = most.reindex(pd.MultiIndex.from_frame(found[CELL])).to_numpy()
-    num_seeds = found["num_seeds"].fillna(pd.Series(most_of_cell)).astype("int64")
-    return found.assign(num_seeds=num_seeds, most_seeds=most.max())
+    fresh = _with_numbers_at_chosen(cells.drop(columns=replaced), runs, rates)
+    counts = rates[[*RATE, "num_wanted"]]
+    num_runs = fresh[RATE].merge(counts, on=RATE, how="left")["num_wanted"]
+    fresh["num_values"] = fresh["num_tests"]
+    fresh["num_seeds"] = num_runs.fillna(0).astype("int64")
+    fresh["most_seeds"] = num_runs.max()
+    return fresh[list(cells)]
 
 
 def points_within_budget(

@@ -12,10 +12,10 @@ import pytest
 from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.analysis.study_summary import Study
+from lr_sweep.tests.support.figures import drawn_sweep
 from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -85,10 +85,12 @@ def test_in_a_record_as_in_a_table(tmp_path: Path, status: str) -> None:
     assert [point["kind"] for point in points] == ["full", "full", "partial", "full"]
 
 
-def test_a_seed_that_diverged_is_left_to_the_check_unstable(tmp_path: Path) -> None:
+def test_a_better_rate_where_seeds_diverged_is_a_note(tmp_path: Path) -> None:
     summary = summary_of(recorded(tmp_path, "diverged").write())
-    found = {each.check for each in check_sweep(summary, record.read_curves(tmp_path)) if each.variant == "sgd"}
-    assert found == {"unstable", "diverged"}
+    found = {each.check: each for each in check_sweep(summary, record.read_curves(tmp_path)) if each.variant == "sgd"}
+    assert found.keys() == {"fewer-seeds", "diverged"}
+    assert found["fewer-seeds"].level == "note"
+    assert found["fewer-seeds"].message == f"{BETTER} by 13.0 points; seeds diverged there"
 
 
 def test_a_worse_rate_with_fewer_seeds_is_marked_and_no_finding(tmp_path: Path) -> None:
@@ -130,5 +132,5 @@ def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
 
 def test_figures_draw_fewer_seeds_differently(tmp_path: Path) -> None:
     summary = table(tmp_path, {rate: values[:1] for rate, values in SGD.items()}).summary
-    curves = figures.sweep_figure(summary)
+    curves = drawn_sweep(summary)
     assert "fewer seeds" in [text.get_text() for text in curves.legends[0].get_texts()]

@@ -94,7 +94,7 @@ def test_the_report_has_what_is_drawn_at_random_the_same_each_time(tmp_path: Pat
     tests = {(task, v): each for task in ("mnist", "cifar10") for v, each in (("a", values), ("b", values[::-1]))}
     compared(tmp_path, tests)
     folder = write_report(tmp_path, "small").folder
-    files = ("report.md", "results.csv", "comparisons.csv", "overall.csv")
+    files = ("report.md", "cells.csv", "comparisons.csv", "overall.csv")
     before = [(folder / name).read_bytes() for name in files]
     page = before[0].decode().partition("## Every pair")[2]
     titles = ("Variants compared", "Over the tasks")

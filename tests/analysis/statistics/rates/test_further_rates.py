@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.statistics.rates.further_rates import around, between, beyond, kept_rates, three_digits
+from lr_sweep.analysis.statistics.rates.further_rates import around, beyond, kept_rates, three_digits
 
 
 @given(st.integers(-12, 2), st.integers(1, 20), st.integers(3, 40), st.sampled_from(["low", "high"]))
@@ -21,8 +21,7 @@ def test_a_grid_is_extended_with_its_own_spacing(start: int, per_decade: int, nu
         assert got == expected
 
 
-def test_steps_between_and_around() -> None:
-    assert between([1e-4, 1e-3, 1e-2], 1e-3) == (3.16e-4, 3.16e-3)
+def test_steps_around() -> None:
     assert around(1e-3) == (1e-4, 3.16e-4, 3.16e-3, 1e-2)
     assert beyond([1e-3, 2e-3, 4e-3], "high") == [8e-3, 1.6e-2]
 

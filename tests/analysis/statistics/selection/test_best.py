@@ -12,13 +12,13 @@ from lr_sweep.analysis.statistics.selection.summary import summarise
 
 
 def curves(*points: tuple[str, int, float]) -> pd.DataFrame:
-    return pd.DataFrame(points, columns=["run_id", "step", "validation_accuracy"])
+    return pd.DataFrame(points, columns=["run_id", "step", "validation"])
 
 
 def per_run(values: dict[float, list[float]], status: str = "diverged") -> pd.DataFrame:
     """One cell: learning rate to the validation accuracy of each seed; `status` of every run."""
     rows = [(rate, seed, x) for rate, seeds in values.items() for seed, x in enumerate(seeds)]
-    frame = pd.DataFrame(rows, columns=["learning_rate", "seed", "validation_accuracy"])
+    frame = pd.DataFrame(rows, columns=["learning_rate", "seed", "validation"])
     return frame.assign(task="mnist", model="gpt2", variant="frozen-random", status=status)
 
 
@@ -26,8 +26,8 @@ def test_highest_validation_accuracy_wins_and_ties_go_to_the_earliest_step() -> 
     frame = curves(("a", 300, 0.7), ("a", 200, 0.7), ("a", 100, 0.6), ("b", 100, math.nan), ("b", 200, 0.1))
     best = best_steps(frame)
     assert best.to_dict("records") == [
-        {"run_id": "a", "best_step": 200, "validation_accuracy": 0.7},
-        {"run_id": "b", "best_step": 200, "validation_accuracy": 0.1},
+        {"run_id": "a", "best_step": 200, "validation": 0.7},
+        {"run_id": "b", "best_step": 200, "validation": 0.1},
     ]
     assert best_steps(frame.head(0)).empty
 
@@ -51,7 +51,7 @@ def test_a_rate_with_fewer_seeds_of_its_own_may_be_the_best() -> None:
     """A rate that lost one of the seeds that it has in common with others may not."""
     for seeds, best in (([0, 1, 2], 1e-2), ([0, 1, 0], 1e-3)):
         runs = pd.DataFrame({"learning_rate": [1e-3, 1e-3, 1e-2], "seed": seeds, "status": "complete"})
-        runs = runs.assign(task="t", model="m", variant="v", validation_accuracy=[0.5, 0.6, 0.9])
+        runs = runs.assign(task="t", model="m", variant="v", validation=[0.5, 0.6, 0.9])
         assert best_learning_rates(runs)["learning_rate"].tolist() == [best]
 
 
@@ -102,12 +102,6 @@ def test_a_rate_whose_runs_say_nothing_of_it_was_not_tried(status: str, edge: st
     assert (best["learning_rate"], best["at_edge"]) == (1e-4, edge)
 
 
-def test_runner_up_is_the_second_best_eligible() -> None:
-    values = {1e-5: [0.3, 0.5], 1e-4: [0.6, 0.6], 1e-3: [0.9, math.nan]}
-    (best,) = best_learning_rates(per_run(values)).to_dict("records")
-    assert (best["runner_up"], best["runner_up_mean"]) == (1e-5, pytest.approx(0.4))
-
-
 def test_a_cell_without_values_has_no_learning_rate() -> None:
     (best,) = best_learning_rates(per_run({1e-4: [math.nan, math.nan], 1e-3: [math.nan, math.nan]})).to_dict("records")
     assert math.isnan(best["learning_rate"])
@@ -116,8 +110,8 @@ def test_a_cell_without_values_has_no_learning_rate() -> None:
 
 
 def test_selection_refuses_test_columns() -> None:
-    with pytest.raises(ValueError, match=r"must not see test data: got columns \['test_accuracy'\]"):
-        best_steps(curves(("a", 1, 0.5)).assign(test_accuracy=0.5))
+    with pytest.raises(ValueError, match=r"must not see test data: got columns \['test'\]"):
+        best_steps(curves(("a", 1, 0.5)).assign(test=0.5))
     with pytest.raises(ValueError, match="test_loss"):
         best_learning_rates(per_run({1e-3: [0.5]}).assign(test_loss=0.5))
 
@@ -138,10 +132,10 @@ def test_permuting_test_columns_changes_no_choice(seed: int) -> None:
     runs = wanted.assign(status="complete", diverged_at_step=None, failure=None)
     runs = runs.reindex(columns=[column.name for column in RUNS]).astype({"diverged_at_step": "Int64"})
     grid = [{"run_id": run_id, "step": step} for run_id in wanted["run_id"] for step in steps]
-    accuracies = {name: generator.integers(0, 5, len(grid)) / 5 for name in ("validation_accuracy", "test_accuracy")}
+    accuracies = {name: generator.integers(0, 5, len(grid)) / 5 for name in ("validation", "test")}
     frame = pd.DataFrame(grid).assign(**accuracies).reindex(columns=[column.name for column in CURVES])
-    permuted = frame.assign(test_accuracy=generator.permutation(frame["test_accuracy"]))
-    chosen = ["learning_rate", "best_steps", "validation_mean", "runner_up", "at_edge"]
+    permuted = frame.assign(test=generator.permutation(frame["test"]))
+    chosen = ["learning_rate", "best_steps", "validation_mean", "at_edge"]
     before, after = summarise(wanted, runs, frame), summarise(wanted, runs, permuted)
     pd.testing.assert_frame_equal(before.cells[chosen], after.cells[chosen])
     assert before.runs["best_step"].equals(after.runs["best_step"])

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.report.cells import model_text
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.selection.best import rule_text
-from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, account, per_learning_rate
+from lr_sweep.analysis.statistics.selection.summary import (
+    OUTCOMES,
+    StudySummary,
+    account,
+    computed_once,
+    per_learning_rate,
+)
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -126,7 +133,7 @@ def test_a_complete_run_whose_curve_is_short_is_an_error(tmp_path: Path) -> None
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_mean_and_standard_error_agree_with_numpy(values: list[float]) -> None:
     labels = {"task": "t", "model": "m", "variant": "v", "learning_rate": 1e-3, "status": "complete"}
-    numbers = {"seed": range(len(values)), "validation_accuracy": values, "test_accuracy": values[::-1]}
+    numbers = {"seed": range(len(values)), "validation": values, "test": values[::-1]}
     row = only(per_learning_rate(pd.DataFrame(labels | numbers)))
     want = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     for kind in ("validation", "test"):
@@ -159,3 +166,15 @@ def test_the_rule_says_which_model_of_a_run_is_measured() -> None:
 
 
 CURVE = [(100, 0.5, 0.5), (200, 0.5, 0.5), (300, 0.5, 0.5)]
+
+
+def test_what_is_computed_once_stays_with_its_study() -> None:
+    studies: list[StudySummary] = []
+
+    @computed_once
+    def number(study: StudySummary) -> int:
+        studies.append(study)
+        return len(studies)
+
+    study = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame())
+    assert (number(study), number(study), number(replace(study, winners=1))) == (1, 1, 2)
