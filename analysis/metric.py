@@ -52,11 +52,6 @@ class Metric:
         return self.test[0].upper() + self.test[1:]
 
     @property
-    def values(self) -> str:
-        """Name values of it: `accuracies`, `values of perplexity`."""
-        return "accuracies" if self.name == "accuracy" else f"values of {self.name}"
-
-    @property
     def best(self) -> str:
         """Say which extreme is best: `highest` or `lowest`."""
         return "highest" if self.higher_is_better else "lowest"
@@ -74,7 +69,9 @@ class Metric:
     @property
     def perfect(self) -> float:
         """Return the best value there can be; infinite: there is none."""
-        return self.ends[self.higher_is_better]
+        if not self.is_fraction:
+            return self.sign * math.inf
+        return 1.0 if self.higher_is_better else 0.0
 
     @property
     def sign(self) -> int:
@@ -85,16 +82,6 @@ class Metric:
     def scale(self) -> int:
         """Return what values are multiplied with to be drawn: 100, for percent, or 1."""
         return 100 if self.is_fraction else 1
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the least and the greatest value there can be."""
-        return (0.0, 1.0) if self.is_fraction else (-math.inf, math.inf)
-
-    @property
-    def points(self) -> str:
-        """Name the unit of differences behind a noun: ` (points)`, or empty."""
-        return " (points)" if self.is_fraction else ""
 
     @property
     def axis(self) -> str:

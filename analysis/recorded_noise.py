@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows, recorded_studies
 from lr_sweep.analysis.statistics.selection.best import CELL, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP
-from lr_sweep.analysis.study_summary import read_summary
+
+from .metric import Metric
+from .study_summary import read_summary
 
 Group = tuple[str, str]
 """Task and model."""
@@ -28,9 +29,10 @@ def recorded_noise(
     """
     noise: dict[Group, tuple[float, str]] = {}
     for name in sorted(recorded_studies(results), key=lambda name: name != study):
-        if lacking := set(groups) - noise.keys():
-            of_study = _noise_of(results, name, metric, lacking)
-            noise |= {group: (of_study[group], name) for group in lacking & of_study.keys()}
+        lacking = [group for group in groups if group not in noise]
+        if lacking:
+            for group, deviation in _noise_of(results, name, metric, lacking).items():
+                noise.setdefault(group, (deviation, name))
     return noise
 
 
@@ -39,22 +41,24 @@ def _noise_of(
 ) -> Mapping[Group, float]:
     try:
         rows = read_wanted_rows(results, study, GROUP)
-        has_group = any((row["task"], row["model"]) in groups for row in rows)
-        if not has_group or read_study(results, study).metric.as_json() != metric.as_json():
+        shared = {(row["task"], row["model"]) for row in rows} & set(groups)
+        if not shared or read_study(results, study).metric.as_json() != metric.as_json():
             return {}
         summary = read_summary(results, study).summary
     except RecordError:
         return {}
     runs = pd.concat([summary.runs, summary.fresh_runs], ignore_index=True)
-    return noise_by_group(runs.merge(summary.cells[[*CELL, "learning_rate"]]))
+    at_chosen = runs.merge(summary.cells[[*CELL, "learning_rate"]])
+    noise = noise_by_group(at_chosen)
+    return {group: noise[group] for group in shared if group in noise}
 
 
 def noise_by_group(runs: pd.DataFrame) -> dict[Group, float]:
     """Return the standard deviation of a run by task and model, pooled over cells with two values or more.
 
-    `runs`: columns of `CELL` and `test_accuracy`, of runs at their cell's chosen rate.
+    `runs`: columns of `CELL` and `test`, of runs at their cell's chosen rate.
     """
-    cells = runs.groupby(CELL)["test_accuracy"].agg(["var", "count"]).dropna()
+    cells = runs.groupby(CELL)["test"].agg(["var", "count"]).dropna()
     cells["dof"] = cells["count"] - 1
     cells["squares"] = cells["var"] * cells["dof"]
     sums = cells.groupby(GROUP)[["squares", "dof"]].sum()

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import stopped_of
 from lr_sweep.analysis.record.study import StoppedRates, StudyInfo, with_stops
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.rates.laws import of_contents, of_labels
 from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS, StudySummary, summarise
 
-CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
+from .record import read as record
+
+CURVE_COLUMNS = ("run_id", "step", "train", "validation", "test")
 """What is read of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
 
 

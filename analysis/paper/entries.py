@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.paper import published as theirs
-from lr_sweep.analysis.paper.published import Entry
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.cells import accuracy_text, lost_text, marks_of, seeds_text
 from lr_sweep.analysis.report.numbers import MINUS
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, comparable, labels_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, points_within_budget
 from lr_sweep.common.text import NO_VALUE, percent_text
+
+from . import published as theirs
+from .published import Entry
 
 REFERENCE = "frozen-pretrained"
 """The variant that the others have to match."""
@@ -25,12 +26,14 @@ NEAR = 0.01
 NEVER = "-"
 """Never matched, as the paper writes it."""
 AT_END = {
-    theirs.TRAIN_AT_END: "train",
-    theirs.TEST_AT_END: "test",
-    theirs.TRAIN_MINUS_TEST_AT_END: "difference",
+    theirs.TRAIN_AT_END: "train_at_end",
+    theirs.TEST_AT_END: "test_at_end",
+    theirs.TRAIN_MINUS_TEST_AT_END: "difference_at_end",
 }
 AT_BEST = {theirs.TRAIN: "train", theirs.TRAIN_MINUS_TEST: "gap"}
-"""Columns of `accuracies_at_budget` and `train_accuracies`, by metric."""
+"""Columns of `our_numbers`, by metric."""
+Numbers = Mapping[Cell, Row]
+"""Rows of `our_numbers` by cell."""
 
 
 class Number(NamedTuple):
@@ -41,99 +44,59 @@ class Number(NamedTuple):
     """The number in the unit of the published value; NaN: none."""
 
 
-class OurNumbers:
-    """The entries of a study by metric and cell; `curves` have `run_id`, `step` and the accuracies."""
+def our_numbers(summary: StudySummary, curves: pd.DataFrame) -> Numbers:
+    """Return the cells of a study with all numbers of the papers; `curves` have `run_id`, `step` and the accuracies."""
+    parameters = summary.runs.groupby(CELL)["trained_parameters"].first().astype(float)
+    converged = steps_to_converge(summary, curves).rename("converged")
+    numbers = summary.cells.set_index(CELL).join(
+        [
+            parameters,
+            converged,
+            train_accuracies(summary, curves),
+            steps_to_match(summary, curves).set_index(CELL),
+            accuracies_at_budget(summary, curves).set_index(CELL),
+        ]
+    )
+    return {
+        (row["task"], row["model"], row["variant"]): row
+        for row in numbers.reset_index().to_dict("records")
+    }
 
-    def __init__(self, summary: StudySummary, curves: pd.DataFrame) -> None:
-        self._summary, self._curves = summary, curves
-        self._cells = _by_cell(summary.cells)
 
-    def of(self, metric: str, cell: Cell) -> Number | None:
-        """Return an entry; None: the study has nothing of it."""
-        if metric == theirs.SPEEDUP:
-            return self._speedup(cell)
-        if metric == theirs.PARAMETERS:
-            count = self._parameters.get(cell)
-            return None if count is None else Number(f"{count:,.0f}", count)
-        if metric == theirs.MAX_STEPS:
-            budgets = self._budgets[cell[:2]]
-            return Number(", ".join(map(budget_text, budgets)), budgets[-1])
-        row = self._cells.get(cell)
-        if row is None:
-            return None
-        return self._measured(metric, cell, row) if row["num_values"] else Number(lost_text(row))
+def entry(metric: str, cell: Cell, numbers: Numbers) -> Number | None:
+    """Return an entry of our table; None: the study has nothing of it."""
+    row = numbers.get(cell)
+    if row is None:
+        return None
+    if metric == theirs.PARAMETERS:
+        count = row["trained_parameters"]
+        return None if math.isnan(count) else Number(f"{count:,.0f}", count)
+    if metric == theirs.SPEEDUP:
+        random = numbers.get((*cell[:2], "frozen-random"), {})
+        ratio = random.get("converged", math.nan) / row["converged"]
+        return None if math.isnan(ratio) else Number(f"{ratio:.2g}×", ratio)
+    return _measured(metric, row) if row["num_values"] else Number(lost_text(row))
 
-    def have_test_at_end(self, model: str) -> bool:
-        """Return whether test was evaluated at the last step of every run of a model that reached it."""
-        return not any(
-            math.isnan(row["test"]) for cell, row in self._ended.items() if cell[1] == model
-        )
 
-    def _measured(self, metric: str, cell: Cell, row: Row) -> Number:
-        marked = seeds_text(row) + marks_of(row)
-        if metric == theirs.TEST:
-            return Number(accuracy_text(row), 100 * row["test_mean"])
-        if metric == theirs.STEPS:
-            steps = self._converged[cell]
-            return Number(steps_text(steps) + marked, steps)
-        if metric == theirs.STEPS_TO_MATCH:
-            return self._matched_text(cell, row)
-        if metric in AT_END:
-            return self._at_end(AT_END[metric], cell, row)
-        name, at_best = AT_BEST[metric], self._at_best[cell]
-        mean, sem = at_best[name], at_best[f"{name}_sem"]
-        return Number(ACCURACY.mean_text(mean, sem) + marked, 100 * mean)
-
-    def _matched_text(self, cell: Cell, row: Row) -> Number:
-        target = self._cells.get((*cell[:2], REFERENCE))
-        if target is None or not target["num_values"]:
+def _measured(metric: str, row: Row) -> Number:
+    marked = seeds_text(row) + marks_of(row)
+    if metric == theirs.TEST:
+        return Number(accuracy_text(row), 100 * row["test_mean"])
+    if metric == theirs.STEPS:
+        return Number(steps_text(row["converged"]) + marked, row["converged"])
+    if metric == theirs.STEPS_TO_MATCH:
+        if math.isnan(row["target"]):
             return Number(f"{NO_VALUE} (no {REFERENCE} to match)")
-        steps = self._matched[cell]["steps"]
-        marks = marks_of(row) or marks_of(target)
-        return Number(steps_text(steps) + seeds_text(row) + marks, steps)
-
-    def _at_end(self, column: str, cell: Cell, row: Row) -> Number:
-        ended = self._ended.get(cell)
-        if ended is None:
+        return Number(steps_text(row["steps"]) + marked, row["steps"])
+    if metric in AT_END:
+        if math.isnan(row["num_at_budget"]):
             return Number(f"{NO_VALUE} (no seed reached the budget)")
-        share = ended[column]
-        seeds = seeds_text(row, ended["num_at_budget"])
+        share = row[AT_END[metric]]
+        seeds = seeds_text(row, int(row["num_at_budget"]))
         return Number(percent_text(share) + seeds + marks_of(row), 100 * share)
-
-    def _speedup(self, cell: Cell) -> Number | None:
-        here = self._converged.get(cell)
-        random = self._converged.get((*cell[:2], "frozen-random"))
-        if not here or not random:
-            return None
-        ratio = random / here
-        return Number(f"{ratio:.2g}×", ratio)
-
-    @cached_property
-    def _matched(self) -> dict[Cell, Row]:
-        return _by_cell(steps_to_match(self._summary, self._curves))
-
-    @cached_property
-    def _ended(self) -> dict[Cell, Row]:
-        return _by_cell(accuracies_at_budget(self._summary, self._curves))
-
-    @cached_property
-    def _converged(self) -> dict[Any, float]:
-        return steps_to_converge(self._summary, self._curves).to_dict()
-
-    @cached_property
-    def _at_best(self) -> dict[Any, dict[Any, Any]]:
-        return train_accuracies(self._summary, self._curves).to_dict("index")
-
-    @cached_property
-    def _parameters(self) -> dict[Any, float]:
-        return self._summary.runs.groupby(CELL)["trained_parameters"].first().dropna().to_dict()
-
-    @cached_property
-    def _budgets(self) -> dict[Any, list[float]]:
-        return {
-            key: sorted(steps.unique())
-            for key, steps in self._summary.runs.groupby(GROUP)["num_steps"]
-        }
+    name = AT_BEST[metric]
+    mean, sem = row[name], row[f"{name}_sem"]
+    return Number(ACCURACY.mean_text(mean, sem) + marked, 100 * mean)
 
 
 def published_text(there: Entry, here: float) -> str:
@@ -141,8 +104,6 @@ def published_text(there: Entry, here: float) -> str:
     value, metric = there.number, there.metric
     if metric == theirs.STEPS_TO_MATCH:
         return steps_text(value) + _above(value, here, 0)
-    if metric == theirs.MAX_STEPS:
-        return budget_text(value) + _above(value, here, 0)
     if metric == theirs.STEPS:
         return budget_text(value)
     if metric == theirs.SPEEDUP:
@@ -183,10 +144,6 @@ def _above(there: float, here: float, digits: int) -> str:
     return f" ({difference:+.{digits}f})".replace("-", MINUS)
 
 
-def _by_cell(frame: pd.DataFrame) -> dict[Cell, Row]:
-    return {(row["task"], row["model"], row["variant"]): row for row in frame.to_dict("records")}
-
-
 def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     """Count the gradient steps until a cell is as good as the frozen pretrained one (Rothermel et al. 2021, Table 2).
 
@@ -200,7 +157,7 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     reference = of_reference.set_index(GROUP)["test_mean"]
     rows = []
     for cell, points in _reported_so_far(summary, curves).groupby(CELL, sort=False):
-        by_run = points.pivot(index="step", columns="run_id", values="test_accuracy").ffill()
+        by_run = points.pivot(index="step", columns="run_id", values="test").ffill()
         means = by_run.mean(axis=1, skipna=False).map(comparable)
         target = reference.get(cell[:2], math.nan)
         reached = means.index[means >= comparable(target)]
@@ -212,18 +169,19 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
 def accuracies_at_budget(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     """Average train and test accuracy over the seeds that reached the last step (Rothermel et al. 2021, Table 3).
 
-    Returns one row a cell that has such seeds: its columns, `train`, `test` and `difference` (fractions; train less
-    test) and `num_at_budget` (seeds).
+    Returns one row a cell that has such seeds: its columns, `train_at_end`, `test_at_end` and `difference_at_end`
+    (fractions; train less test) and `num_at_budget` (seeds).
     """
     counted = _counted(summary)
     complete = counted[counted["status"] == "complete"].rename(columns={"num_steps": "step"})
     last = complete[["run_id", "step", *CELL]].merge(curves, on=["run_id", "step"])
-    found = last.groupby(CELL, sort=False).agg(
-        train=("train_accuracy", "mean"),
-        test=("test_accuracy", _mean_of_all),
+    means = last.groupby(CELL, sort=False).agg(
+        train_at_end=("train", "mean"),
+        test_at_end=("test", _mean_of_all),
         num_at_budget=("run_id", "size"),
     )
-    return found.assign(difference=found["train"] - found["test"]).reset_index()
+    difference = means["train_at_end"] - means["test_at_end"]
+    return means.assign(difference_at_end=difference).reset_index()
 
 
 def steps_to_converge(summary: StudySummary, curves: pd.DataFrame) -> pd.Series:
@@ -231,11 +189,11 @@ def steps_to_converge(summary: StudySummary, curves: pd.DataFrame) -> pd.Series:
 
     The paper does not say how it read theirs. Diverged runs count with what they had before.
     """
-    known = curves.dropna(subset=["validation_accuracy"])
-    points = points_within_budget(_counted(summary), known, ["validation_accuracy"])
-    best = points.groupby("run_id")["validation_accuracy"].transform("max")
+    known = curves.dropna(subset=["validation"])
+    points = points_within_budget(_counted(summary), known, ["validation"])
+    best = points.groupby("run_id")["validation"].transform("max")
     # 1e-9: 0.71 - 0.01 is not 0.70 in floating point.
-    near = points[points["validation_accuracy"] >= best - NEAR - 1e-9]
+    near = points[points["validation"] >= best - NEAR - 1e-9]
     return near.groupby([*CELL, "run_id"])["step"].min().groupby(CELL).mean()
 
 
@@ -244,13 +202,13 @@ def train_accuracies(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFram
 
     Returns, by cell, the fractions `train`, `train_sem`, `gap` (train less test) and `gap_sem`.
     """
-    train = curves[["run_id", "step", "train_accuracy"]].rename(columns={"step": "best_step"})
+    train = curves[["run_id", "step", "train"]].rename(columns={"step": "best_step"})
     train = train.astype({"best_step": "Int64"})
     found = _counted(summary).merge(train, on=["run_id", "best_step"])
-    found["gap"] = found["train_accuracy"] - found["test_accuracy"]
+    found["gap"] = found["train"] - found["test"]
     return found.groupby(CELL).agg(
-        train=("train_accuracy", "mean"),
-        train_sem=("train_accuracy", "sem"),
+        train=("train", "mean"),
+        train_sem=("train", "sem"),
         gap=("gap", "mean"),
         gap_sem=("gap", "sem"),
     )
@@ -266,12 +224,10 @@ def _mean_of_all(values: pd.Series[float]) -> float:
 
 
 def _reported_so_far(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
-    known = curves.dropna(subset=["validation_accuracy"])
-    points = points_within_budget(
-        _counted(summary), known, ["validation_accuracy", "test_accuracy"]
-    )
-    run, validation = points["run_id"], points["validation_accuracy"]
+    known = curves.dropna(subset=["validation"])
+    points = points_within_budget(_counted(summary), known, ["validation", "test"])
+    run, validation = points["run_id"], points["validation"]
     before = validation.groupby(run).cummax().groupby(run).shift()
     improved = before.isna() | validation.gt(before)  # ties: the earliest, as in selection
-    reported = points["test_accuracy"].where(improved).groupby(run).ffill()
-    return points.assign(test_accuracy=reported)
+    reported = points["test"].where(improved).groupby(run).ffill()
+    return points.assign(test=reported)

@@ -7,51 +7,55 @@ with a pretrained variant has those of Rothermel et al. 2021.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.paper import published as theirs
-from lr_sweep.analysis.paper.entries import (
+from lr_sweep.analysis.record.study import StudyInfo
+from lr_sweep.analysis.report.blocks import Image, Section, Table, stem_of_each
+from lr_sweep.analysis.report.cells import compared_seeds, marks_text, model_text
+from lr_sweep.analysis.report.chart import sweep_panels
+from lr_sweep.analysis.report.figure_frame import Frame, variant_styles, write_image
+from lr_sweep.analysis.report.figures import sweep_figure
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, tuples_in
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.common.files import Fields
+from lr_sweep.common.text import NO_VALUE
+
+from . import published as theirs
+from .entries import (
     NEVER,
     REFERENCE,
-    OurNumbers,
+    Numbers,
     budget_text,
+    entry,
+    our_numbers,
     published_text,
 )
-from lr_sweep.analysis.paper.figures import paper_figures
-from lr_sweep.analysis.paper.published import (
+from .published import (
     SMALL_MODELS,
     TABLES,
     Entry,
     entries,
     published,
+    published_best,
     table_of,
 )
-from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.blocks import Block, Section, Table, stem_of_each
-from lr_sweep.analysis.report.cells import (
-    compared_seeds,
-    facts,
-    grouped_text,
-    marks_text,
-    model_text,
-)
-from lr_sweep.analysis.report.results import bold_text, is_tested
-from lr_sweep.analysis.statistics.comparisons.verdicts import ranked
-from lr_sweep.analysis.statistics.selection.best import Cell, tuples_in
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
-from lr_sweep.common.text import NO_VALUE
 
-ROWS_OF_TABLE_3 = {
-    "train": theirs.TRAIN_AT_END,
-    "test": theirs.TEST_AT_END,
-    "diff": theirs.TRAIN_MINUS_TEST_AT_END,
-}
+LU2021_LEARNING_RATE = 1e-3
+"""The learning rate of nearly all runs of Lu et al. 2021."""
+PUBLISHED = (
+    "Dotted lines show Rothermel et al. 2021, Tables 1 and 4; Table 1 here has the differences."
+)
+DOTTED: Fields = {"linestyle": ":", "linewidth": 1.3}
+DASHED: Fields = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2}
 TO_MATCH = (
     f"Gradient steps until the mean over seeds of the test accuracy reaches that of {REFERENCE} in Table 1, at each "
     "cell's chosen learning rate. At every step a run counts with its best model by validation so far, as if the "
@@ -75,8 +79,6 @@ MEASURED = {
 
 Labels = tuple[str, ...]
 """What a row begins with."""
-Rows = Mapping[Labels, tuple[str, str, str]]
-"""Metric, model and variant of each row; its columns are tasks."""
 
 
 class Place(NamedTuple):
@@ -88,173 +90,134 @@ class Place(NamedTuple):
 
 
 Places = dict[tuple[Labels, str], Place]
-"""What stands where, by labels of the row and heading of the column."""
+"""The entries of a table by labels and column."""
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """A table of Rothermel et al. 2021, which has a model's variants and tasks."""
+
+    number: int
+    title: str
+    metrics: Mapping[str, str]
+    """Metric of each row of a variant, by the row's label."""
+    caption: str
+    unit: str = "percentage points"
+    """What differences are written in."""
+
+
+TO_MATCH_TABLE = ModelTable(
+    2,
+    f"Gradient steps to match {REFERENCE}",
+    {"": theirs.STEPS_TO_MATCH},
+    TO_MATCH,
+    "gradient steps",
+)
+AT_LAST_STEP_TABLE = ModelTable(
+    3,
+    "Train and test accuracy at the last step",
+    {
+        "train": theirs.TRAIN_AT_END,
+        "test": theirs.TEST_AT_END,
+        "diff": theirs.TRAIN_MINUS_TEST_AT_END,
+    },
+    AT_LAST_STEP,
+)
 
 
 def paper_sections(
-    folder: Path,
-    info: StudyInfo,
-    summary: StudySummary,
-    curves: pd.DataFrame,
-    *,
-    pdf: bool = False,
+    folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame
 ) -> list[Section]:
-    """Write the papers' tables and figures into `folder`, and return them; empty: the study is of no paper.
+    """Return the papers' tables and figures, and write the figures; empty: the study is of no paper.
 
-    `curves` have `run_id`, `step` and the accuracies; `pdf`: whether figures are PDF files, too.
+    `curves` have `run_id`, `step` and the accuracies.
     """
     if info.from_table or info.metric != ACCURACY:
         return []
     if number := table_of(info.study):
-        table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
+        table = lu_table(number, info, summary, curves)
         return [Section(f"Lu et al. 2021, table {number}", [table])]
     if summary.runs["pretrained_on"].isna().all():
         return []
-    tables = paper_tables(info, summary, curves)
-    for name, table in tables.items():
-        table.write(folder, name)
-    ordered = sorted(tables, key=lambda name: name.partition("-")[0])
-    stems = stem_of_each(summary.runs["model"].unique())
-    images = paper_figures(folder, summary, stems, about(info, summary), pdf=pdf)
-    blocks: list[Block] = [*(tables[name] for name in ordered), *images]
-    return [Section("Rothermel et al. 2021", blocks)]
+    tables, images = paper_tables(summary, curves), paper_figures(folder, summary)
+    return [Section("Rothermel et al. 2021", [*tables, *images])]
 
 
-def about(info: StudyInfo, summary: StudySummary) -> str:
-    """Say what the numbers of a summary rest on, and what "pretrained" means."""
-    weights = grouped_text(summary.runs, "pretrained_on", "model") or "no variant"
-    return " ".join([*facts(info, summary), f"Pretrained on: {weights}."])
-
-
-def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> dict[str, Table]:
-    """Return each table of Rothermel et al. 2021 that the study has the runs for, by file name without ending."""
-    ours, found = OurNumbers(summary, curves), dict[str, Table]()
-    models = list(summary.runs["model"].unique())
-    for model, stem in stem_of_each(models).items():
-        shown = summary.of(model=model)
-        variants = list(shown.cells["variant"].unique())
-        tables = [_table1(info, summary, ours, model)]
-        if REFERENCE in variants:
-            rows: Rows = {(v,): (theirs.STEPS_TO_MATCH, model, v) for v in variants}
-            title = f"Gradient steps to match {REFERENCE}, {model}"
-            tables.append(_table(info, ours, 2, title, TO_MATCH, ("variant",), rows, shown))
-        if ours.have_test_at_end(model):
-            title = f"Train and test accuracy at the last step, {model}"
-            rows = {
-                (v, name): (metric, model, v)
-                for v in variants
-                for name, metric in ROWS_OF_TABLE_3.items()
-            }
-            corner = ("variant", "accuracy")
-            tables.append(_table(info, ours, 3, title, AT_LAST_STEP, corner, rows, shown))
-        found |= {f"{_file_name(table)}-{stem}": table for table in tables}
-    if len(models) > 1:
-        rows = {
-            (v, model): (theirs.TEST, model, v)
-            for v in summary.cells["variant"].unique()
-            for model in models
-        }
-        title, corner = "Test accuracy of the models", ("variant", "model")
-        what = _tuned_text(summary)
-        found["table4"] = _table(info, ours, 4, title, what, corner, rows, summary)
-    return found | {"table5": _table5(summary.runs, ours)}
-
-
-def _file_name(table: Table) -> str:
-    return table.title.partition(".")[0].lower().replace(" ", "")
-
-
-def _tuned_text(summary: StudySummary) -> str:
-    return (
+def paper_tables(summary: StudySummary, curves: pd.DataFrame) -> list[Table]:
+    """Return each table of Rothermel et al. 2021 that the study has the runs for, by number and model."""
+    numbers = our_numbers(summary, curves)
+    tuned = (
         "Test accuracy in percent, mean ± standard error of the mean (SEM) over "
         f"{compared_seeds(summary)}, {model_text(ACCURACY)}, at the best learning rate by validation accuracy."
     )
+    first = ModelTable(1, "Test accuracy", {"": theirs.TEST}, tuned)
+    models = list(summary.runs["model"].unique())
+    return [
+        _model_table(table, summary.of(model=model), numbers)
+        for table in (first, TO_MATCH_TABLE, AT_LAST_STEP_TABLE)
+        for model in models
+        if _has_runs(table.number, model, numbers)
+    ]
 
 
-def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
-    """Lay out a model's test accuracies; `summary` is of the whole study, over which comparisons are corrected."""
-    shown = summary.of(model=model)
-    variants = list(shown.cells["variant"].unique())
-    rows: Rows = {(v,): (theirs.TEST, model, v) for v in variants}
-    title, what = f"Test accuracy, {model}", _tuned_text(summary)
-    table = _table(info, ours, 1, title, what, ("variant",), rows, shown)
-    num_bold = None if is_tested(summary) else 1
-    bold = frozenset(
-        (variants.index(variant), table.header.index(labels["task"]))
-        for labels, best, *_ in ranked(summary)
-        for variant in best[:num_bold]
-        if labels["model"] == model
-    )
-    return replace(table, bold=bold, caption=f"{table.caption} {bold_text(summary)}")
+def _has_runs(number: int, model: str, numbers: Numbers) -> bool:
+    """Return whether a model has what a table is about: the variant to match, or test at the last step of its runs."""
+    rows = {cell: row for cell, row in numbers.items() if cell[1] == model}
+    if number == TO_MATCH_TABLE.number:
+        return any(variant == REFERENCE for _, _, variant in rows)
+    if number == AT_LAST_STEP_TABLE.number:
+        at_end = [row for row in rows.values() if row["num_at_budget"] > 0]
+        return not any(math.isnan(row["test_at_end"]) for row in at_end)
+    return True
 
 
-def _table(
-    info: StudyInfo,
-    ours: OurNumbers,
-    number: int,
-    title: str,
-    what: str,
-    corner: Labels,
-    rows: Rows,
-    shown: StudySummary,
-) -> Table:
+def _model_table(table: ModelTable, shown: StudySummary, numbers: Numbers) -> Table:
+    """Lay out a table of one model, variants by tasks."""
     places: Places = {}
-    for labels, (metric, model, variant) in rows.items():
-        for task in shown.cells["task"].unique():
-            cell = (task, model, variant)
-            there = theirs.published_best(cell) if number == 1 else published(number, cell, metric)
-            places[labels, task] = Place(metric, cell, there)
-    header, rows_of_texts = lay_out(corner, places, ours, NO_VALUE)
-    unit = "gradient steps" if number == 2 else "percentage points"
-    theirs_text = _about_published(places, shown.runs, unit)
+    for cell in numbers:
+        task, model, variant = cell
+        if model == shown.cells["model"].iloc[0]:
+            for label, metric in table.metrics.items():
+                labels = (variant, label) if label else (variant,)
+                best = published_best(cell) if table.number == 1 else None
+                there = best or published(table.number, cell, metric)
+                places[labels, task] = Place(metric, cell, there)
+    corner = ("variant", "accuracy") if len(table.metrics) > 1 else ("variant",)
+    header, rows = lay_out(corner, places, numbers, NO_VALUE)
+    theirs_text = _about_published(places, shown.runs, table.unit)
     return Table(
-        title=f"Table {number}. {title}",
-        caption=f"{what}{marks_text(rows_of_texts)}{theirs_text} {about(info, shown)}",
+        title=f"Table {table.number}. {table.title}, {shown.cells['model'].iloc[0]}",
+        caption=f"{table.caption}{marks_text(rows)}{theirs_text}",
         header=header,
-        rows=rows_of_texts,
+        rows=rows,
     )
-
-
-def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
-    places: Places = {}
-    for task, model in tuples_in(runs[GROUP].drop_duplicates()):
-        cell = (task, model, "all")
-        there = published(5, cell, theirs.MAX_STEPS)
-        places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, there)
-    header, rows = lay_out(("task", "model"), places, ours, NO_VALUE)
-    caption = "Gradient steps after which runs end."
-    if _published_in(places):
-        caption += " Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
-        header = (*header[:3], "published (difference)")
-    return Table(title="Table 5. Step budgets", caption=caption, header=header, rows=rows)
-
-
-def _published_in(places: Places) -> list[int]:
-    """Return the tables of the paper that have any of the entries."""
-    return sorted({place.published.table for place in places.values() if place.published})
 
 
 def _about_published(places: Places, runs: pd.DataFrame, unit: str) -> str:
     """Say what the published columns are, if there are any, and which tasks ran for other budgets than the paper's."""
-    if not _published_in(places):
+    numbers = sorted({place.published.table for place in places.values() if place.published})
+    if not numbers:
         return ""
-    other = []
-    for (task, model), rows in runs.groupby(GROUP, sort=False):
-        there = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS)
-        here = rows["num_steps"].max()
-        if there is not None and here != there.number:
-            budgets = f"{budget_text(here)} steps here, {budget_text(there.number)} there"
-            other.append(f"{task} on {model} {budgets}")
-    tables = " and ".join(f"Table {number}" for number in _published_in(places))
+    tables = " and ".join(f"Table {number}" for number in numbers)
     about = (
         f" Published values are from Rothermel et al. 2021, {tables}, 3 seeds. In brackets: ours minus theirs, in "
         f"{unit}."
     )
-    return about + (f" Budgets differ from the paper's: {'; '.join(other)}." if other else "")
+    other = "; ".join(_other_budgets(runs))
+    return about + (f" Budgets differ from the paper's: {other}." if other else "")
+
+
+def _other_budgets(runs: pd.DataFrame) -> Iterator[str]:
+    for (task, model), rows in runs.groupby(GROUP, sort=False):
+        here = rows["num_steps"].max()
+        there = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS)
+        if there is not None and here != there.number:
+            budgets = f"{budget_text(here)} steps here, {budget_text(there.number)} there"
+            yield f"{task} on {model} {budgets}"
 
 
 def lay_out(
-    corner: Labels, places: Places, ours: OurNumbers, absent: str
+    corner: Labels, places: Places, numbers: Numbers, absent: str
 ) -> tuple[Labels, tuple[Labels, ...]]:
     """Lay out entries by labels of rows and heading of columns, in the order in which they come.
 
@@ -264,12 +227,12 @@ def lay_out(
     header, lines = list(corner), {labels: list(labels) for labels, _ in places}
     for column in dict.fromkeys(column for _, column in places):
         of_column = [places.get((labels, column)) for labels in lines]
-        beside = any(place and place.published for place in of_column)
-        header += [column, f"{column}, published"] if beside else [column]
+        has_published = any(place and place.published for place in of_column)
+        header += [column, f"{column}, published"] if has_published else [column]
         for line, place in zip(lines.values(), of_column, strict=True):
-            number = place and ours.of(place.metric, place.cell)
+            number = place and entry(place.metric, place.cell, numbers)
             line.append(number.text if number else absent)
-            if beside:
+            if has_published:
                 there = place and place.published
                 value = number.value if number else math.nan
                 line.append(published_text(there, value) if there else "")
@@ -279,12 +242,12 @@ def lay_out(
 def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:
     """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one is missing."""
     small, text = theirs.is_small(info.study), TABLES[number]
-    found = entries(number, small=small)
+    listed = entries(number, small=small)
     places: Places = {
-        ((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found
+        ((there.row,), there.column): Place(there.metric, there.cell, there) for there in listed
     }
-    header, rows = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
-    metrics = dict.fromkeys(entry.metric for entry in found)
+    header, rows = lay_out((text.corner,), places, our_numbers(summary, curves), absent="")
+    metrics = dict.fromkeys(there.metric for there in listed)
     said = [MEASURED[metric] for metric in metrics if metric in MEASURED]
     said.append(f"Published values are from Lu et al. 2021, table {number}.")
     said.append("In brackets: ours minus theirs.")
@@ -294,14 +257,52 @@ def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.Dat
         said.append(f"{stand_ins} Only the order of the numbers can be compared.")
     return Table(
         title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
-        caption=" ".join([*said, about(info, summary)]) + marks_text(rows),
+        caption=" ".join(said) + marks_text(rows),
         header=header,
         rows=rows,
     )
 
 
 def _stand_ins(number: int) -> str:
-    models = {entry.model for entry in entries(number)}
+    models = {there.model for there in entries(number)}
     here = {model: ours for model, ours in SMALL_MODELS.items() if model in models}
     pairs = {**TABLES[number].small, **here}
     return ", ".join(f"{ours} for {theirs}" for theirs, ours in pairs.items())
+
+
+def best_published(summary: StudySummary) -> Mapping[Cell, float]:
+    """Look up Rothermel et al.'s best test accuracy of each cell that has one, in percent."""
+    entries = {cell: published_best(cell) for cell in tuples_in(summary.cells[CELL])}
+    return {cell: entry.number for cell, entry in entries.items() if entry is not None}
+
+
+def paper_figures(folder: Path, summary: StudySummary) -> list[Image]:
+    """Write Figure 3 of each model that has a published value."""
+    panels = sweep_panels(summary)
+    images: list[Image] = []
+    for model, stem in stem_of_each(summary.runs["model"].unique()).items():
+        shown = summary.of(model=model)
+        if best_published(shown):
+            title = f"Test accuracy against learning rate, {model}"
+            draw = partial(curve_figure, shown, panels, title)
+            images.append(write_image(f"Figure 3. {title}", folder / f"figure3-{stem}", draw))
+    return images
+
+
+def curve_figure(
+    summary: StudySummary, panels: Sequence[Fields], title: str, frame: Frame
+) -> Figure:
+    """Draw a model's sweep with published values and Lu et al.'s rate as lines; `panels`: as of `sweep_panels`."""
+    rates = summary.learning_rates["learning_rate"]
+    is_near = rates.min() <= LU2021_LEARNING_RATE <= rates.max()
+    lines = [Line2D([], [], label="published best (Table 1)", color="0.3", **DOTTED)]
+    if is_near:
+        lines.append(Line2D([], [], label="Lu et al. 2021 (1e-3)", **DASHED))
+    figure = sweep_figure(summary, panels, frame, title=title, caption=PUBLISHED, handles=lines)
+    axes = dict(zip(summary.cells["task"].unique(), figure.axes, strict=False))
+    for axis in axes.values() if is_near else ():
+        axis.axvline(LU2021_LEARNING_RATE, zorder=1, **DASHED)
+    styles = variant_styles(list(summary.cells["variant"].unique()))
+    for (task, _, variant), value in best_published(summary).items():
+        axes[task].axhline(value, color=styles[variant].colour, zorder=1.5, **DOTTED)
+    return figure

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
@@ -53,9 +53,6 @@ class Entry(NamedTuple):
     """One number of a paper's table."""
 
     table: int
-    row: str
-    column: str
-    """Labels in the paper; empty for Rothermel et al. 2021."""
     task: str
     model: str
     """Empty: not trained here."""
@@ -65,6 +62,9 @@ class Entry(NamedTuple):
     """The number as printed, without its unit; empty: "-" in the paper, never reached."""
     sem: str = ""
     """The standard error as printed; empty: not given."""
+    row: str = ""
+    column: str = ""
+    """Labels in the paper; empty for Rothermel et al. 2021."""
 
     @property
     def cell(self) -> Cell:
@@ -79,7 +79,9 @@ class Entry(NamedTuple):
 
 def published(table: int, cell: Cell, metric: str) -> Entry | None:
     """Return what Rothermel et al. 2021 report of a cell (variant `all` in table 5); None: they have no such entry."""
-    return _rothermel2021().get((table, cell, metric))
+    key = (table, cell, metric)
+    listed = _entries("rothermel2021")
+    return next((entry for entry in listed if (entry.table, entry.cell, entry.metric) == key), None)
 
 
 def published_best(cell: Cell) -> Entry | None:
@@ -88,12 +90,10 @@ def published_best(cell: Cell) -> Entry | None:
 
 
 @cache
-def _rothermel2021() -> dict[tuple[int, Cell, str], Entry]:
-    found = [
-        Entry(int(table.removeprefix("table")), "", "", *rest)
-        for table, *rest in _lines("rothermel2021.csv")
-    ]
-    return {(entry.table, entry.cell, entry.metric): entry for entry in found}
+def _entries(paper: str) -> list[Entry]:
+    with (FOLDER / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    return [Entry(**row | {"table": int(row["table"].removeprefix("table"))}) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -127,22 +127,12 @@ def is_small(study: str) -> bool:
 
 def entries(table: int, *, small: bool = False) -> list[Entry]:
     """Return a table of Lu et al. 2021, row by row or column by column; `small`: about what stands for its cells."""
-    found = [entry for entry in _lu2021() if entry.table == table]
+    listed = [entry for entry in _entries("lu2021") if entry.table == table]
     if not small:
-        return found
+        return listed
     tasks = TABLES[table].small
     return [
         entry._replace(task=tasks[entry.task], model=SMALL_MODELS[entry.model])
-        for entry in found
+        for entry in listed
         if entry.task in tasks and entry.model in SMALL_MODELS
     ]
-
-
-@cache
-def _lu2021() -> list[Entry]:
-    return [Entry(int(table), *rest) for table, *rest in _lines("lu2021.csv")]
-
-
-def _lines(name: str) -> list[list[str]]:
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))[1:]

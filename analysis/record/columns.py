@@ -49,6 +49,8 @@ Columns = tuple[Column, ...]
 Row = Mapping[Any, Any]
 """A row of a table, value by column."""
 
+SPLITS = ("train", "validation", "test")
+"""Columns of a curve that hold the study's metric. In format 1 they were called `train_accuracy` and so on."""
 STATUSES = ("complete", "diverged", "failed", "stopped")
 """How a run can have ended."""
 DOUBTFUL = INEXACTLY, UNCHECKED = "inexactly", "unchecked"
@@ -68,6 +70,7 @@ Now = Callable[[str], str | None]
 _STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 _LOGGED = pa.struct([("step", _I64), ("name", _STR), ("value", _F64)])
 _STEPS = "gradient steps"
+_METRIC = "study's metric"
 _TIME = pa.timestamp("ms", tz="UTC")
 
 RUNS: Columns = (
@@ -133,10 +136,10 @@ RUNS: Columns = (
         "best_step",
         _I64,
         _STEPS,
-        "step of the highest validation accuracy, the earliest of equals; null: none, or not known",
+        "step of the best validation value, the earliest of equals; null: none, or not known",
     ),
-    _later("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`"),
-    _later("test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing"),
+    _later("validation_at_best", _F64, _METRIC, "validation value at `best_step`"),
+    _later("test_at_best", _F64, _METRIC, "test value at `best_step`; selects nothing"),
     _later(
         "stopped_at_step", _I64, _STEPS, "rung at which `stop_early` stopped the run; null: none"
     ),
@@ -159,21 +162,13 @@ CURVES: Columns = (
     Column("run_id", _STR, "", "as in `runs`"),
     Column("step", _I64, _STEPS, "steps taken before this evaluation"),
     Column("train_loss", _F64, "nats", "mean since the last evaluation, in training mode"),
-    Column(
-        "train_accuracy",
-        _F64,
-        "fraction",
-        "on a fixed part of the training split, in evaluation mode",
-    ),
+    Column("train", _F64, _METRIC, "on a fixed part of the training split, in evaluation mode"),
     Column("validation_loss", _F64, "nats", "on the whole validation split"),
     Column(
-        "validation_accuracy",
-        _F64,
-        "fraction",
-        "on the whole validation split; the only column that selects",
+        "validation", _F64, _METRIC, "on the whole validation split; the only column that selects"
     ),
     Column("test_loss", _F64, "nats", "on the whole test split"),
-    Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
+    Column("test", _F64, _METRIC, "on the whole test split; never selects anything"),
     Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
     Column("elapsed_s", _F64, "s", "time trained so far, shared out as `wall_s`"),
     _later(
@@ -228,7 +223,7 @@ RUNGS: Columns = (
     Column(
         "value",
         _F64,
-        "fraction",
+        _METRIC,
         "validation, mean over the seeds at the rung; null: not finite",
         True,
     ),
@@ -241,26 +236,26 @@ RUNGS: Columns = (
 
 def best_of(curve: Iterable[ReadFields], metric: Metric = ACCURACY) -> Fields:
     """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
-    known = [point for point in curve if math.isfinite(point["validation_accuracy"])]
+    known = [point for point in curve if math.isfinite(point["validation"])]
     best = max(
         known,
-        key=lambda point: (metric.sign * point["validation_accuracy"], -point["step"]),
+        key=lambda point: (metric.sign * point["validation"], -point["step"]),
         default={},
     )
     columns = {
         "best_step": "step",
-        "validation_at_best": "validation_accuracy",
-        "test_at_best": "test_accuracy",
+        "validation_at_best": "validation",
+        "test_at_best": "test",
     }
     return {name: best.get(source) for name, source in columns.items()}
 
 
 def in_range(curves: pd.DataFrame) -> pd.DataFrame:
-    """Return evaluations without accuracies beyond `MOST_VALUE`, which are NaN, and with 0 for those below its inverse.
+    """Return evaluations without values beyond `MOST_VALUE`, which are NaN, and with 0 for those below its inverse.
 
     Sums of squares of all others neither overflow nor underflow.
     """
-    measured = curves.filter(like="_accuracy")
+    measured = curves.filter(items=SPLITS)
     sizes = measured.abs()
     return curves.assign(**measured.where(sizes <= MOST_VALUE).mask(sizes < 1 / MOST_VALUE, 0.0))
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.record.columns import Columns, schema
-from lr_sweep.analysis.record.paths import Paths, RecordError, UnreadableError, unreadable
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import read_plain
 
-FORMAT = 1
-"""Raised when an older reader would misread a newer record, or the other way round."""
+from .columns import SPLITS, Columns, schema
+from .paths import Paths, RecordError, UnreadableError, unreadable
+
+FORMAT = 2
+"""Raised when an older reader would misread a newer record. Directories of format 1 are read, too."""
+FORMAT_1_NAMES = {f"{split}_accuracy": split for split in SPLITS}
+"""Columns of curves by their names in format 1, which called any metric an accuracy."""
 READ_THREADS = 8
 """Files read at once; small files on a network drive are bound by latency, not by the CPU."""
 MAX_BYTES = 64_000_000
@@ -103,7 +106,7 @@ def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
                 raise ValueError(
                     f"it has {file.metadata.num_rows:,} rows, want at most {MAX_ROWS:,}"
                 )
-            found = file.read([column.name for column in columns], use_threads=False)
+            found = _read(file, [column.name for column in columns])
             found.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
@@ -121,6 +124,13 @@ def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
     return pa.Table.from_arrays(
         [found.column(column.name) for column in columns], schema=schema(columns)
     )
+
+
+def _read(file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
+    """Read those of some columns that a file has, under their names of today."""
+    earlier = [old for old, name in FORMAT_1_NAMES.items() if name in names]
+    found = file.read([*names, *earlier], use_threads=False)
+    return found.rename_columns([FORMAT_1_NAMES.get(name, name) for name in found.column_names])
 
 
 def rows_of(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:

@@ -36,7 +36,7 @@ class Paths:
         self.all_checkpoints, self.pretrained = root / "checkpoints", root / "pretrained"
         self.tune, self.logs, self.stop_requests = root / "tune", root / "logs", root / "stop"
         self.sweep_stop = self.stop_requests / "sweep"
-        self.timings, self.cohort_sizes = root / "timings.json", root / "places.json"
+        self.timings = root / "timings.json"
         self.pretraining_progress = root / "pretraining-progress.json"
         self.mlflow_database, self.mlflow_artifacts = root / "mlflow.db", root / "mlflow-artifacts"
         self.writer_lock, self.holder = root / "writer.lock", root / "writer.json"

@@ -18,7 +18,10 @@ from pydantic import TypeAdapter, ValidationError
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
-from lr_sweep.analysis.record.columns import (
+from lr_sweep.common.files import Fields, is_changed, read_plain
+from lr_sweep.common.text import RATES, rates_text
+
+from .columns import (
     CURVES,
     PROPOSALS,
     RUNGS,
@@ -28,15 +31,15 @@ from lr_sweep.analysis.record.columns import (
     in_range,
     table,
 )
-from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table, rows_of
-from lr_sweep.analysis.record.paths import (
+from .parquet import FORMAT, damaged, read_each, read_table, rows_of
+from .paths import (
     Paths,
     RecordError,
     UnreadableError,
     closed_folder,
     unreadable,
 )
-from lr_sweep.analysis.record.study import (
+from .study import (
     NOTHING_STOPPED,
     Judgement,
     RateKey,
@@ -45,8 +48,6 @@ from lr_sweep.analysis.record.study import (
     StudyInfo,
     without_decide,
 )
-from lr_sweep.common.files import Fields, is_changed, read_plain
-from lr_sweep.common.text import RATES, rates_text
 
 MAX_JSON = 1_000_000
 """Bytes of a file of JSON."""
@@ -84,10 +85,10 @@ def check_format(results: Path) -> None:
             f"{results} has no format.json, so it is no results directory: give one that a study made"
         )
     found = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
-    if found != FORMAT:
+    if found not in (1, FORMAT):
         raise RecordError(
-            f"{path}: got format {found!r}, want {FORMAT}: read it with the version of this program that wrote it, "
-            "or run the study into a new results directory"
+            f"{path}: got format {found!r}, want 1 or {FORMAT}: read it with the version of this program "
+            "that wrote it, or run the study into a new results directory"
         )
     folders = (paths.runs, paths.curves, paths.studies)
     if closed := [

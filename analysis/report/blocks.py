@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -79,17 +79,6 @@ class Table:
         head, *lines = aligned(rows)
         rule = "-" * max(map(len, (head, *lines)))
         return "\n".join([self.title, head, rule, *lines, *ends, "", self.caption, ""])
-
-    def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
-        """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
-        folder.joinpath(f"{name}.md").write_text(self.markdown(), encoding="utf-8")
-        content = (
-            pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str)
-            if numbers is None
-            else numbers
-        )
-        write_csv(content, folder / f"{name}.csv")
-        return self
 
 
 Entry = Callable[[Row], str]
@@ -295,21 +284,16 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_STEM]
 
 
-def file_stems(names: Iterable[Sequence[str]]) -> dict[Any, str]:
-    """Return a file stem for each name, given in parts; numbered where two are alike, whatever their case."""
-    stems: dict[Any, str] = {}
-    for parts in names:
-        stem = "-".join(map(file_stem, parts))
-        earlier = [other.lower() for other in stems.values()]
-        same = sum(other.startswith(stem.lower()) for other in earlier)
-        candidates = chain([stem], (f"{stem}.{number}" for number in count(same + 1)))
-        stems[tuple(parts)] = next(each for each in candidates if each.lower() not in earlier)
-    return stems
-
-
 def stem_of_each(names: Iterable[str]) -> dict[str, str]:
-    """Return `file_stems` of single names, by name."""
-    return {name: stem for (name,), stem in file_stems([(name,) for name in names]).items()}
+    """Return a file stem for each name; numbered where two are alike, whatever their case."""
+    stems: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        stem = file_stem(name)
+        candidates = chain([stem], (f"{stem}.{number}" for number in count(2)))
+        stems[name] = next(text for text in candidates if text.lower() not in taken)
+        taken.add(stems[name].lower())
+    return stems
 
 
 def markdown_text(text: str) -> str:

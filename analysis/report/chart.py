@@ -11,23 +11,24 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.cells import (
+from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
+from lr_sweep.analysis.statistics.comparisons.orders import Kind, Order
+from lr_sweep.analysis.statistics.comparisons.uncertainty import with_interval
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
+from lr_sweep.common.files import Fields
+from lr_sweep.common.text import counted, rate_text
+
+from .cells import (
     incomplete_texts,
     lost_text,
     mean_sem_text,
     model_text,
     seeds_text,
 )
-from lr_sweep.analysis.report.figure_frame import Style, variant_styles
-from lr_sweep.analysis.report.figures import chosen_points
-from lr_sweep.analysis.report.laws import optimum_text
-from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
-from lr_sweep.analysis.statistics.comparisons.orders import Kind, Order
-from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import Cell, rows_by_cell
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
-from lr_sweep.common.files import Fields
-from lr_sweep.common.text import counted, rate_text
+from .figure_frame import Style, variant_styles
+from .laws import optimum_text
 
 SHADED: tuple[Kind, ...] = ("order", "winner")
 """Conclusions at a learning rate that differ from the tuned one."""
@@ -44,27 +45,38 @@ def chart_caption(metric: Metric) -> str:
     )
 
 
-def chart_data(
-    summary: StudySummary, orders: pd.DataFrame, conditions: Conditions = MappingProxyType({})
-) -> Fields:
+def chart_data(panels: Sequence[Fields], orders: pd.DataFrame, metric: Metric) -> Fields:
+    """Return the chart's data: panels as of `sweep_panels`, each with what its handle shows.
+
+    `orders` is the result of `orders.orders`. `metric` is left out where it is accuracy on test data, chosen on
+    validation data.
+    """
+    orders_of = dict(list(orders.groupby(GROUP, sort=False)))
+    with_handles = []
+    for panel in panels:
+        variants = [line["variant"] for line in panel["lines"]]
+        handle = handle_data(orders_of[panel["task"], panel["model"]], variants)
+        with_handles.append({**panel, "handle": handle})
+    content: Fields = {"panels": with_handles}
+    return content if metric == ACCURACY else content | {"metric": _metric(metric)}
+
+
+def sweep_panels(
+    summary: StudySummary, conditions: Conditions = MappingProxyType({})
+) -> list[Fields]:
     """Lay out test values against learning rate: panels (task and model) of lines (variants) of points.
 
-    `orders` is the result of `orders.orders`: what the handle of each panel shows.
-
-    Returns only what JSON has: no NaN. Accuracies, and other fractions, are in percent. `metric` is left out where it
-    is accuracy on test data, chosen on validation data.
+    Returns only what JSON has: no NaN. Accuracies, and other fractions, are in percent.
     """
     lines = _Lines(summary, conditions)
-    orders_of = dict(list(orders.groupby(GROUP, sort=False)))
-    panels = []
+    panels: list[Fields] = []
     for model, of_model in summary.cells.groupby("model", sort=False):
         styles = variant_styles(list(of_model["variant"].unique()))
         for task, of_task in of_model.groupby("task", sort=False):
-            shown = [lines.of(cell, styles[cell["variant"]]) for cell in of_task.to_dict("records")]
-            handle = handle_data(orders_of[task, model], list(of_task["variant"]))
-            panels.append({"task": task, "model": model, "lines": shown, "handle": handle})
-    metric = summary.metric
-    return {"panels": panels} | ({} if metric == ACCURACY else {"metric": _metric(metric)})
+            cells = of_task.to_dict("records")
+            shown = [lines.of(cell, styles[cell["variant"]]) for cell in cells]
+            panels.append({"task": task, "model": model, "lines": shown})
+    return panels
 
 
 def _metric(metric: Metric) -> Fields:
@@ -80,7 +92,10 @@ class _Lines:
         self.metric, self.conditions = summary.metric, conditions
         self.rates = rows_by_cell(summary.learning_rates)
         self.optima = rows_by_cell(optima(summary)) if summary.metric.chosen_on else {}
-        self.marks = rows_by_cell(chosen_points(summary))
+        self.cells = rows_by_cell(with_interval(summary.cells))
+        by_cell = summary.chosen_runs.dropna(subset=["test"]).groupby(CELL)
+        self.values = by_cell["test"].agg(list).to_dict()
+        self.is_fresh = summary.fresh is not None
 
     def of(self, cell: Row, style: Style) -> Fields:
         """Return the line of a cell."""
@@ -99,7 +114,8 @@ class _Lines:
             "points": points,
             "optimum": _optimum(optimum),
             "condition": self.conditions.get(key, ""),
-            **self.seeds(cell, self.marks[key][0]),
+            "seeds": [self.drawn(value) for value in self.values.get(key, [])],
+            "fresh": self.fresh(self.cells[key][0]) if self.is_fresh else None,
         }
 
     def point(self, row: Row) -> Fields:
@@ -122,22 +138,19 @@ class _Lines:
             "kind": _kind(row),
         }
 
-    def seeds(self, cell: Row, marks: Row) -> Fields:
-        """Return the values of single seeds at the chosen rate; `fresh`: the mean of fresh seeds, if any."""
-        values = marks["seed_values"] if isinstance(marks["seed_values"], tuple) else ()
-        seeds = [self.drawn(value) for value in values]
-        if math.isnan(marks["fresh_mean"]):
-            return {"seeds": seeds, "fresh": None}
-        ends = [marks["fresh_low"], marks["fresh_high"]]
+    def fresh(self, cell: Row) -> Fields | None:
+        """Return the mean of the fresh seeds of a cell; None: none has a value."""
+        if not cell["num_tests"]:
+            return None
+        ends = [cell["low"], cell["high"]]
         has_ends = all(map(math.isfinite, ends))
-        fresh = {
-            "mean": self.drawn(marks["fresh_mean"]),
+        return {
+            "mean": self.drawn(cell["test_mean"]),
             "ends": list(map(self.drawn, ends)) if has_ends else [],
             "text": mean_sem_text(cell, self.metric),
-            "seeds": counted(len(values), "fresh seed"),
+            "seeds": counted(cell["num_tests"], "fresh seed"),
             "interval": " to ".join(self.metric.ends_text(*ends)) if has_ends else "",
         }
-        return {"seeds": seeds, "fresh": fresh}
 
     def drawn(self, value: float) -> float | None:
         """Return a value as the axis has it."""

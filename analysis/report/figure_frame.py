@@ -18,8 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.report.blocks import Image
 from lr_sweep.common.text import rate_text
+
+from .blocks import Image
 
 
 class Style(NamedTuple):
@@ -163,8 +164,8 @@ def framed(
     columns = 2 if len(names) == 4 else min(len(names), len(frame.widths))
     rows = math.ceil(len(names) / columns)
     width = frame.widths[columns - 1]
-    heading = plain(wrapped(title, TITLE_CHARACTERS_PER_INCH * width))
-    text = plain(wrapped(caption, CHARACTERS_PER_INCH * (width - em)))
+    heading = _wrapped(title, TITLE_CHARACTERS_PER_INCH * width)
+    text = _wrapped(caption, CHARACTERS_PER_INCH * (width - em))
     longest = max(len(str(handle.get_label())) for handle in handles)
     per_row = max(1, int(width / em / (LEGEND_ENTRY + LETTER * longest)))
     num_rows = math.ceil(len(handles) / per_row)
@@ -191,7 +192,10 @@ def framed(
         borderaxespad=0,
         bbox_to_anchor=(0.5, 1 - title_height / height),
     )
-    panels = shown_panels(figure, rows, columns, len(names))
+    grid = list(figure.subplots(rows, columns, squeeze=False).flatten())
+    panels = grid[: len(names)]
+    for panel in grid[len(names) :]:
+        panel.set_visible(False)
     figure.subplots_adjust(
         left=LEFT * em / width,
         right=1 - RIGHT * em / width,
@@ -205,17 +209,9 @@ def framed(
     return figure, panels
 
 
-def wrapped(text: str, width: float) -> str:
+def _wrapped(text: str, width: float) -> str:
     """Break a text into lines of so many characters, and no name at its hyphen."""
-    return textwrap.fill(text, int(width), break_on_hyphens=False)
-
-
-def shown_panels(figure: Figure, rows: int, columns: int, number: int) -> list[Axes]:
-    """Make a grid of panels of which a number, the first ones, are seen; return these."""
-    panels = list(figure.subplots(rows, columns, squeeze=False).flatten())
-    for panel in panels[number:]:
-        panel.set_visible(False)
-    return panels[:number]
+    return plain(textwrap.fill(text, int(width), break_on_hyphens=False))
 
 
 def plain(text: str) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.report.blocks import Bullets
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell
 from lr_sweep.common.text import counted, rate_text
+
+from .blocks import Bullets
 
 MOST_NAMED = 8
 """Cells that a folded finding names; more are counted."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lr_sweep.analysis.report.blocks import Table, file_stem
-from lr_sweep.analysis.report.cells import MARKS
 from lr_sweep.analysis.statistics.selection.best import CELL
+
+from .blocks import Table, file_stem
+from .cells import MARKS
 
 SPECIAL = str.maketrans(
     {

@@ -13,7 +13,14 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import (
+from lr_sweep.analysis.statistics.rates.laws import laws, series_of
+from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.selection.best import CELL, labels_of
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.common.files import Fields
+from lr_sweep.common.text import NO_VALUE
+
+from .blocks import (
     Block,
     Image,
     Section,
@@ -22,7 +29,7 @@ from lr_sweep.analysis.report.blocks import (
     table_of_rows,
     write_csv,
 )
-from lr_sweep.analysis.report.figure_frame import (
+from .figure_frame import (
     Frame,
     Style,
     draw_grid,
@@ -36,14 +43,7 @@ from lr_sweep.analysis.report.figure_frame import (
     variant_styles,
     write_image,
 )
-from lr_sweep.analysis.report.numbers import about_text, slope_text
-from lr_sweep.analysis.statistics.rates.laws import laws, series_of
-from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.rates.tuning import expected_bests
-from lr_sweep.analysis.statistics.selection.best import CELL, labels_of
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.common.files import Fields
-from lr_sweep.common.text import NO_VALUE
+from .numbers import about_text, slope_text
 
 MOST_FIGURES, MOST_SAID = 4, 3
 """Laws that are drawn, and said in a sentence; the table has all."""
@@ -59,11 +59,12 @@ def optima_section(
     """
     best = optima(summary)
     found = laws(best, axes)
-    write_csv(expected_bests(summary), folder / "expected_best.csv")
-    shown: list[Block] = [optima_table(best, summary.metric).write(folder, "optima", best)]
+    write_csv(best, folder / "optima.csv")
+    shown: list[Block] = [optima_table(best, summary.metric)]
     if len(found):
+        write_csv(found, folder / "laws.csv")
         images = _figures(folder, summary, axes, found, pdf=pdf)
-        shown = [laws_table(found).write(folder, "laws", found), *images, *shown]
+        shown = [laws_table(found), *images, *shown]
     sentences = [law_text(law) for law in found.head(MOST_SAID).to_dict("records")]
     return [Section("The best learning rate", shown)], sentences
 

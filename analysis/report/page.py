@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lr_sweep.analysis.report.blocks import Description
+from .blocks import Description
 
 WEB = Path(__file__).with_name("web")
 SCRIPTS = ("drawing.js", "chart.js", "values.js", "handle.js", "page.js")

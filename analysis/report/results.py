@@ -9,36 +9,37 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Table, entries_of, laid_out
-from lr_sweep.analysis.report.cells import (
+from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
+from lr_sweep.analysis.statistics.comparisons.correction import compared_pairs
+from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
+from lr_sweep.analysis.statistics.comparisons.uncertainty import with_interval
+from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, ranked
+from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.common.text import rate_text
+
+from .blocks import Table, entries_of, laid_out
+from .cells import (
     compared_seeds,
     lost_text,
     marks_of,
     marks_text,
     measured_text,
 )
-from lr_sweep.analysis.report.numbers import p_value, range_text, with_minus
-from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
-from lr_sweep.analysis.statistics.comparisons.correction import compared_pairs
-from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
-from lr_sweep.analysis.statistics.comparisons.uncertainty import with_interval
-from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, ranked
-from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.common.text import rate_text
+from .numbers import p_value, range_text, with_minus
 
-OF_CELL = ["learning_rate", "num_tests", "num_seeds", "test_mean", "test_sem", "low", "high"]
 DIFFERENCE = ["difference", "difference_low", "difference_high", "corrected_p"]
 """Columns of a variant's mean less that of the best one; NaN: unknown."""
 LEAST_SHOWN = 100
 """Differences that are this many times smaller than their typical uncertainty may be written as 0."""
-RESULTS = [*CELL, *OF_CELL, *DIFFERENCE, "is_best", "condition"]
-"""Columns of `results`. `is_best`: the best mean of a task and model, and means not significantly worse; `condition`:
-why a worse variant may yet be better."""
 
 
 def results(summary: StudySummary, conditions: Conditions) -> pd.DataFrame:
-    """Return the columns of `RESULTS` and of cells, a row a cell, in each task and model the best first."""
+    """Return the cells of a study, in each task and model the best first.
+
+    Returns:
+        A row a cell: its columns, `low` and `high` of its mean, and `DIFFERENCE`; `is_best`: the best mean of a task
+        and model, and means not significantly worse; `condition`: why a worse variant may yet be better.
+    """
     groups = [
         _ranked(summary.of(**labels), best, leads)
         for labels, best, leads, _ in ranked(summary, conditions)
@@ -48,18 +49,18 @@ def results(summary: StudySummary, conditions: Conditions) -> pd.DataFrame:
 
 def _ranked(group: StudySummary, best: Sequence[str], leads: Sequence[Lead]) -> pd.DataFrame:
     """Return the cells of a task and model; those without a value are last."""
-    behind = {
-        lead.over: (-lead.difference, -lead.high, -lead.low, lead.corrected_p) for lead in leads
-    }
-    order = [*best[:1], *behind]
-    place = {variant: number for number, variant in enumerate(order)}
-    ranks = group.cells["variant"].map(place).fillna(len(order))
-    rows = with_interval(group.cells).iloc[ranks.argsort(kind="stable")].reset_index(drop=True)
-    unknown = (math.nan,) * len(DIFFERENCE)
-    rows[DIFFERENCE] = [behind.get(variant, unknown) for variant in rows["variant"]]
-    reasons = {lead.over: lead.condition for lead in leads}
-    condition = [reasons.get(variant, "") for variant in rows["variant"]]
-    return rows.assign(is_best=rows["variant"].isin(best), condition=condition)
+    behind = pd.DataFrame(
+        [
+            (lead.over, -lead.difference, -lead.high, -lead.low, lead.corrected_p, lead.condition)
+            for lead in leads
+        ],
+        columns=["variant", *DIFFERENCE, "condition"],
+    )
+    order = [*best[:1], *behind["variant"]]
+    ranks = group.cells["variant"].map(dict(zip(order, range(len(order)), strict=True)))
+    cells = with_interval(group.cells).iloc[ranks.fillna(len(order)).argsort(kind="stable")]
+    rows = cells.merge(behind, on="variant", how="left")
+    return rows.assign(is_best=rows["variant"].isin(best), condition=rows["condition"].fillna(""))
 
 
 def is_tested(summary: StudySummary) -> bool:

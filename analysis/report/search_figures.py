@@ -11,10 +11,11 @@ import matplotlib
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.report.blocks import Image
-from lr_sweep.analysis.report.figure_frame import plain, save
 from lr_sweep.analysis.statistics.selection.best import CELL, RATE
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
+
+from .blocks import Image
+from .figure_frame import plain, save
 
 if TYPE_CHECKING:
     from optuna import Study

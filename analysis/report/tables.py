@@ -11,8 +11,14 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Entry, Table, entries_of, laid_out
-from lr_sweep.analysis.report.cells import (
+from lr_sweep.analysis.statistics.comparisons.orders import Kind
+from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.common.text import NO_VALUE, rate_text
+
+from .blocks import Entry, Table, entries_of, laid_out
+from .cells import (
     compared_seeds,
     incomplete_text,
     incomplete_texts,
@@ -20,12 +26,7 @@ from lr_sweep.analysis.report.cells import (
     measured_text,
     seeds_text,
 )
-from lr_sweep.analysis.report.numbers import p_value, range_text, with_minus
-from lr_sweep.analysis.statistics.comparisons.orders import Kind
-from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS
-from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
-from lr_sweep.common.text import NO_VALUE, rate_text
+from .numbers import p_value, range_text, with_minus
 
 CHOSEN = "*"
 MOST_PAIRS = 200
@@ -42,22 +43,21 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
     """Lay out one task's test values, variants by learning rates: the figure in numbers."""
     shown, metric = summary.of(task=task, model=model), summary.metric
     rates, chosen = shown.learning_rates, shown.cells.set_index("variant")["learning_rate"]
-    swept = sorted(rates["learning_rate"].unique())
-    texts = {}
-    for row in rates.to_dict("records"):
-        variant, rate = row["variant"], row["learning_rate"]
-        texts[variant, rate] = _at_rate(row, rate == chosen[variant], metric)
-    rows = tuple(
-        (variant, *(texts.get((variant, rate), NO_VALUE) for rate in swept))
-        for variant in rates["variant"].unique()
+    entries = [
+        _at_rate(row, row["learning_rate"] == chosen[row["variant"]], metric)
+        for row in rates.to_dict("records")
+    ]
+    texts = rates.assign(entry=entries).pivot(
+        index="variant", columns="learning_rate", values="entry"
     )
+    by_variant = texts.loc[rates["variant"].unique()].fillna(NO_VALUE)
     several = len(summary.cells[GROUP].drop_duplicates()) > 1
     group = f", {task}, {model}" if several else ""
     return Table(
         title=f"{metric.title} by learning rate{group}",
         caption=_by_rate_caption(summary, rates["most_seeds"].max()),
-        header=("variant", *map(rate_text, swept)),
-        rows=rows,
+        header=("variant", *(rate_text(float(rate)) for rate in texts.columns)),
+        rows=tuple(by_variant.itertuples(name=None)),
     )
 
 
@@ -145,7 +145,7 @@ def _pair_caption(summary: StudySummary, pairs: pd.DataFrame, num_shown: int) ->
 
 
 def order_table(orders: pd.DataFrame, metric: Metric = ACCURACY, *, fresh: bool = False) -> Table:
-    """Show the result of `orders`; `fresh`: the tuned means are of fresh seeds."""
+    """Show the result of `order_texts`; `fresh`: the tuned means are of fresh seeds."""
 
     def conclusion(row: Row) -> str:
         if math.isnan(row["learning_rate"]):
@@ -168,9 +168,7 @@ def order_table(orders: pd.DataFrame, metric: Metric = ACCURACY, *, fresh: bool 
         "tested at every rate with three seeds or more (Welch's t tests, corrected for all pairs and rates by "
         "Holm's method; `comparisons-at-rates.csv`)."
     )
-    return laid_out(
-        "Order of the variants at each learning rate", caption, order_texts(orders), columns
-    )
+    return laid_out("Order of the variants at each learning rate", caption, orders, columns)
 
 
 def order_texts(orders: pd.DataFrame) -> pd.DataFrame:

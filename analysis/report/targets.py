@@ -14,8 +14,13 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Section, Table, table_of_rows, write_csv
-from lr_sweep.analysis.report.figure_frame import (
+from lr_sweep.analysis.statistics.comparisons.target import RATE, StepsCompared
+from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
+from lr_sweep.common.text import rate_text
+
+from .blocks import Section, Table, table_of_rows, write_csv
+from .figure_frame import (
     Frame,
     Style,
     dress,
@@ -26,12 +31,8 @@ from lr_sweep.analysis.report.figure_frame import (
     variant_styles,
     write_image,
 )
-from lr_sweep.analysis.report.laws import MOST_FIGURES
-from lr_sweep.analysis.report.numbers import ends_text, p_text, p_value, seconds_text
-from lr_sweep.analysis.statistics.comparisons.target import RATE, StepsCompared
-from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
-from lr_sweep.common.text import rate_text
+from .laws import MOST_FIGURES
+from .numbers import ends_text, p_text, p_value, seconds_text
 
 CAPTION = (
     "Mean over seeds at each evaluation, with its 95% interval as a band. Dashed: the target. Bars: 95% intervals of "
@@ -54,14 +55,15 @@ def target_section(
     `write_image`.
     """
     pairs, metric = found.pairs, summary.metric
-    device_s, devices = (math.nan, []) if timed is None else _device_s(summary, timed, found.cells)
+    device_s = math.nan if timed is None else _device_s(summary, timed, found.cells)
     cells = found.cells.assign(device_s=device_s)
     best = cells.drop_duplicates(GROUP)
-    tables = [targets_table(cells, metric, unit, devices).write(folder, "targets", cells)]
+    tables = [targets_table(cells, metric, unit)]
     if len(pairs):
-        table = pairs_table(pairs.merge(best[CELL]), unit, len(pairs))
-        tables.append(table.write(folder, "target_pairs", pairs))
-    write_csv(found.means, folder / "target_means.csv")
+        tables.append(pairs_table(pairs.merge(best[CELL]), unit, len(pairs)))
+    numbers = {"targets": cells, "target_pairs": pairs, "target_means": found.means}
+    for stem, rows in numbers.items():
+        write_csv(rows, folder / f"{stem}.csv")
     sentences = []
     for _, rows in cells.groupby(GROUP, sort=False):
         first = rows.iloc[0].to_dict()
@@ -82,7 +84,10 @@ def target_text(first: Row, pairs: pd.DataFrame, metric: Metric, unit: str) -> s
     steps = f"{seconds_text(first['steps'])} {unit}"
     if first["at_first"]:
         return f"{text}at most {steps}: it is there at its first evaluation."
-    text += steps + _in_brackets(_interval_text(first), _certain_text(first))
+    interval, certain = _interval_text(first), _certain_text(first)
+    known = [f"95% interval {interval}" if interval else ""]
+    known.append(f"certainly {certain} on" if certain else "")
+    text += steps + _in_brackets(*known)
     if pairs.empty:
         return f"{text}."
     text += f"; {_slower_text(pairs.iloc[0].to_dict())}"
@@ -94,12 +99,12 @@ def target_text(first: Row, pairs: pd.DataFrame, metric: Metric, unit: str) -> s
 def _interval_text(cell: Row) -> str:
     if math.isnan(cell["high"]):
         return ""
-    return f"95% interval {seconds_text(cell['low'])} to {seconds_text(cell['high'])}"
+    return f"{seconds_text(cell['low'])} to {seconds_text(cell['high'])}"
 
 
 def _certain_text(cell: Row) -> str:
     step = cell["certain_step"]
-    return "" if math.isnan(step) else f"certainly from step {step:.0f} on"
+    return "" if math.isnan(step) else f"from step {step:.0f}"
 
 
 def _slower_text(pair: Row) -> str:
@@ -118,20 +123,18 @@ def _in_brackets(*texts: str) -> str:
     return f" ({known})" if known else ""
 
 
-def targets_table(
-    cells: pd.DataFrame, metric: Metric, unit: str, devices: Sequence[str] = ()
-) -> Table:
-    """Show when each variant reaches the target; `devices`: those of tasks and models with several."""
+def targets_table(cells: pd.DataFrame, metric: Metric, unit: str) -> Table:
+    """Show when each variant reaches the target."""
     caption = (
         "Each variant at the learning rate that reaches the target first. The curve is the mean over seeds, fitted "
         'around its crossing; the 95% interval has the noise of runs and of evaluations. "Over" is the budget of a '
         'variant that does not reach the target. From "certain from" on, the mean is beyond the target by one-sided '
         "t tests, from the last step down (5%, corrected for the choice of the step)."
     )
-    if devices:
+    if cells["device_s"].notna().any():
         caption += (
-            " Device-seconds compare variants on one kind of device: they are left out where a task and model was "
-            f"trained on several ({', '.join(devices)})."
+            " Device-seconds compare variants on one kind of device. A task and model that was trained on several "
+            "kinds has none."
         )
     rows = []
     for cell in cells.to_dict("records"):
@@ -143,11 +146,9 @@ def targets_table(
                 "learning rate": rate_text(cell["learning_rate"]),
                 metric.validation: metric.text(cell["target"]),
                 unit: f"{bound}{seconds_text(cell['steps'])}",
-                "95% interval": _interval_text(cell).removeprefix("95% interval ") * is_reached,
+                "95% interval": _interval_text(cell) * is_reached,
                 "reached": f"{cell['num_reached']} of {cell['num_runs']}",
-                "certain from": _certain_text(cell)
-                .removeprefix("certainly from ")
-                .removesuffix(" on"),
+                "certain from": _certain_text(cell).removeprefix("from "),
                 "device-seconds": seconds_text(cell["device_s"]) * is_reached,
             }
         )
@@ -186,17 +187,13 @@ def pairs_table(pairs: pd.DataFrame, unit: str, num_pairs: int) -> Table:
     return table_of_rows(f"{unit[0].upper()}{unit[1:]} saved", caption, rows)
 
 
-def _device_s(
-    summary: StudySummary, timed: pd.DataFrame, cells: pd.DataFrame
-) -> tuple[pd.Series[float], list[str]]:
-    """Return the device seconds to the target, and the devices of tasks and models with several, which have none."""
+def _device_s(summary: StudySummary, timed: pd.DataFrame, cells: pd.DataFrame) -> pd.Series[float]:
+    """Return the device seconds to the target; NaN where a task and model was trained on several kinds of device."""
     columns = ["run_id", "device", "device_s", "num_steps"]
     runs = summary.runs[["run_id", *RATE]].merge(timed[columns], on="run_id")
-    several = runs.groupby(GROUP)["device"].transform("nunique") > 1
-    per_step = (runs["device_s"] / runs["num_steps"]).mask(several).rename("per_step")
-    timed_cells = cells.join(per_step.groupby([runs[name] for name in RATE]).mean(), on=RATE)
-    devices = sorted(runs["device"][several].dropna().unique())
-    return timed_cells["steps"] * timed_cells["per_step"], devices
+    is_one_kind = runs.groupby(GROUP)["device"].transform("nunique") == 1
+    runs["per_step"] = (runs["device_s"] / runs["num_steps"]).where(is_one_kind)
+    return cells["steps"] * cells.join(runs.groupby(RATE)["per_step"].mean(), on=RATE)["per_step"]
 
 
 def _figure(summary: StudySummary, found: StepsCompared, title: str, frame: Frame) -> Figure:

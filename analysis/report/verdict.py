@@ -1,4 +1,4 @@
-"""The verdict in words: for each task and model what is best, and what one rate alone would have shown."""
+"""The question and the verdict in words: what is best in each task and model, and what one rate would have shown."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Verdict
-from lr_sweep.analysis.report.cells import seeds_text
-from lr_sweep.analysis.report.numbers import p_text, with_minus
 from lr_sweep.analysis.statistics.comparisons.failures import fisher_p
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS, FIRST_LOOK
 from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate
@@ -19,8 +16,26 @@ from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import counted, rate_text
 
+from .blocks import Verdict
+from .cells import seeds_text
+from .numbers import p_text, with_minus
+
 MOST_NAMED = 3
 """Variants, or learning rates, that a sentence names; more are counted."""
+
+
+def question(summary: StudySummary) -> str:
+    """Ask for the best variant, or for the best learning rate of a single one."""
+    metric = summary.metric
+    variants, tasks = (list(summary.cells[name].unique()) for name in ("variant", "task"))
+    where = f" on {listed(tasks) if len(tasks) <= MOST_NAMED + 1 else counted(len(tasks), 'task')}"
+    value = f"the {metric.best} {metric.test}{where}"
+    if len(variants) == 1:
+        return f"At which learning rate does {variants[0]} have {value}?"
+    named = listed(variants) if len(variants) <= MOST_NAMED + 1 else f"{len(variants)} variants"
+    is_tuned = metric.chosen_on and not metric.untuned
+    rates = ", each at its own learning rate" if is_tuned else ""
+    return f"Which of {named} has {value}{rates}?"
 
 
 def verdict_block(

@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from lr_sweep.analysis.paper.figures import (
-    VARIANTS,
-    bar_figure,
-    curve_figure,
-    near_lu2021,
-    paper_styles,
-)
-from lr_sweep.analysis.paper.paper import paper_sections
+from lr_sweep.analysis.paper.paper import curve_figure, paper_sections
 from lr_sweep.analysis.record.read import read_curves, read_study
-from lr_sweep.analysis.report.blocks import Image, Section
+from lr_sweep.analysis.report.blocks import Image, Section, Table
+from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import PAGE
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+VARIANTS = ("unfrozen-pretrained", "frozen-pretrained", "unfrozen-random", "frozen-random")
 
 
 def record(folder: Path, model: str = "gpt2", **labels: str) -> SyntheticRecord:
@@ -44,22 +40,23 @@ def heights(panel: Axes, style: str, width: float) -> list[float]:
 def test_published_values_are_lines(tmp_path: Path) -> None:
     """Table 1, MNIST: 98.0, 98.5, 98.7 and 99.0."""
     summary = summary_of(record(tmp_path).write())
-    curves, bars = (draw(summary, "Title", "Facts.", PAGE) for draw in (curve_figure, bar_figure))
-    assert heights(curves.axes[0], ":", 1.3) == heights(bars.axes[0], "-", 1.6) == [98.0, 98.5, 98.7, 99.0]
-    assert [patch.get_height() for patch in bars.axes[0].patches] == [50.0] * 4  # type: ignore[attr-defined]
-    assert heights(curves.axes[0], "--", 1.2) == [0]  # at Lu et al.'s rate, from the bottom
-    (caption,) = (text.get_text().replace("\n", " ") for text in curves.texts if "Facts." in text.get_text())
+    figure = curve_figure(summary, sweep_panels(summary), "Title", PAGE)
+    assert heights(figure.axes[0], ":", 1.3) == [98.0, 98.5, 98.7, 99.0]
+    assert heights(figure.axes[0], "--", 1.2) == [0]  # at Lu et al.'s rate, from the bottom
+    (caption,) = (text.get_text().replace("\n", " ") for text in figure.texts if "Dotted" in text.get_text())
     assert "Dotted lines show Rothermel et al. 2021" in caption
 
 
-@pytest.mark.parametrize(("rates", "is_near"), [((1e-6, 1e-5), False), ((1e-5, 5e-4), True), ((5e-3, 1e-2), False)])
-def test_the_rate_of_lu_et_al_is_drawn_only_near_the_sweep(rates: tuple[float, ...], is_near: bool) -> None:
-    assert near_lu2021(rates) is is_near
-
-
-def test_variants_of_the_papers_have_one_style_in_all_figures() -> None:
-    assert paper_styles(["mine", "frozen-random"])["frozen-random"] == paper_styles(VARIANTS)["frozen-random"]
-    assert paper_styles(["mine"])["mine"] not in paper_styles(VARIANTS).values()
+@pytest.mark.parametrize(("rates", "is_near"), [((1e-5, 1e-4), False), ((1e-4, 1e-2), True)])
+def test_the_rate_of_lu_et_al_is_drawn_only_within_the_sweep(
+    tmp_path: Path, rates: tuple[float, ...], is_near: bool
+) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate in rates:
+        made.add(rate, 0, [(300, 0.5, 0.5)])
+    summary = summary_of(made.write())
+    figure = curve_figure(summary, sweep_panels(summary), "Title", PAGE)
+    assert bool(heights(figure.axes[0], "--", 1.2)) is is_near
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -68,9 +65,9 @@ def test_figures_are_of_models_and_tasks_with_a_published_value(tmp_path: Path) 
     made.wanted += record(tmp_path, "tiny").wanted
     (section,) = sections(made)
     images = [block.png.name for block in section.body if isinstance(block, Image)]
-    assert images == ["figure3-gpt2.png", "figure1-gpt2.png", "figure2-left-gpt2.png"]
+    assert images == ["figure3-gpt2.png"]
     assert section.folded
-    assert (tmp_path / "new" / "table1-tiny.md").exists()
+    assert "Table 1. Test accuracy, tiny" in [block.title for block in section.body if isinstance(block, Table)]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -19,13 +19,11 @@ from lr_sweep.analysis.paper.published import (
     published,
 )
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 
 TASKS = ["listops", "mnist", "cifar10", "cifar10-lra"]
 VARIANTS = ["frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained"]
-INFO = StudyInfo(study="golden", title="Golden")
 RATES = (1e-4, 1e-3, 1e-2)
 
 
@@ -33,6 +31,7 @@ def wanted_row(task: str, variant: str, rate: float, seed: int, budget: int, mod
     return {
         **{"run_id": f"{task} {model} {variant} {rate} {seed}", "task": task, "model": model, "variant": variant},
         **{"learning_rate": rate, "seed": seed, "num_steps": budget, "pretrained_on": None, "data_origin": "made up"},
+        "trained_parameters": None,
     }
 
 
@@ -41,9 +40,15 @@ def summary_of(rows: list[dict[str, Any]], points: list[tuple[Any, ...]]) -> tup
     wanted = pd.DataFrame(rows)
     ended = {"status": "complete", "diverged_at_step": pd.NA, "failure": None}
     runs = wanted.assign(**ended).astype({"diverged_at_step": "Int64"})
-    columns = ["run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy"]
+    columns = ["run_id", "step", "train", "validation", "test"]
     curves = pd.DataFrame(points, columns=columns)
     return summarise(wanted, runs, curves), curves
+
+
+def tables_of(summary: StudySummary, curves: pd.DataFrame) -> dict[str, Table]:
+    """Tables by number and model: `1 gpt2`."""
+    titles = {table.title: table for table in paper_tables(summary, curves)}
+    return {f"{title[6]} {title.rpartition(', ')[2]}": table for title, table in titles.items()}
 
 
 def entry(table: int, task: str, variant: str, metric: str, model: str = "gpt2") -> Entry:
@@ -95,7 +100,7 @@ def golden() -> dict[str, Table]:
             more_rows, more_points = golden_runs(task, variant)
             rows += more_rows
             points += more_points
-    return paper_tables(INFO, *summary_of(rows, points))
+    return tables_of(*summary_of(rows, points))
 
 
 def column(table: Table, name: str) -> dict[str, str]:
@@ -133,7 +138,7 @@ TABLE_3 = {
 
 @pytest.mark.parametrize(("number", "printed"), [(1, TABLE_1), (2, TABLE_2)])
 def test_tables_1_and_2_are_the_published_ones(golden: dict[str, Table], number: int, printed: dict[str, str]) -> None:
-    table = golden[f"table{number}-gpt2"]
+    table = golden[f"{number} gpt2"]
     for variant, texts in printed.items():
         for task, text in zip(TASKS, texts.split("|"), strict=True):
             assert column(table, task)[variant] == text, (variant, task)
@@ -142,32 +147,11 @@ def test_tables_1_and_2_are_the_published_ones(golden: dict[str, Table], number:
 
 
 def test_table_3_is_the_published_one(golden: dict[str, Table]) -> None:
-    table = golden["table3-gpt2"]
+    table = golden["3 gpt2"]
     assert len(table.rows) == len(TABLE_3)
     for row in table.rows:
         found = [row[table.header.index(task)] for task in TASKS]
         assert "|".join(found) == TABLE_3[row[0], row[1]]
-
-
-def test_bold_is_the_best_and_what_three_seeds_cannot_distinguish_from_it(golden: dict[str, Table]) -> None:
-    """On MNIST the published SEMs are 0.0 to 0.1, rounded: without a spread nothing is distinguished."""
-    table = golden["table1-gpt2"]
-    bold = {(table.rows[i][0], table.header[j]) for i, j in table.bold}
-    assert bold == {
-        *((variant, task) for variant in ("unfrozen-random", "unfrozen-pretrained") for task in TASKS),
-        *(("frozen-pretrained", task) for task in ("mnist", "cifar10-lra")),
-        ("frozen-random", "mnist"),
-    }
-    assert "| **99.0 ± 0.0** |" in table.markdown()
-
-
-def test_table_5_is_the_published_one(golden: dict[str, Table]) -> None:
-    assert golden["table5"].rows == (
-        ("listops", "gpt2", "3×10⁵", "3×10⁵ (+0)"),
-        ("mnist", "gpt2", "4×10⁵", "4×10⁵ (+0)"),
-        ("cifar10", "gpt2", "4×10⁵", "4×10⁵ (+0)"),
-        ("cifar10-lra", "gpt2", "3×10⁵", "3×10⁵ (+0)"),
-    )
 
 
 def test_steps_to_match_by_hand() -> None:
@@ -186,21 +170,16 @@ def test_steps_to_match_by_hand() -> None:
     assert found["target"].tolist() == pytest.approx([0.7, 0.7])
     assert found["steps"].to_dict() == {"frozen-pretrained": 200, "unfrozen-random": 300}
     ended = accuracies_at_budget(summary, curves).set_index("variant")
-    assert ended.loc["frozen-pretrained", "test"] == pytest.approx(0.5)  # (0.1 + 0.9) / 2
-    assert ended.loc["frozen-pretrained", "difference"] == pytest.approx(0.4)  # 0.9 - 0.5
+    assert ended.loc["frozen-pretrained", "test_at_end"] == pytest.approx(0.5)  # (0.1 + 0.9) / 2
+    assert ended.loc["frozen-pretrained", "difference_at_end"] == pytest.approx(0.4)  # 0.9 - 0.5
 
 
-def test_table_4_compares_models() -> None:
-    rows = [wanted_row("mnist", "frozen-random", 1e-3, 0, 300, model) for model in ("distilgpt2", "gpt2")]
-    points = [(row["run_id"], 300, 0.9, 0.5, test) for row, test in zip(rows, (0.981, 0.975), strict=True)]
-    tables = paper_tables(INFO, *summary_of(rows, points))
-    table = tables["table4"]
-    assert table.rows == (
-        ("frozen-random", "distilgpt2", "98.1", "98.0 ± 0.1 (+0.1)"),
-        ("frozen-random", "gpt2", "97.5", "98.0 ± 0.0 (−0.5)"),
-    )
-    assert "mnist on gpt2 300 steps here, 4×10⁵ there" in table.caption
-    assert "table2-gpt2" not in tables
+def test_other_budgets_are_named() -> None:
+    rows = [wanted_row("mnist", "frozen-random", 1e-3, 0, 300)]
+    tables = tables_of(*summary_of(rows, [(rows[0]["run_id"], 300, 0.9, 0.5, 0.975)]))
+    assert tables["1 gpt2"].rows == (("frozen-random", "97.5", "98.0 ± 0.0 (−0.5)"),)
+    assert "mnist on gpt2 300 steps here, 4×10⁵ there" in tables["1 gpt2"].caption
+    assert "2 gpt2" not in tables
 
 
 def test_steps_are_written_as_in_the_paper_and_small_ones_in_full() -> None:
@@ -213,6 +192,6 @@ def test_a_record_without_values_gives_tables_that_say_why() -> None:
     empty_runs = pd.DataFrame({c.name: [] for c in record.RUNS}).astype({"num_steps": "int64", "run_id": object})
     curves = pd.DataFrame({c.name: pd.Series(dtype=object if c.name == "run_id" else float) for c in record.CURVES})
     summary = summarise(wanted, empty_runs, curves)
-    tables = paper_tables(INFO, summary, curves)
-    for name in ("table1-gpt2", "table2-gpt2", "table3-gpt2"):
+    tables = tables_of(summary, curves)
+    for name in ("1 gpt2", "2 gpt2", "3 gpt2"):
         assert set(column(tables[name], "mnist").values()) == {"– (1 of 1 missing)"}

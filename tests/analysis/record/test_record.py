@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
+from lr_sweep.analysis.record.columns import CURVES, RUNS, SPLITS, WANTED, best_of
 from lr_sweep.analysis.record.paths import Paths, RecordError
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
@@ -84,14 +84,28 @@ def test_format_is_checked(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"no format\.json"):
         record.check_format(tmp_path)
     for content, message in (
-        ('{"format": 2}', "got format 2, want 1: read it with"),
-        ("{", r"cannot read .*write .\"format\": 1. into it"),
+        ('{"format": 3}', "got format 3, want 1 or 2: read it with"),
+        ("{", r"cannot read .*write .\"format\": 2. into it"),
     ):
         (tmp_path / "format.json").write_text(content)
         with pytest.raises(RecordError, match=message):
             record.check_format(tmp_path)
-    (tmp_path / "format.json").write_text('{"format": 1}')
-    record.check_format(tmp_path)
+    for number in (1, 2):
+        (tmp_path / "format.json").write_text(f'{{"format": {number}}}')
+        record.check_format(tmp_path)
+
+
+def test_curves_of_format_1_have_the_names_of_today(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.add(1e-3, 0, [(100, 0.5, 0.25)])
+    made.write()
+    curves = record.read_curves(tmp_path)
+    (path,) = tmp_path.glob("curves/*.parquet")
+    rows = pq.read_table(path)
+    earlier = [f"{name}_accuracy" if name in SPLITS else name for name in rows.column_names]
+    pq.write_table(rows.rename_columns(earlier), path)
+    assert record.read_curves(tmp_path).equals(curves)
+    assert record.read_curves(tmp_path, names=["step", "test"])["test"].tolist() == [0.25]
 
 
 def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
@@ -141,7 +155,7 @@ def test_a_study_that_wants_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_the_best_evaluation_is_the_first_of_the_highest_on_validation() -> None:
     points = [(10, 0.5, 0.9), (20, 0.7, 0.6), (30, 0.7, 0.8), (40, math.nan, 1.0)]
-    curve = [{"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in points]
+    curve = [{"step": s, "validation": v, "test": t} for s, v, t in points]
     assert best_of(curve) == {"best_step": 20, "validation_at_best": 0.7, "test_at_best": 0.6}
     assert best_of(curve[-1:]) == {"best_step": None, "validation_at_best": None, "test_at_best": None}
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.report.blocks import Image
+from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import COLUMN, PAGE, write_image
 from lr_sweep.analysis.report.figures import (
     curve_figure,
@@ -18,7 +19,6 @@ from lr_sweep.analysis.report.figures import (
     sweep_caption,
     sweep_figure,
     sweep_figures,
-    with_marks,
 )
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
@@ -37,17 +37,21 @@ def record(folder: Path, seeds: int = 2, tasks: int = 1) -> SyntheticRecord:
     return made
 
 
+def caption_of(summary: StudySummary) -> str:
+    return sweep_caption(summary, [line for panel in sweep_panels(summary) for line in panel["lines"]])
+
+
 def texts(figure: Figure) -> str:
     return " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
 
 
 def test_a_caption_says_what_is_drawn_alone(tmp_path: Path) -> None:
     """The best of two rates is at an edge, so no best rate lies between them."""
-    several = with_marks(summary_of(record(tmp_path / "two").write()))
-    one = with_marks(summary_of(record(tmp_path / "one", seeds=1).write()))
+    several = caption_of(summary_of(record(tmp_path / "two").write()))
+    one = caption_of(summary_of(record(tmp_path / "one", seeds=1).write()))
     what = "Test accuracy of each run's best model by validation accuracy,"
-    assert sweep_caption(one) == f"{what} one seed."
-    assert sweep_caption(several) == (
+    assert one == f"{what} one seed."
+    assert several == (
         f"{what} mean over 2 seeds. Error bars show the standard error of the mean (SEM). "
         "Small points beside a chosen rate are single seeds."
     )
@@ -57,14 +61,14 @@ def test_a_caption_says_what_is_drawn_alone(tmp_path: Path) -> None:
 def test_one_rate_has_no_figure_of_a_sweep(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-3, 0, [(300, 0.5, 0.5)])
-    assert sweep_figures(tmp_path, summary_of(made.write())) == []
+    assert sweep_figures(tmp_path, summary_of(made.write()), []) == []
 
 
 def test_curves_are_means_of_seeds_and_single_ones(tmp_path: Path) -> None:
     """At the better rate, 1e-3, validation is 0.299 and 0.319 at step 100, and so on."""
     results = record(tmp_path).write()
     summary = summary_of(results)
-    points = read_curves(results).merge(summary.chosen_runs.drop(columns=["validation_accuracy", "test_accuracy"]))
+    points = read_curves(results).merge(summary.chosen_runs.drop(columns=["validation", "test"]))
     figure = curve_figure(summary, points)
     (panel,) = figure.axes
     (mean,) = panel.lines
@@ -89,19 +93,21 @@ def test_curves_need_three_evaluations(tmp_path: Path) -> None:
 
 @pytest.fixture
 def summary(tmp_path: Path) -> StudySummary:
-    return with_marks(summary_of(record(tmp_path, tasks=2).write()))
+    return summary_of(record(tmp_path, tasks=2).write())
 
 
 def test_a_figure_of_a_paper_has_its_column_s_width_and_no_text(summary: StudySummary) -> None:
-    one, two = (sweep_figure(part, COLUMN, title=TITLE) for part in (summary.of(task="t0"), summary))
+    one, two = (
+        sweep_figure(part, sweep_panels(part), COLUMN, title=TITLE) for part in (summary.of(task="t0"), summary)
+    )
     assert [figure.get_figwidth() for figure in (one, two)] == [3.3, 6.75]
     assert one.axes[0].get_title() == texts(one) == texts(two) == ""
     assert [panel.get_title() for panel in two.axes] == ["t0", "t1"]
-    assert "Test accuracy" in texts(sweep_figure(summary, PAGE, title=TITLE))
+    assert "Test accuracy" in texts(sweep_figure(summary, sweep_panels(summary), PAGE, title=TITLE))
 
 
 def test_a_pdf_has_its_letters_and_the_same_bytes_each_time(summary: StudySummary, tmp_path: Path) -> None:
-    draw = partial(sweep_figure, summary, title=TITLE)
+    draw = partial(sweep_figure, summary, sweep_panels(summary), title=TITLE)
     for name in ("a", "b"):
         write_image(TITLE, tmp_path / name, draw, pdf=True)
     first, second = (tmp_path.joinpath(f"{name}.pdf").read_bytes() for name in ("a", "b"))

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from lr_sweep.analysis.report.blocks import Description, Paragraph, Section, SweepChart
-from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.report.chart import chart_data, sweep_panels
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, orders_in, summary_of
@@ -98,7 +98,7 @@ def test_its_figures_are_there(opened: Browser) -> None:
     assert count(opened, "#plot svg .sem") == 4  # the fifth value has one seed
     assert count(opened, "#plot svg .chosen") == 2
     assert opened.evaluate("[...document.images].every(image => image.decode && image.naturalWidth > 300)")
-    assert count(opened, "img") == 4
+    assert count(opened, "img") == 3
 
 
 def test_a_hover_shows_the_value_as_the_tables_write_it(opened: Browser) -> None:
@@ -199,7 +199,7 @@ def test_it_is_whole_without_scripts(window: Browser, page: Path) -> None:
         root = window.call("DOM.getDocument")["root"]["nodeId"]
         found = window.call("DOM.querySelectorAll", nodeId=root, selector="details[open] img")["nodeIds"]
         tall = [window.call("DOM.getBoxModel", nodeId=node)["model"]["height"] for node in found]
-        assert len(tall) == 4
+        assert len(tall) == 3
         assert min(tall) > 200
         assert window.call("DOM.querySelectorAll", nodeId=root, selector="#sweep[hidden]")["nodeIds"] != []
     finally:
@@ -293,7 +293,7 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
     for rate in (1e-4, 1e-3):
         made.want(rate, 0)
     summary = summary_of(made.write())
-    data = chart_data(summary, orders_in(summary))
+    data = chart_data(sweep_panels(summary), orders_in(summary), summary.metric)
     window.open(written(tmp_path, "None yet", Section("", [SweepChart("")], folded=False), data))
     assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
     window.point_at('#plot [data-rate="1e-4"]')

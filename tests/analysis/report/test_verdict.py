@@ -212,7 +212,7 @@ def test_of_fresh_seeds(tmp_path: Path) -> None:
     assert f"mnist: {won}\n" in report.text
     fresh = pd.read_csv(report.folder / "fresh.csv")
     assert fresh.groupby("variant")["test_accuracy"].mean().to_dict() == pytest.approx({"a": 0.7, "b": 0.65})
-    assert "over 3 fresh seeds, which chose no learning rate" in (report.folder / "results.md").read_text()
+    assert "over 3 fresh seeds, which chose no learning rate" in (report.folder / "report.md").read_text()
     assert "| a | 1e-2 | 3 | **70.0** | 67.5 to 72.5 |  |  |" in (report.folder / "report.md").read_text()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.report.made import _provenance
+from lr_sweep.analysis.study_texts import _provenance
 from lr_sweep.tests.support.records import NOON
 
 FILES = {"code": {"train.py": "0123456789abcdef", "parts/model.py": "fedcba9876543210"}}
