@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, duration, gigabytes
-from lr_sweep.sweep.plan.placement import Placement, cohorts
-from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
 from lr_sweep.sweep.search.state import Reconciled
@@ -19,6 +17,9 @@ from lr_sweep.trainables.checkpoint import NUM_KEPT
 from lr_sweep.trainables.pretraining.fit import body_shapes
 from lr_sweep.trainables.pretraining.recipe import NUM_BYTES
 from lr_sweep.trainables.run import ModelSize
+
+from .placement import Placement, cohorts
+from .timings import find_timings
 
 COPIES_A_CHECKPOINT = 4
 """How often a checkpoint has the trained tensors, as float32: model, Adam's two moments, best model so far."""

@@ -63,11 +63,11 @@ def finds_lines(study: Study, rows: Sequence[ReadFields]) -> list[str]:
     return lines
 
 
-def _text(kind: str, found: ReadFields, metric: Metric) -> str:
+def _text(kind: str, row: ReadFields, metric: Metric) -> str:
     """Return `5 fresh seeds find a difference of 2.9 points, 6 find 2.5 points`."""
     first, more = (
         "none" if isinf(size) else metric.amount_text(size, size)
-        for size in (found["difference"], found["one_more"])
+        for size in (row["difference"], row["one_more"])
     )
     what = "no difference" if first == "none" else f"a difference of {first}"
-    return f"{found['seeds']} {kind} seeds find {what}, {found['seeds'] + 1} find {more}"
+    return f"{row['seeds']} {kind} seeds find {what}, {row['seeds'] + 1} find {more}"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import write_json
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun, alike
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.trainables.run import Run, engine_of
@@ -21,6 +18,9 @@ from lr_sweep.trainables.worker.ray_internals import KILLED
 
 GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
 """Device files of GPUs on Linux: NVIDIA's, its boards', those below Windows, AMD's."""
+
+TRIALS_PER_SLOT = 32
+"""Most trials for each slot, of runs that do not train together: fewer and longer trials cost the driver less."""
 
 Group = tuple[WantedRun, ...]
 """The runs of a cohort; all are of one cell, and have the same options."""
@@ -92,7 +92,7 @@ def gpus_here() -> int:
 
 
 def _has_gpu() -> bool:
-    return any(found for pattern in GPU_FILES for found in Path("/").glob(pattern))
+    return any(path for pattern in GPU_FILES for path in Path("/").glob(pattern))
 
 
 def idle_gpu(placement: Placement) -> list[str]:
@@ -110,7 +110,7 @@ def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
         if placement.cpus is not None and placement.cpus > there and not placement.force:
             raise UserError(
                 f"--cpus: got {placement.cpus}, want at most {there}, the CPUs that this process may use here. Each "
-                f"more takes about 1 GB of memory and slows the others down; --force starts as many all the same."
+                f"more takes about 1 GB of memory and slows the others down."
             )
         check_fit(placement, [devices_here(placement.cpus, None)])
         return
@@ -161,7 +161,7 @@ def check_fit(placement: Placement, nodes: Nodes) -> None:
     of = f" for the {processes} processes of a run, which are on one node" if processes > 1 else ""
     raise UserError(
         f"a trial asks for {described(placement.trial)}{of}, but {where} has no such node (nodes: {have}). Ask for "
-        f"less with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a larger cluster."
+        f"less in the study's `resources` or with --gpus-per-trial, or use a larger cluster."
     )
 
 
@@ -170,25 +170,23 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
 
     `runs_per_trial` bounds a cohort, and cohorts come in the order of their first runs. Where it is None, a cell is one
     cohort, or is divided until each of the `at_once` trials that train at the same time has one, cells with more work
-    into more; those with the most work come first, so that no long trial starts last.
+    into more; those with the most work come first, so that no long trial starts last. Runs that do not train together
+    have a trial each, or share `TRIALS_PER_SLOT` trials for each of those at once.
     """
     order = {run.run_id: index for index, run in enumerate(to_train)}
-    cells = alike(to_train)
-    size = 1 if resources.engine == "plain" else resources.runs_per_trial
-    if size is not None:
-        groups = [
-            group
-            for runs in cells
-            for group in _chunks(runs, 1 if _is_alone(runs, resources) else size)
-        ]
+    single: list[list[WantedRun]] = []
+    stacked: list[list[WantedRun]] = []
+    for runs in alike(to_train):
+        is_stacked = engine_of(runs[0].run, resources.engine) == "stacked"
+        (stacked if is_stacked else single).append(runs)
+    in_turn = math.ceil(sum(map(len, single)) / (TRIALS_PER_SLOT * at_once))
+    groups = [group for runs in single for group in _chunks(runs, in_turn)]
+    if resources.engine == "plain" or resources.runs_per_trial is not None:
+        size = resources.runs_per_trial or 1
+        groups += [group for runs in stacked for group in _chunks(runs, size)]
         return sorted(groups, key=lambda group: order[group[0].run_id])
-    groups = _even_groups([runs for runs in cells if not _is_alone(runs, resources)], at_once)
-    groups += [group for runs in cells if _is_alone(runs, resources) for group in _chunks(runs, 1)]
+    groups += _even_groups(stacked, at_once)
     return sorted(groups, key=lambda group: (-_work(group), order[group[0].run_id]))
-
-
-def _is_alone(runs: Sequence[WantedRun], resources: Resources) -> bool:
-    return engine_of(runs[0].run, resources.engine) != "stacked"
 
 
 def _chunks(runs: Sequence[WantedRun], size: int) -> list[Group]:
@@ -219,41 +217,6 @@ def _work(runs: Sequence[WantedRun]) -> float:
     sizes, tokens = part_sizes(run.model, shape), run.protocol.batch_size * shape.num_tokens
     passes = {part: 3 if part in run.trained else 2 for part in ("attention", "feedforward")}
     return float(steps * tokens * sum(sizes[part] * number for part, number in passes.items()))
-
-
-class CohortSizes:
-    """How many runs of each cell train at once: all, or fewer after they ran out of memory; kept beside the results."""
-
-    def __init__(self, results: Results) -> None:
-        self._file = results.cohort_sizes
-        self._most = self._read()
-
-    def of(self, group: Sequence[WantedRun]) -> int:
-        """Return how many runs of a group are to train at once."""
-        return min(len(group), self._most.get(_key(group[0]), len(group)))
-
-    def halve(self, run: WantedRun, num_runs: int, *, remember: bool) -> int:
-        """Allow half as many runs of a cell as were training, for later sweeps, too, if `remember`; return how many."""
-        self._most[_key(run)] = num_runs // 2
-        if remember:
-            write_json(self._file, {**self._read(), _key(run): num_runs // 2})
-        return num_runs // 2
-
-    def _read(self) -> dict[str, int]:
-        if not self._file.is_file():
-            return {}
-        try:
-            return {
-                str(cell): int(most) for cell, most in json.loads(self._file.read_text()).items()
-            }
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(
-                f"cannot read {self._file} ({error}): delete it; `run` finds out again"
-            ) from error
-
-
-def _key(run: WantedRun) -> str:
-    return "/".join(run.cell)
 
 
 def is_out_of_memory(reason: str) -> bool:

@@ -11,8 +11,6 @@ from typing import Any
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted, fitted, gigabytes, rate_text, study_heading
-from lr_sweep.sweep.plan.cost import Cost, cost_text, disk_bytes, estimate_cost
-from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
 from lr_sweep.sweep.results.changes import change_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import State, counts_json
@@ -22,6 +20,9 @@ from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import Cell, by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
+
+from .cost import Cost, cost_text, disk_bytes, estimate_cost
+from .placement import Placement, check_device, described, fits, idle_gpu
 
 
 class Plan:
@@ -37,12 +38,8 @@ class Plan:
         noise: float | None = None,
     ) -> None:
         check_device(placement, study.for_gpus)
-        self.study, self.placement, self.results, self.data_dir = (
-            study,
-            placement,
-            results,
-            data_dir,
-        )
+        self.study, self.placement = study, placement
+        self.results, self.data_dir = results, data_dir
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.state = StudyState(study, self.backbones, results, data_dir, only=only)
         self.reconciled = self.state.expected(self._most_fresh())
@@ -54,7 +51,7 @@ class Plan:
     def _finds(self, noise: float | None) -> list[Fields]:
         if not self.num_pairs or (noise is None and not self.results.exists()):
             return []
-        from lr_sweep.sweep.plan.finds import finds  # imported late, as pandas is
+        from .finds import finds  # imported late, as pandas is
 
         return finds(self.study, self.results, self.num_pairs, noise)
 
@@ -76,8 +73,8 @@ def plan_on(plan: Plan, machine: dict[str, float]) -> str:
         return text
     return (
         f"{text}\nnote       `run` would refuse this: a trial asks for {described(plan.placement.trial)}, and the "
-        f"machine planned for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
-        f"--cpus-per-trial and --gpus-per-trial."
+        f"machine planned for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less in "
+        f"the study's `resources` or with --gpus-per-trial."
     )
 
 
@@ -205,13 +202,13 @@ def _finds_lines(plan: Plan) -> list[str]:
         return []
     if not plan.finds:
         return ["not known without runs of this task and model, or `plan --noise SD`"]
-    from lr_sweep.sweep.plan.finds import finds_lines
+    from .finds import finds_lines
 
     return finds_lines(plan.study, plan.finds)
 
 
 def _cells_json(plan: Plan) -> list[dict[str, Any]]:
-    to_train, found = Counter(run.cell for run in plan.reconciled.to_train), []
+    to_train, rows = Counter(run.cell for run in plan.reconciled.to_train), []
     for cell, runs in by_cell(plan.wanted).items():
         done = sum(plan.reconciled.states[run.run_id].over for run in runs)
         labels = dict(zip(("task", "model", "variant"), cell, strict=True))
@@ -220,8 +217,8 @@ def _cells_json(plan: Plan) -> list[dict[str, Any]]:
             "steps": runs[0].num_steps,
             "parameters": runs[0].trained_parameters,
         }
-        found.append({**labels, **numbers, "done": done, "left": to_train[cell]})
-    return found
+        rows.append({**labels, **numbers, "done": done, "left": to_train[cell]})
+    return rows
 
 
 def _cell_lines(plan: Plan) -> list[str]:

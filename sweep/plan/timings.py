@@ -11,11 +11,12 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.read import MAX_JSON, read_run_rows
 from lr_sweep.common.files import Fields, ReadFields, is_changed, read_plain, sealed, write_json
-from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.run import AnyRun, engine_of
+
+from .placement import Placement
 
 MAX_RUNS = 300
 """Recorded runs that are read, the study's own and the latest first; more would make `plan` slow."""
@@ -48,13 +49,11 @@ def find_timings(
     for row in read_run_rows(results.root, _latest(reconciled, results), COLUMNS):
         if row["status"] == "complete" and row["wall_s"]:
             content = json.loads(row["content"])
-            engines = (
-                [row["engine"]] if row["engine"] else ["stacked", "plain", "own"]
-            )  # earlier rows name none
+            # Rows of earlier versions name no engine.
+            engines = [row["engine"]] if row["engine"] else ["stacked", "plain", "own"]
             for engine in engines:
-                step_s[_key(content, engine, row["device"])].append(
-                    row["wall_s"] / row["num_steps"]
-                )
+                key = _key(content, engine, row["device"])
+                step_s[key].append(row["wall_s"] / row["num_steps"])
     with suppress(ValueError):  # `plan` names the damaged file
         for key, measured in read_measured(results).items():
             step_s.setdefault(key, [measured["step_s"]])

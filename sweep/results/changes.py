@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,6 @@ from lr_sweep.common.object_store import ObjectStore, reachable
 from lr_sweep.common.source_code import source_versions, version_here
 from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS, task_sources
-from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, read_ends
 from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.backbones import is_unknown
 from lr_sweep.sweep.study.only import select
@@ -39,6 +37,9 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.checkpoint import newest_history, newest_progress
 from lr_sweep.trainables.models import FAMILIES
 from lr_sweep.trainables.run import engine_for
+
+from .directory import Results, write_parquet
+from .run_state import LABELS, Row, State, flattened, read_ends
 
 ENGINES = {
     "stacked": "lr_sweep.trainables.stacked.engine",
@@ -107,30 +108,27 @@ def change_lines(
     The last line counts runs that resumed inexactly. `examples` are from `own_examples`; None: data was not loaded.
     """
     now = partial(version_now, examples or {})
-    files_of = cache(
-        lambda code: tuple(sorted(other_versions(code, now)))
-    )  # most runs have the same code
-    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for run_id, code in _codes(reconciled, results):
-        if files := files_of(code):
-            found[files].append(run_id)
-    for files, run_ids in found.items():
-        were = "run was" if len(run_ids) == 1 else "runs were"
-        yield f"{len(run_ids)} recorded {were} trained by another version of {files_text(files)}"
+    changed: Counter[tuple[str, ...]] = Counter()
+    for code, num_runs in Counter(_codes(reconciled, results)).items():
+        changed[tuple(sorted(other_versions(code, now)))] += num_runs
+    del changed[()]
+    for files, num_runs in changed.items():
+        were = "run was" if num_runs == 1 else "runs were"
+        yield f"{num_runs} recorded {were} trained by another version of {files_text(files)}"
         yield "if the change affects numbers, give --results a new directory; otherwise do nothing"
     if number := len(inexact_runs(reconciled, results)):
         runs = counted(number, "run")
         yield f"{runs} resumed inexactly; `run --restart-inexact` trains them anew"
 
 
-def _codes(reconciled: Reconciled, results: Results) -> Iterator[tuple[str, str]]:
-    """Yield run ids with what is known of the code that trained them: from the row, else from the newest checkpoint."""
+def _codes(reconciled: Reconciled, results: Results) -> Iterator[str]:
+    """Yield what is known of the code that trained each run: from its row, else from its newest checkpoint."""
     for run_id, state in reconciled.states.items():
         if run_id in reconciled.ends:
             if code := reconciled.ends[run_id]["code"]:
-                yield run_id, code
+                yield code
         elif state is State.STARTED and results.uri is None:  # a store's checkpoints are not here
-            yield run_id, json.dumps(newest_history(results.checkpoints(run_id)))
+            yield json.dumps(newest_history(results.checkpoints(run_id)))
 
 
 class Replaced(NamedTuple):

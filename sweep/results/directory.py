@@ -76,9 +76,6 @@ class Results(Paths):
         """Return whether it is a results directory."""
         return self.format.is_file()
 
-    def fetch_curves(self) -> None:
-        """Do nothing: a directory has its curves."""
-
     def check(self) -> None:
         """Raise UserError for a file, a directory of something else, or of another version; it may be missing."""
         if self.exists():
@@ -99,10 +96,8 @@ class Results(Paths):
         """Create the directory, or check that it can be written to; raises as `check`, and if it cannot be."""
         self.check()
         with storage_problems(self.root):
-            if (
-                not self.id
-            ):  # written first: a process that dies after it leaves a results directory
-                write_json(self.format, {"format": FORMAT, "id": secrets.token_hex(8)})
+            # Written first: a process that dies after it leaves a results directory, which earlier versions refuse.
+            write_json(self.format, {"format": FORMAT, "id": self.id or secrets.token_hex(8)})
             for folder in (self.runs, self.curves, self.logs, self.pretrained):
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
@@ -191,10 +186,10 @@ class Results(Paths):
 def read_state(path: Path) -> Fields:
     """Read what a running sweep writes of itself; empty if it is not there."""
     try:
-        found = json.loads(read_plain(path, MAX_JSON, through_link=False))
+        content = json.loads(read_plain(path, MAX_JSON, through_link=False))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def described(holder: Mapping[str, Any]) -> str:

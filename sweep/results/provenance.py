@@ -34,11 +34,11 @@ STATUS = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind"]
 
 def provenance(files: OwnFiles | None) -> Fields:
     """Return these columns of `RUNS`: `git_commit`, `git_dirty`, `versions`; as of `origin`."""
-    found = origin(files)
+    columns = origin(files)
     versions = {name: _version(name) for name in PACKAGES}
-    versions |= {"lr-sweep": found.pop("version"), "python": sys.version.split()[0]}
+    versions |= {"lr-sweep": columns.pop("version"), "python": sys.version.split()[0]}
     known = {name: version for name, version in versions.items() if version}
-    return found | {"versions": json.dumps(known)}
+    return columns | {"versions": json.dumps(known)}
 
 
 def origin(files: OwnFiles | None = None) -> Fields:

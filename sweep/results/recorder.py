@@ -24,8 +24,6 @@ from lr_sweep.common.files import (
     write_bytes,
     write_json,
 )
-from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.provenance import provenance
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.study.study import Study
@@ -33,6 +31,9 @@ from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.own.run import OwnFiles
 from lr_sweep.trainables.run import PROTOCOL_VERSION
 from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started
+
+from .directory import Results, write_parquet
+from .provenance import provenance
 
 
 def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
@@ -47,22 +48,6 @@ def write_started(results: Results, study: Study, **options: str | int | None) -
     """Write what the live page shows in the command that resumes the study on this machine, such as `data_dir`."""
     folder = str(study.files.folders[0]) if study.files is not None else None  # of its own code
     write_json(results.started(study.study), {"folder": folder, **options})
-
-
-class Sink:
-    """Takes in what happens to runs, in the driver's process. A sink overrides what it has a use for."""
-
-    def add(self, runs: Iterable[WantedRun]) -> None:
-        """Expect further runs: the next round of a search."""
-
-    def event(self, event: Report) -> None:
-        """Take in what a worker reports of a run."""
-
-    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
-        """Note that runs do not train at the moment, if they did; `text` is the reason, for their logs."""
-
-    def failed(self, run_id: str, reason: str) -> None:
-        """Note that a run has ended by an error."""
 
 
 @dataclass
@@ -87,7 +72,7 @@ class _Open:
     """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
 
 
-class Recorder(Sink):
+class Recorder:
     """Writes what trials of the `wanted` runs report.
 
     `devices_per_trial`: devices a trial holds (GPUs, else CPUs), for device seconds. `clock`: Unix time in seconds.
@@ -133,11 +118,11 @@ class Recorder(Sink):
             case Finished():
                 self._finish(run_id, run, event)
 
-    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
-        """Count an attempt that ended before the run started."""
+    def interrupted(self, run_ids: Iterable[str], *, is_failure: bool) -> None:
+        """Note that runs do not train at the moment; a failure before a run started is an attempt, too."""
         for run_id in run_ids:
             run = self._opened(run_id)
-            run.attempts += not run.has_started
+            run.attempts += is_failure and not run.has_started
             run.has_started = False
 
     def failed(self, run_id: str, reason: str) -> None:
@@ -200,26 +185,10 @@ class Recorder(Sink):
 
     def _write_row(self, run: _Open, facts: ReadFields) -> None:
         wanted = self.wanted[facts["run_id"]]
-        of_end = (
-            *("failure", "diverged_at_step", "stopped_at_step"),
-            *("last_printed", "engine", "resumed"),
-        )
-        of_study = (
-            "run_id",
-            "task",
-            "model",
-            "variant",
-            "learning_rate",
-            "seed",
-            "pretrained_on",
-            "data_origin",
-        )
-        labels = wanted.row()
-        row = {
-            **{name: labels[name] for name in of_study},
-            **{name: facts.get(name) for name in of_end},
+        known = {
+            **wanted.row(),
+            **facts,
             "protocol_version": PROTOCOL_VERSION,
-            "status": facts["status"],
             "num_steps": facts.get("diverged_at_step") or run.step,
             "content": wanted.run.canonical_json(),
             "weights_checksum": wanted.run.weights_checksum,
@@ -236,6 +205,7 @@ class Recorder(Sink):
             **self.provenance,
             **best_of(self._whole_curve(wanted.run_id, run), wanted.metric),
         }
+        row = {column.name: known.get(column.name) for column in RUNS}
         write_parquet(self.results.run(wanted.run_id), [row], RUNS)
         del self._open[wanted.run_id]
 
@@ -248,7 +218,7 @@ class Recorder(Sink):
             return []
 
 
-class RunLogs(Sink):
+class RunLogs:
     """Appends what is reported of a run to the file `log_of(run_id)`, in the driver's process alone."""
 
     def __init__(
@@ -269,11 +239,6 @@ class RunLogs(Sink):
             make_folder(path.parent)
             with open(path, "a", encoding="utf-8", errors="replace", opener=open_no_link) as log:
                 log.write(text)
-
-    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
-        """Append the lines of the reason to the logs of several runs."""
-        for run_id in run_ids:
-            self.write(run_id, text.splitlines())
 
 
 def _starts_in(log: Path) -> int:
@@ -303,11 +268,8 @@ def _lines(event: Report) -> list[str]:
 
 
 def _evaluated(evaluation: Evaluation) -> str:
-    names = ("train_loss", "train_accuracy", "validation_accuracy", "test_accuracy")
-    numbers = {
-        name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name)
-        for name in names
-    }
+    names = ("train_loss", "train", "validation", "test")
+    numbers = {name.replace("_", " "): getattr(evaluation, name) for name in names}
     numbers |= {each["name"]: each["value"] for each in evaluation.logged or ()}
     shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
     return f"step {evaluation.step}: {shown}"

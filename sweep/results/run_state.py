@@ -26,8 +26,9 @@ from lr_sweep.analysis.record.read import (
 )
 from lr_sweep.analysis.record.study import key_of
 from lr_sweep.common.text import failure_line, rate_text
-from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.trainables.checkpoint import checkpoints
+
+from .directory import Results, read_state
 
 W = TypeVar("W")
 """A wanted run: what is to be trained, or its recorded row of `WANTED`."""
@@ -73,10 +74,10 @@ CUT_SHORT = (State.FAILED, State.STOPPED)
 """States of runs that did not end by themselves."""
 
 
-def shown_states(found: Collection[State]) -> list[State]:
+def shown_states(states: Collection[State]) -> list[State]:
     """Return the states that have a column in tables of progress: all, but `stopped` ones only where a run is."""
     rare = (State.STOPPED, State.STOPPED_EARLY)
-    return [state for state in State if state not in rare or state in found]
+    return [state for state in State if state not in rare or state in states]
 
 
 def counts_json(counts: Mapping[State, int]) -> dict[str, int]:
@@ -207,14 +208,14 @@ def recorded_ids(results: Results) -> list[str]:
 
 def started_ids(results: Results) -> set[str]:
     """Return the ids of runs that have a curve or a folder of checkpoints, ended or not; opens no file."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for folder in (results.curves, results.all_checkpoints):
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
             names = [
                 each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()
             ]
-            found |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
-    return found
+            ids |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
+    return ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,8 +325,8 @@ def known_runs(
 
 def checkpoint_step(results: Results, run_id: str) -> int | None:
     """Return the step in the name of a run's newest checkpoint; None: it has none."""
-    found = checkpoints(results.checkpoints(run_id))
-    return int(found[0].name.split("-")[1]) if found else None
+    newest_first = checkpoints(results.checkpoints(run_id))
+    return int(newest_first[0].name.split("-")[1]) if newest_first else None
 
 
 def metric_of(end: Row | None) -> Metric:

@@ -24,8 +24,9 @@ from lr_sweep.analysis.record.read import (
 )
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, is_changed_text, is_sealed, read_plain
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
+
+from .directory import Results
+from .run_state import CUT_SHORT, STATUSES, Row
 
 MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
 """Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
@@ -168,8 +169,8 @@ def _best_problems(points: Sequence[Row], row: Row | None) -> Iterator[str]:
     if row is None or best is None:
         return
     for of_row, of_curve in (
-        ("validation_at_best", "validation_accuracy"),
-        ("test_at_best", "test_accuracy"),
+        ("validation_at_best", "validation"),
+        ("test_at_best", "test"),
     ):
         if repr(row[of_row]) != repr(best[of_curve]):
             step = row["best_step"]
@@ -211,12 +212,12 @@ def _parsed(path: Path, text: bytes) -> Fields:
     from lr_sweep.sweep.study.file import read_yaml  # imported late: few commands need it
 
     try:
-        found = read_yaml(text.decode())
+        content = read_yaml(text.decode())
     except (UserError, UnicodeDecodeError) as error:
         raise RecordError(f"cannot read {path} ({error}): {_AGAIN}") from error
-    if not isinstance(found, dict) or found.get("study") != path.stem:
+    if not isinstance(content, dict) or content.get("study") != path.stem:
         raise RecordError(f"{path}: it is not of a study {path.stem}: {_AGAIN}")
-    return found
+    return content
 
 
 def study_problems(results: Results, name: str) -> list[str]:

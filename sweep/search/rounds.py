@@ -21,7 +21,6 @@ from lr_sweep.analysis.statistics.rates.refinement import (
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable
 from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS, StudySummary
 from lr_sweep.analysis.study_summary import summarised
-from lr_sweep.sweep.search.state import FRESH, REFINE, WINNER, Proposal, StudyState, present_seeds
 from lr_sweep.sweep.study.only import Only
 from lr_sweep.sweep.study.runs import (
     Cell,
@@ -33,14 +32,16 @@ from lr_sweep.sweep.study.runs import (
 )
 from lr_sweep.sweep.study.search import Point
 
-CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
+from .state import FRESH, REFINE, WINNER, Proposal, StudyState, present_seeds
+
+CURVE_COLUMNS = ("run_id", "step", "validation")
 """Columns that a search reads. Test data cannot guide it; they only say whether a cell gets further fresh seeds."""
 
 
 def next_proposals(state: StudyState) -> list[Proposal]:
     """Return the next round: learning rates of each cell that gets more of them now, else fresh seeds.
 
-    Cells wait for their failed runs that were started fewer times than the state's `max_attempts`.
+    Cells wait for their failed runs if the state has `retry_failed`.
     """
     if not (num_proposals(state.study) or state.study.winners):
         return _next_fresh(state)
@@ -62,9 +63,9 @@ def _round(
 def _next_rates(state: StudyState) -> list[Proposal]:
     if not (cells := _open_cells(state)):
         return []
-    search, found, new = state.study.search, _observed(state), list[Proposal]()
+    search, observed, new = state.study.search, _observed(state), list[Proposal]()
     for cell, earlier in cells.items():
-        points = _next_points(state, cell, earlier, found.get(cell, {}))
+        points = _next_points(state, cell, earlier, observed.get(cell, {}))
         chosen = [
             {"learning_rate": rate, "options": options_text(options)} for rate, options in points
         ]
@@ -88,7 +89,10 @@ def _open_cells(state: StudyState) -> dict[Cell, Sequence[Proposal]]:
 
 
 def _next_points(
-    state: StudyState, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation]
+    state: StudyState,
+    cell: Cell,
+    earlier: Sequence[Proposal],
+    observed: Mapping[float, Observation],
 ) -> list[Point]:
     left, maximise = (
         num_proposals(state.study) - len(earlier),
@@ -97,14 +101,15 @@ def _next_points(
     if (search := state.study.search) is None:
         return list(
             map(
-                Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)
+                Point,
+                refined_rates(list(observed.values()), min(ROUND_SIZE, left), maximise=maximise),
             )
         )
-    from lr_sweep.sweep.search.samplers import (
+    from .samplers import (
         next_points,
     )  # imported late: a grid does not wait for Optuna
 
-    tried = [(each.point, found[each.learning_rate]) for each in earlier]
+    tried = [(each.point, observed[each.learning_rate]) for each in earlier]
     return next_points(search, cell, tried, min(search.round_size, left), maximise=maximise)
 
 
@@ -113,14 +118,14 @@ def _next_winners(state: StudyState) -> list[Proposal]:
     study, new = state.study, list[Proposal]()
     if study.winners is None:
         return []
-    found, ready = _observed(state), _ended_cells(state)
+    observed, ready = _observed(state), _ended_cells(state)
     for cell in grids_of(study):
         earlier, before = state.stored.rates.get(cell, []), state.stored.winners.get(cell, [])
         if len(earlier) < num_proposals(study) or cell not in ready or not _is_in(cell, state.only):
             continue
         known, best = (
             {each.learning_rate for each in before},
-            _ranked(found[cell], study.measured.sign),
+            _ranked(observed[cell], study.measured.sign),
         )
         rates = [{"learning_rate": rate} for rate in best[: study.winners] if rate not in known]
         new += _round(cell, WINNER, len(before), earlier, *rates)
@@ -203,9 +208,10 @@ def _observed(state: StudyState) -> dict[Cell, dict[float, Observation]]:
     runs = read_runs(state.results.root, ids, RUN_COLUMNS)
     curves = read_curves(state.results.root, ids, CURVE_COLUMNS)
     wanted = with_stops(pd.DataFrame(rows), state.stopped)
-    found = observations(wanted, runs, curves, replace(study.measured, model=study.selection))
+    observed = observations(wanted, runs, curves, replace(study.measured, model=study.selection))
     return {
-        Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()
+        Cell(*cell): {each.learning_rate: each for each in rates}
+        for cell, rates in observed.items()
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import optuna
@@ -27,39 +28,38 @@ Tried = Sequence[tuple[Point, Observation]]
 
 
 def next_points(
-    search: Search, cell: Sequence[str], tried: Tried, number: int, *, maximise: bool
+    search: Search, cell: Sequence[str], tried: Tried, number: int, *, maximise: bool, seed: int = 0
 ) -> list[Point]:
     """Return the next `number` points of a cell (task, model, variant), at other learning rates than those `tried`.
 
-    `maximise`: whether higher values are better.
+    `maximise`: whether higher values are better; `seed`: of the sampler, 0 in every study.
     """
     # Samplers that read values begin with some points that depend on none.
     num_first = (
         min(number, max(0, NUM_FIRST - len(tried))) if search.sampler in ADAPTIVE else number
     )
     rates = {point.learning_rate for point, _ in tried}
-    found: list[Point] = []
+    points: list[Point] = []
 
     def add(point: Point) -> None:
-        taken = rates | {each.learning_rate for each in found}
-        found.append(point._replace(learning_rate=search.untried(point.learning_rate, taken)))
+        taken = rates | {each.learning_rate for each in points}
+        points.append(point._replace(learning_rate=search.untried(point.learning_rate, taken)))
 
     for index in range(len(tried), len(tried) + num_first):
-        add(_unguided(search, index))
+        add(_unguided(search, index, seed))
     if number > num_first:
-        for point in _guided(search, cell, tried, found, number - num_first, maximise=maximise):
+        sampler = _sampler(search, _key(seed, cell, len(tried)))
+        for point in _guided(search, sampler, tried, points, number - num_first, maximise=maximise):
             add(point)
-    return found
+    return points
 
 
-def _unguided(search: Search, index: int) -> Point:
+def _unguided(search: Search, index: int, seed: int) -> Point:
     """Return a point that depends on no value: the same in every cell, so that cells compare at equal rates."""
     dimensions = 1 + len(search.space)
     if search.sampler == "random":
-        return search.point_at(
-            np.random.default_rng([search.seed, index]).random(dimensions).tolist()
-        )
-    sequence = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(search.seed))
+        return search.point_at(np.random.default_rng([seed, index]).random(dimensions).tolist())
+    sequence = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(seed))
     return search.point_at(
         sequence.random_base2(7)[index].tolist()
     )  # a search has at most 100 rates
@@ -67,7 +67,7 @@ def _unguided(search: Search, index: int) -> Point:
 
 def _guided(
     search: Search,
-    cell: Sequence[str],
+    sampler: optuna.samplers.BaseSampler,
     tried: Tried,
     pending: Sequence[Point],
     number: int,
@@ -77,7 +77,7 @@ def _guided(
     """Ask Optuna's sampler; it knows the pending points of the same round, and keeps away from them."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        sampler=_sampler(search, _key(search.seed, cell, len(tried))),
+        sampler=sampler,
         direction="maximize" if maximise else "minimize",
     )
     axes = distributions(search)
@@ -157,14 +157,13 @@ def _trials(
 
 
 def _is_inside(params: ReadFields, axes: Mapping[str, BaseDistribution]) -> bool:
-    if params.keys() != axes.keys():
-        return False
-    for name, axis in axes.items():
-        if isinstance(axis, FloatDistribution):
-            if not (
-                isinstance(params[name], int | float) and axis.low <= params[name] <= axis.high
-            ):
-                return False
-        elif params[name] not in axis.choices:
-            return False
-    return True
+    return params.keys() == axes.keys() and all(
+        _contains(axis, params[name]) for name, axis in axes.items()
+    )
+
+
+def _contains(axis: BaseDistribution, value: Any) -> bool:
+    if isinstance(axis, FloatDistribution):
+        return isinstance(value, int | float) and axis.low <= value <= axis.high
+    assert isinstance(axis, CategoricalDistribution), "what `distributions` returns"
+    return value in axis.choices

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -129,11 +128,11 @@ def _key(proposal: Proposal) -> tuple[Cell, str]:
 
 def _stored(results: Results, study: str) -> dict[tuple[Cell, str], list[Proposal]]:
     """Return all proposals by cell and kind: `REFINE`, `WINNER`, `FRESH`, or empty for those of a search."""
-    found: dict[tuple[Cell, str], list[Proposal]] = {}
+    stored: dict[tuple[Cell, str], list[Proposal]] = {}
     for row in read_rows(results.proposals(study), PROPOSALS) or []:
         proposal = Proposal(**row)
-        found.setdefault(_key(proposal), []).append(proposal)
-    return found
+        stored.setdefault(_key(proposal), []).append(proposal)
+    return stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,16 +163,16 @@ def reconcile(
     wanted: Sequence[WantedRun],
     results: Results,
     *,
-    max_attempts: int = 0,
+    retry_failed: bool = False,
     only: Only = ALL_RUNS,
     stopped: StoppedRates = NOTHING_STOPPED,
 ) -> Reconciled:
     """Compare a study's runs with the record, which need not exist yet.
 
-    A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
-    `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
+    A run of `only` is trained if it is new or started, and a failed or stopped one with `retry_failed`.
+    `stopped` are the learning rates that the study's `stop_early` stopped.
     """
-    ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "resumed"))
+    ends = read_ends(results, [run.run_id for run in wanted], ("code", "resumed"))
     early = {
         run.run_id
         for run in wanted
@@ -182,9 +181,7 @@ def reconcile(
     states = states_of({run.run_id: run.num_steps for run in wanted}, ends, results, early)
 
     def is_open(run_id: str) -> bool:
-        if states[run_id].on_request:
-            return bool(ends[run_id]["attempts"] < max_attempts)
-        return not states[run_id].over
+        return retry_failed if states[run_id].on_request else not states[run_id].over
 
     left = tuple(run for run in wanted if is_open(run.run_id))
     return Reconciled(wanted=wanted, states=states, left=left, ends=ends, only=only)
@@ -193,7 +190,7 @@ def reconcile(
 class StudyState:
     """A study at one moment: what was proposed for it, the runs that it wants, and what has become of them.
 
-    A state does not change: its methods return the next one. `only` and `max_attempts` say which runs
+    A state does not change: its methods return the next one. `only` and `retry_failed` say which runs
     are to be trained (`reconcile`). Raises RecordError for damaged files, and DataError if data files are there but
     cannot be identified.
     """
@@ -206,15 +203,11 @@ class StudyState:
         data_dir: Path,
         *,
         only: Only = ALL_RUNS,
-        max_attempts: int = 0,
+        retry_failed: bool = False,
     ) -> None:
-        self.study, self.backbones, self.results, self.data_dir = (
-            study,
-            backbones,
-            results,
-            data_dir,
-        )
-        self.only, self.max_attempts = only, max_attempts
+        self.study, self.backbones = study, backbones
+        self.results, self.data_dir = results, data_dir
+        self.only, self.retry_failed = only, retry_failed
         self.stored = read_stored(results, study)
         self.proposed = _proposed_of(study, self.stored)
         self.wanted = wanted_runs(study, backbones, data_dir, self.proposed)
@@ -226,15 +219,17 @@ class StudyState:
         return reconcile(
             self.wanted,
             self.results,
-            max_attempts=self.max_attempts,
+            retry_failed=self.retry_failed,
             only=self.only,
             stopped=self.stopped,
         )
 
     def expected(self, most_fresh: Mapping[Cell, int]) -> Reconciled:
         """Return the wanted runs and stand-ins for those that are not proposed yet (`stand_in_runs`)."""
-        found = stand_in_runs(self.study, self.backbones, self.data_dir, self.wanted, most_fresh)
-        return self.reconciled.with_new(found)
+        stand_ins = stand_in_runs(
+            self.study, self.backbones, self.data_dir, self.wanted, most_fresh
+        )
+        return self.reconciled.with_new(stand_ins)
 
     def with_proposals(self, new: Iterable[Proposal]) -> StudyState:
         """Store proposals, all or none of them, beside the earlier ones, which stay; return the state with them."""
@@ -245,16 +240,9 @@ class StudyState:
             of_cell.append(proposal)
         rows = [asdict(proposal) for key in sorted(stored) for proposal in stored[key]]
         write_parquet(self.results.proposals(self.study.study), rows, PROPOSALS)
-        return self.again()
+        return self.again(retry_failed=self.retry_failed)
 
-    def again(self) -> StudyState:
+    def again(self, *, retry_failed: bool) -> StudyState:
         """Return the state as the record has it now."""
         given = self.study, self.backbones, self.results, self.data_dir
-        return StudyState(*given, only=self.only, max_attempts=self.max_attempts)
-
-    def after_training(self) -> StudyState:
-        """Return the state of the same runs once they have ended; failed ones are not to be trained again."""
-        later = copy(self)
-        vars(later).pop("reconciled", None)
-        later.max_attempts, later.stopped = 0, stopped_rates(self.study, self.results.root)
-        return later
+        return StudyState(*given, only=self.only, retry_failed=retry_failed)

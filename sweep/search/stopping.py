@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 
@@ -13,16 +13,15 @@ from lr_sweep.analysis.record.read import read_curves, read_judgements
 from lr_sweep.analysis.record.study import Judgement, RateKey
 from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.worker.messages import Event, Finished, Report, evaluations
 
-CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
+CURVE_COLUMNS = ("run_id", "step", "validation")
 """Test data cannot stop a run: it is not read."""
 
 
-class EarlyStopping(Sink):
+class EarlyStopping:
     """Judges a study's learning rates by its rule; without one every run trains to its budget.
 
     A learning rate is judged once at each rung, by the mean over those of its seeds that are there, and its seeds are
@@ -30,12 +29,13 @@ class EarlyStopping(Sink):
     """
 
     def __init__(self, study: Study, results: Results, wanted: Sequence[WantedRun]) -> None:
-        self._rule, self._results, self._study = (rule := study.stop_early), results, study.study
+        self._rule = study.stop_early
+        self._results, self._study = results, study.study
         self._final = study.selection == "final"
         self._runs: dict[str, WantedRun] = {}
         self._cells: dict[Cell, list[WantedRun]] = {}
         self._curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        self._judgements = read_judgements(results.root, study.study) if rule else []
+        self._judgements = read_judgements(results.root, study.study) if self._rule else []
         self._changed: set[Cell] = set()
         self._ended: set[str] = set()
         self.add(wanted)
@@ -46,12 +46,13 @@ class EarlyStopping(Sink):
         What the record holds of runs counts once a run of their cell reports, and not before: a driver that died may
         have recorded an evaluation of a part of a cohort.
         """
-        new = {run.run_id: run for run in wanted if run.run_id not in self._runs and not run.fresh}
-        if self._rule is None or not new:
+        if self._rule is None:
             return
-        self._runs |= new
+        choosing = {run.run_id: run for run in wanted if not run.fresh}
+        new_ids = choosing.keys() - self._runs.keys()
+        self._runs |= choosing
         self._cells = by_cell(self._runs.values())
-        curves = read_curves(self._results.root, list(new), CURVE_COLUMNS)
+        curves = read_curves(self._results.root, sorted(new_ids), CURVE_COLUMNS)
         for run_id, step, value in curves[list(CURVE_COLUMNS)].itertuples(index=False):
             self._curves[run_id][int(step)] = float(value)
 
@@ -61,21 +62,20 @@ class EarlyStopping(Sink):
             return
         if isinstance(event, Finished):
             self._ended.add(event.run_id)
-        if found := evaluations(event):
-            self._curves[event.run_id] |= {each.step: each.validation_accuracy for each in found}
+        for evaluation in evaluations(event):
+            self._curves[event.run_id][evaluation.step] = evaluation.validation
             self._changed.add(self._runs[event.run_id].cell)
 
     def judge(self) -> None:
         """Judge what was reported since the last call, store that, then ask workers to end what is stopped."""
         new = [judgement for cell in sorted(self._changed) for judgement in self._judged(cell)]
         self._changed.clear()
-        if new:
-            self._judgements += new
-            write_parquet(
-                self._results.rungs(self._study), [asdict(each) for each in self._judgements], RUNGS
-            )
-        if any(not each.kept for each in new):
-            self.request()
+        if not new:
+            return
+        self._judgements += new
+        rows = [asdict(judgement) for judgement in self._judgements]
+        write_parquet(self._results.rungs(self._study), rows, RUNGS)
+        self.request()
 
     def request(self) -> None:
         """Ask workers to end runs of stopped learning rates; one that waits ends when it starts."""
@@ -86,60 +86,61 @@ class EarlyStopping(Sink):
 
     def explained(self, event: Event) -> Event:
         """Add the rung to the end of a run that a rule stopped."""
-        if (
-            not isinstance(event, Finished)
-            or event.status != "stopped"
-            or event.run_id not in self._runs
-        ):
+        if not isinstance(event, Finished) or event.status != "stopped":
             return event
-        return replace(event, stopped_at_step=self._stopped().get(_key(self._runs[event.run_id])))
+        run = self._runs.get(event.run_id)
+        rung = None if run is None else self._stopped().get(_key(run))
+        return replace(event, stopped_at_step=rung)
 
     def _stopped(self) -> dict[RateKey, int]:
         return {each.key: each.step for each in self._judgements if not each.kept}
 
-    def _judged(self, cell: Cell) -> list[Judgement]:
+    def _judged(self, cell: Cell) -> Iterator[Judgement]:
+        """Judge the rates of a cell at each rung that a run has reached, where they were not judged before."""
         assert self._rule is not None, "nothing changes without a rule"
         first = self._cells[cell][0]
-        before = {(each.key, each.step) for each in self._judgements}
-        stopped, found = self._stopped(), list[Judgement]()
+        judged = {(each.key, each.step) for each in self._judgements}
+        stopped = self._stopped()
         rungs = self._rule.rungs(first.num_steps, first.run.steps_between_evaluations)
         reached = {step for run in self._cells[cell] for step in self._curves[run.run_id]}
-        for step in sorted(step for step in reached if step in rungs):
-            best, means = self._values(cell, step, stopped)
-            new = [rate for rate in best if ((*cell, rate), step) not in before]
-            if not new:
-                continue
-            kept = kept_rates(best, means)
-            for rate in new:
-                value = first.metric.sign * best[rate] if math.isfinite(best[rate]) else None
-                labels = cell._asdict() | {"learning_rate": rate, "step": step, "value": value}
-                found.append(Judgement(**labels, num_compared=len(best), kept=rate in kept))
-            stopped |= {each.key: each.step for each in found if not each.kept}
-        return found
+        for step in sorted(reached.intersection(rungs)):
+            values, means = self._values(cell, step, stopped)
+            kept = kept_rates(values, means)
+            for rate, value in values.items():
+                key = (*cell, rate)
+                if (key, step) in judged:
+                    continue
+                yield Judgement(
+                    **cell._asdict(),
+                    learning_rate=rate,
+                    step=step,
+                    value=first.metric.sign * value if math.isfinite(value) else None,
+                    num_compared=len(values),
+                    kept=rate in kept,
+                )
+                if rate not in kept:
+                    stopped[key] = step
 
     def _values(
-        self, cell: Cell, step: int, stopped: dict[RateKey, int]
+        self, cell: Cell, step: int, stopped: Mapping[RateKey, int]
     ) -> tuple[dict[float, float], dict[float, float]]:
         """Return the values at a rung and the running means by learning rate, of those not stopped before it."""
-        best, means = defaultdict[float, list[float]](list), defaultdict[float, list[float]](list)
+        by_rate: dict[float, list[tuple[float, float]]] = defaultdict(list)
         for run in self._cells[cell]:
-            if (
-                step not in (curve := self._curves[run.run_id])
-                or stopped.get(_key(run), step) < step
-            ):
-                continue
-            so_far = [
-                run.metric.sign * value
-                for at, value in curve.items()
-                if at <= step and math.isfinite(value)
-            ]
-            latest = run.metric.sign * curve[step]
-            value = latest if self._final else max(so_far, default=-math.inf)
-            best[run.run.learning_rate].append(value if math.isfinite(value) else -math.inf)
-            means[run.run.learning_rate].append(fmean(so_far) if so_far else -math.inf)
-        return {rate: fmean(each) for rate, each in best.items()}, {
-            rate: fmean(each) for rate, each in means.items()
-        }
+            if step in self._curves[run.run_id] and stopped.get(_key(run), step) >= step:
+                by_rate[run.run.learning_rate].append(self._value_and_mean(run, step))
+        values = {rate: fmean(value for value, _ in seeds) for rate, seeds in by_rate.items()}
+        means = {rate: fmean(mean for _, mean in seeds) for rate, seeds in by_rate.items()}
+        return values, means
+
+    def _value_and_mean(self, run: WantedRun, step: int) -> tuple[float, float]:
+        """Return what a run has reached at a step, and its mean up to it; higher is better, -inf: nothing finite."""
+        curve = {at: run.metric.sign * value for at, value in self._curves[run.run_id].items()}
+        so_far = [value for at, value in curve.items() if at <= step and math.isfinite(value)]
+        if not so_far:
+            return -math.inf, -math.inf
+        value = curve[step] if self._final else max(so_far)
+        return value if math.isfinite(value) else -math.inf, fmean(so_far)
 
 
 def _key(run: WantedRun) -> RateKey:

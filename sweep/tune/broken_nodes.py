@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Set
 
-from lr_sweep.common.text import failure_kind
-from lr_sweep.sweep.tune.failures import is_machine_fault
+from lr_sweep.common.text import failure_kind, failure_line
+from lr_sweep.sweep.plan.placement import is_out_of_memory
+from lr_sweep.trainables.worker.ray_internals import KILLED
 
+from .trials import WORKER_DID_NOT_START
+
+MACHINE_FAULTS = re.compile(
+    # A failed assertion on a GPU is an index out of range, in the code that runs there.
+    r"cuda error(?!.*assert)|cuda gpus are available|nvidia driver|nccl error"
+    r"|input/output error|stale file handle|read-only file system|no space left|want sha256"
+    rf"|\bdied\b|{WORKER_DID_NOT_START}",
+    re.IGNORECASE,
+)
+"""Signs of a device, a disk (or its data files) or a process that failed under a run."""
 FAILED_HERE = 2
 """Different runs that fail for one kind of reason on one node, and on no other, after which the node is left.
 
@@ -65,3 +77,10 @@ class BrokenNodes:
         if has_others and len(trials) >= FAILED_HERE:
             self._excluded.add(node)
         return has_others and is_first
+
+
+def is_machine_fault(reason: str) -> bool:
+    """Return whether a device, a disk or a process failed, and not the code that trains, nor for lack of memory."""
+    if KILLED in reason or is_out_of_memory(reason):
+        return False
+    return MACHINE_FAULTS.search(failure_line(reason)) is not None

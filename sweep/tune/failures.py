@@ -16,15 +16,19 @@ rest, in its next pass over the runs that are left.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from lr_sweep.common.text import counted, failure_kind, failure_line
-from lr_sweep.sweep.plan.placement import CohortSizes, is_out_of_memory
+from lr_sweep.common.text import Say, counted, failure_kind, failure_line
+from lr_sweep.sweep.plan.placement import Group, Placement, is_out_of_memory
 from lr_sweep.sweep.results.run_state import run_title
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.worker.ray_internals import KILLED
+
+from .broken_nodes import BrokenNodes
+from .nodes import Machines, node_text
+from .trials import TrialFailed, TrialInterrupted
 
 FAILED_ALIKE = 3
 """Failed attempts of one kind, before any run is evaluated, after which a sweep ends."""
@@ -33,26 +37,19 @@ FAILED_AT_ALL = 5
 MAX_KINDS = 5
 """Kinds of failures that are printed with their reasons."""
 MEMORY_ADVICE = (
-    "Train less at once, with a smaller --cpus (on a cluster a larger --cpus-per-trial) or with --runs-per-trial 1, or "
-    "end other programs."
+    "Train less at once, with a smaller --cpus or, in the study's `resources`, `runs_per_trial: 1` (on a cluster a "
+    "larger `cpus_per_trial`), or end other programs."
 )
-WORKER_DID_NOT_START = "the worker did not start"
-"""Begins the reason of a trial whose process failed before it trained."""
-MACHINE_FAULTS = re.compile(
-    # A failed assertion on a GPU is an index out of range, in the code that runs there.
-    r"cuda error(?!.*assert)|cuda gpus are available|nvidia driver|nccl error"
-    r"|input/output error|stale file handle|read-only file system|no space left|want sha256"
-    rf"|\bdied\b|{WORKER_DID_NOT_START}",
-    re.IGNORECASE,
-)
-"""Signs of a device, a disk (or its data files) or a process that failed under a run."""
 
 
 class Failures:
-    """The failed attempts of a sweep; `sizes` says how many runs train together."""
+    """The failed attempts of a sweep, and what follows from each; `say` is called with notes for the user."""
 
-    def __init__(self, sizes: CohortSizes) -> None:
-        self._sizes = sizes
+    def __init__(self, machines: Machines, placement: Placement, say: Say) -> None:
+        self._machines, self._say = machines, say
+        self._nodes = BrokenNodes(partial(machines.usable, placement), machines.excluded)
+        self._at_once: dict[Cell, int] = {}
+        """Most runs that train together, of cells in which more have failed together."""
         self.early: list[tuple[Sequence[WantedRun], str]] = []
         """Runs and reasons of the failed attempts before any run was evaluated."""
         self._anything_evaluated = False
@@ -60,40 +57,52 @@ class Failures:
         """Cells of the trials that have started and not failed, by the id of their first run."""
         self._kinds_shown: set[str] = set()
 
-    def separate(self, runs: Sequence[WantedRun], reason: str) -> str:
-        """Train fewer of these runs together, since it is not known which one failed; return a message."""
-        now = self._sizes.halve(runs[0], len(runs), remember=is_out_of_memory(reason))
-        what = f"{len(runs)} runs that trained together failed ({reason})"
-        return f"{what}; they resume from their checkpoints, {now} at a time"
+    def trial_started(self, run_ids: Sequence[str], cell: Cell) -> None:
+        """Note that a trial of a cell has started."""
+        self._under_way[run_ids[0]] = cell
 
-    def first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str = "") -> list[str]:
-        """Return what to print of a failure: of each kind the first one, since many runs may fail for one reason."""
-        kind = failure_kind(reason)
-        if kind in self._kinds_shown or len(self._kinds_shown) >= MAX_KINDS:
-            return []
-        self._kinds_shown.add(kind)
-        more = f" and {counted(len(runs) - 1, 'run')} in the same trial" if len(runs) > 1 else ""
-        return [f"{run_title(runs[0].row())}{more} failed{further}: {reason}"]
-
-    def started(self, trial: str, cell: Cell) -> None:
-        """Note that a trial of a cell has started; `trial` is the id of its first run."""
-        self._under_way[trial] = cell
-
-    def interrupted(self, trial: str) -> None:
+    def trial_stopped(self, run_ids: Sequence[str]) -> None:
         """Note that a trial does not train at the moment."""
-        self._under_way.pop(trial, None)
+        self._under_way.pop(run_ids[0], None)
 
-    def evaluated(self) -> None:
+    def run_started(self, run_id: str) -> None:
+        """Note that a run trains."""
+        self._nodes.started(run_id, self._machines.node_of(run_id))
+
+    def run_evaluated(self, run_id: str) -> None:
         """Note that a run was evaluated: from now on, failures do not end the sweep."""
         self._anything_evaluated = True
+        self._nodes.evaluated(run_id)
 
-    def attempt_failed(self, runs: Sequence[WantedRun], reason: str) -> str:
+    def runs_at_once(self, group: Group) -> int:
+        """Return how many runs of a group are to train at once."""
+        return min(len(group), self._at_once.get(group[0].cell, len(group)))
+
+    def consequence(
+        self, runs: Sequence[WantedRun], trial: TrialFailed | TrialInterrupted, num_training: int
+    ) -> tuple[str, bool]:
+        """Return what follows from a failed attempt: a text for the logs, and whether the runs have failed.
+
+        `runs` are those that trained in it, or all where none did; `num_training` is how many trained.
+        """
+        assert trial.reason is not None, "a lost machine is no failed attempt"
+        is_of_node = self._is_of_node(runs, trial.reason, trial.node)
+        is_final = isinstance(trial, TrialFailed) and not is_of_node
+        if num_training > 1 and (is_final or KILLED in trial.reason):
+            return self._separated(runs, trial.reason), False
+        further = "" if is_final else "; it is tried again"
+        self._say_first_of_kind(runs, trial.reason, further)
+        return f"failed: {trial.reason}{further}", is_final
+
+    def reason_to_end(self, runs: Sequence[WantedRun], reason: str, node: str | None = None) -> str:
         """Count a failed attempt to train these runs; return why the sweep ends now, or nothing.
 
         It ends if no run was evaluated and as many attempts failed as the table above says, unless a trial of another
-        cell is under way, which may work.
+        cell is under way, which may work. A broken node and runs that lack memory together do not count.
         """
-        if self._anything_evaluated:
+        if self._anything_evaluated or node in self._machines.excluded:
+            return ""
+        if is_out_of_memory(reason) and len(runs) > 1:
             return ""
         self.early.append((runs, reason))
         failed_cells = {run.cell for failed_runs, _ in self.early for run in failed_runs}
@@ -107,12 +116,33 @@ class Failures:
             f"The other runs were not started. Once the reason is fixed, `run --retry-failed` trains them all.{advice}"
         )
 
+    def _is_of_node(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> bool:
+        excluded = self._machines.excluded
+        was_left = node in excluded
+        is_of_node = self._nodes.blames([run.run_id for run in runs], reason, node)
+        if node is not None and node in excluded and not was_left:
+            what = f"trials fail on {node_text(node)} ({failure_line(reason)})"
+            self._say(f"{what}: it is left, its runs resume elsewhere")
+        return is_of_node
 
-def is_machine_fault(reason: str) -> bool:
-    """Return whether a device, a disk or a process failed, and not the code that trains, nor for lack of memory."""
-    if KILLED in reason or is_out_of_memory(reason):
-        return False
-    return MACHINE_FAULTS.search(failure_line(reason)) is not None
+    def _separated(self, runs: Sequence[WantedRun], reason: str) -> str:
+        """Train fewer of these runs together, since it is not known which one failed; return a message."""
+        at_once = len(runs) // 2
+        self._at_once[runs[0].cell] = at_once
+        what = f"{len(runs)} runs that trained together failed ({reason})"
+        text = f"{what}; they resume from their checkpoints, {at_once} at a time"
+        self._say(text)
+        return text
+
+    def _say_first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str) -> None:
+        """Print the first failure of each kind alone, since many runs may fail for one reason."""
+        kind = failure_kind(reason)
+        is_full = len(self._kinds_shown) >= MAX_KINDS
+        if is_full or kind in self._kinds_shown:
+            return
+        self._kinds_shown.add(kind)
+        more = f" and {counted(len(runs) - 1, 'run')} in the same trial" if len(runs) > 1 else ""
+        self._say(f"{run_title(runs[0].row())}{more} failed{further}: {reason}")
 
 
 def failure_lines(reasons: Mapping[str, str]) -> list[str]:
@@ -120,14 +150,13 @@ def failure_lines(reasons: Mapping[str, str]) -> list[str]:
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for title, reason in reasons.items():
         kinds[failure_kind(reason)].append(title)
-    lines, rest = [], len(reasons)
-    for first, *others in list(kinds.values())[:MAX_KINDS]:
-        more = f" (and {len(others)} more like it)" if others else ""
+    shown = list(kinds.values())[:MAX_KINDS]
+    lines = []
+    for first, *same_kind in shown:
+        more = f" (and {len(same_kind)} more like it)" if same_kind else ""
         lines.append(f"  {first}: {failure_line(reasons[first])}{more}")
-        rest -= 1 + len(others)
-    lines += [f"  {rest} more, for other reasons"] if rest else []
-    return (
-        [*lines, f"  {MEMORY_ADVICE}"]
-        if any(KILLED in reason for reason in reasons.values())
-        else lines
-    )
+    if hidden := len(reasons) - sum(map(len, shown)):
+        lines.append(f"  {hidden} more, for other reasons")
+    if any(KILLED in reason for reason in reasons.values()):
+        lines.append(f"  {MEMORY_ADVICE}")
+    return lines

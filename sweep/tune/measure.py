@@ -11,17 +11,18 @@ import torch
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.plan.cost import Cost
-from lr_sweep.sweep.plan.placement import CohortSizes, Group, check_beforehand, cohorts
+from lr_sweep.sweep.plan.placement import Group, check_beforehand, cohorts
 from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.plan.timings import keep_measured, timing_key, timing_keys
 from lr_sweep.sweep.results.directory import storage_problems
-from lr_sweep.sweep.tune.trials import cohort_of
-from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.engine import Engine, RecentMean, Slot
 from lr_sweep.trainables.own.run import OwnCodeError, OwnRun, TrainingFunctionError
 from lr_sweep.trainables.run import AnyRun, Run
 from lr_sweep.trainables.worker.memory import share_memory
 from lr_sweep.trainables.worker.session import Session, device_name
+
+from .trials import cohort_of
+from .work import Options
 
 NUM_STEPS = 5
 """Gradient steps before each evaluation; the first of three evaluations is not timed, nor are the steps before it."""
@@ -55,7 +56,7 @@ def _time(plan: Plan, group: Group) -> tuple[float, int]:
     if first.weights is not None and not plan.backbones[first.model].here:  # a plan fetches nothing
         raise UserError("its weights are not here; `data` fetches or, with --pretrain, trains them")
     options = Options(results=plan.results, data_dir=plan.data_dir, placement=plan.placement)
-    cohort = cohort_of(group, options, runs_at_once=CohortSizes(plan.results).of(group))
+    cohort = cohort_of(group, options)
     memory = (
         share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
     )

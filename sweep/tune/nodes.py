@@ -5,7 +5,6 @@ Each sweep publishes how many trials it can use, and computes all shares from th
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections import Counter
@@ -17,20 +16,12 @@ from typing import Any
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import ReadFields, load_yaml
 from lr_sweep.common.network import check_answers
-from lr_sweep.common.text import machines_there
 from lr_sweep.sweep.plan.placement import Nodes, Placement, check_fit, fits
 from lr_sweep.trainables.worker.messages import Advanced, Report
-from lr_sweep.trainables.worker.ray_internals import (
-    leaving_nodes,
-    node_of_trial,
-    running_jobs,
-    store,
-    stored,
-)
+from lr_sweep.trainables.worker.ray_internals import exchanged, leaving_nodes, node_of_trial
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
 """On the head of a cluster that `ray up` started, where submitted sweeps run: the settings of its autoscaler."""
-COUNT_EVERY_S = 10.0
 MAX_LOSSES = 5
 """Machines that a run may lose between two evaluations; one that loses more may itself be the cause."""
 CHECK_EVERY_S = 5.0
@@ -46,15 +37,8 @@ _NAMESPACE = "lr-sweep"
 class Machines:
     """The machine of each trial, and how many machines each run has lost since its last evaluation."""
 
-    def __init__(
-        self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._on_cluster, self._clock, self._counted_at, self._text = (
-            on_cluster,
-            clock,
-            -math.inf,
-            "",
-        )
+    def __init__(self, on_cluster: bool = False) -> None:
+        self._on_cluster = on_cluster
         self._node_of: dict[str, str] = {}
         self._node_of_run: dict[str, str] = {}
         self.excluded: set[str] = set()
@@ -103,14 +87,6 @@ class Machines:
             return True
         return ours is not None and (not there or ours in leaving_nodes())
 
-    def news(self) -> list[str]:
-        """Say how many machines a cluster has, if that has changed: one that does not come, or is lost, costs time."""
-        if not self._on_cluster or self._clock() - self._counted_at < COUNT_EVERY_S:
-            return []
-        self._counted_at = self._clock()
-        before, self._text = self._text, machines_there(len(alive_nodes()))
-        return [self._text] if self._text != before else []
-
     def reported(self, event: Report) -> None:
         """Forget a run's losses when it is evaluated."""
         if isinstance(event, Advanced) and event.evaluation:
@@ -124,13 +100,8 @@ class Machines:
 
 def exchange_claims(wants: int) -> tuple[list[int], int]:
     """Be an `Exchange` in the cluster's own store, where each sweep's number lasts as long as its driver."""
-    import ray
-
-    own = str(ray.get_runtime_context().get_job_id())
-    store(own, str(wants), _NAMESPACE)
-    texts = {job: stored(job, _NAMESPACE) for job in running_jobs()}
-    claims = {job: int(text) for job, text in texts.items() if text}
-    return list(claims.values()), list(claims).index(own)
+    claims, own = exchanged(str(wants), _NAMESPACE)
+    return list(map(int, claims.values())), list(claims).index(own)
 
 
 def alive_nodes() -> list[ReadFields]:

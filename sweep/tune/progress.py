@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -18,15 +18,12 @@ from rich.text import Text
 
 from lr_sweep.common.text import counted, duration, rate_text
 from lr_sweep.sweep.plan.cost import wall_time
-from lr_sweep.sweep.results.recorder import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.worker.messages import (
     Advanced,
+    Event,
     Finished,
-    Printed,
-    Report,
-    Started,
     evaluations,
 )
 
@@ -68,13 +65,6 @@ class Summary:
     failed_attempts: int
     """Starts of trials in this sweep that failed, those that were tried again included."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what `status` reads, as JSON values."""
-        return {
-            name: getattr(self, name)
-            for name in ("counts", "steps_per_s", "time_left_s", "failed_attempts")
-        }
-
 
 @dataclass(kw_only=True)
 class _Run:
@@ -100,43 +90,42 @@ class _Run:
         return max(0, num_steps - self.step) * pace.step_s + evaluations * pace.evaluation_s
 
 
-class StudyProgress(Sink):
+class StudyProgress:
     """Progress of a study's `runs` to train, updated by the driver.
 
     The others of `total_runs`, which are those of `--only`, count as done and have no part in the time left.
-    `expected_s`: seconds of a step, by cell, until one of its runs reports it. `clock`: for the time elapsed.
+    `clock`: for the time elapsed.
     """
 
     def __init__(
         self,
-        runs: Iterable[WantedRun],
+        runs: Sequence[WantedRun],
         total_runs: int,
-        expected_s: Mapping[Cell, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total_runs, self.clock, self._started_at = total_runs, clock, clock()
+        self.total_runs, self.clock, self._started_at = 0, clock, clock()
         self.best: dict[Cell, tuple[WantedRun, Evaluation]] = {}
         """The best validation result of each cell so far, and its run."""
         self.failed_attempts = 0
-        self._expected = {cell: Pace(step_s, 0.0) for cell, step_s in (expected_s or {}).items()}
-        self._runs = {run.run_id: _Run(wanted=run) for run in runs}
+        self._runs: dict[str, _Run] = {}
+        self._left: dict[str, WantedRun] = {}
+        self.add(runs)
+        self.total_runs = total_runs
         self._trials: Sequence[Sequence[str]] = [[run_id] for run_id in self._runs]
         self._at_once = 1
 
-    def add(self, runs: Iterable[WantedRun]) -> None:
+    def add(self, runs: Sequence[WantedRun]) -> None:
         """Note that further runs are to train: the next round of a search."""
-        new = {run.run_id: _Run(wanted=run) for run in runs}
-        self._runs |= new
-        self.total_runs += len(new)
+        self._left |= {run.run_id: run for run in runs}
+        self._runs |= {run.run_id: _Run(wanted=run) for run in runs}
+        self.total_runs += len(runs)
 
     def packed(self, trials: Sequence[Sequence[str]], at_once: int) -> None:
         """Note that from now on these runs train together, in trials that start in this order, `at_once` at a time."""
         self._trials, self._at_once = trials, at_once
 
-    def event(self, event: Report) -> None:
+    def event(self, event: Event) -> None:
         """Take in what a worker reports of a run. A run that is retried may start more than once."""
-        if isinstance(event, Printed):
-            return
         run = self._runs[event.run_id]
         run.status, run.step = "running", event.step
         match event:
@@ -144,18 +133,20 @@ class StudyProgress(Sink):
                 run.pace = Pace(event.step_s, event.evaluation_s or 0.0)
             case Finished():
                 run.status = event.status
+                self._left.pop(event.run_id, None)
         cell, sign = run.wanted.cell, run.wanted.metric.sign
         for evaluation in evaluations(event):  # of equal ones, the first is the best
-            value = sign * evaluation.validation_accuracy
-            best = sign * self.best[cell][1].validation_accuracy if cell in self.best else -math.inf
+            value = sign * evaluation.validation
+            best = sign * self.best[cell][1].validation if cell in self.best else -math.inf
             if math.isfinite(value) and value > best:
                 self.best[cell] = run.wanted, evaluation
 
-    def failed(self, run_id: str, reason: str = "") -> None:
+    def failed(self, run_id: str) -> None:
         """Note that a run failed."""
         self._runs[run_id].status = "failed"
+        self._left.pop(run_id, None)
 
-    def interrupted(self, run_ids: Sequence[str], text: str = "") -> None:
+    def interrupted(self, run_ids: Iterable[str]) -> None:
         """Note that these runs do not train at the moment, if they did; they resume later."""
         for run_id in run_ids:
             if self._runs[run_id].status == "running":
@@ -164,6 +155,24 @@ class StudyProgress(Sink):
     def training(self) -> dict[str, int]:
         """Return the step of each run that trains now."""
         return {run_id: run.step for run_id, run in self._runs.items() if run.status == "running"}
+
+    def cell_of(self, run_id: str) -> Cell:
+        """Return the cell of a run."""
+        return self._runs[run_id].wanted.cell
+
+    def has_ended(self, run_id: str) -> bool:
+        """Return whether a run has ended, by an error, too."""
+        return run_id not in self._left
+
+    def ended(self) -> dict[str, str]:
+        """Return the statuses of the runs that have ended, by id."""
+        return {run_id: run.status for run_id, run in self._runs.items() if self.has_ended(run_id)}
+
+    def left(self, run_ids: Iterable[str] | None = None) -> list[WantedRun]:
+        """Return which of these runs have not ended; None: of all."""
+        if run_ids is None:
+            return list(self._left.values())
+        return [self._left[run_id] for run_id in run_ids if run_id in self._left]
 
     def summary(self) -> Summary:
         """Sum up this moment."""
@@ -188,38 +197,26 @@ class StudyProgress(Sink):
 
     def statuses(self) -> dict[Cell, list[str]]:
         """Return the statuses of each cell's runs, of those to train."""
-        found = defaultdict[Cell, list[str]](list)
+        statuses: dict[Cell, list[str]] = {}
         for run in self._runs.values():
-            found[run.wanted.cell].append(run.status)
-        return dict(found)
+            statuses.setdefault(run.wanted.cell, []).append(run.status)
+        return statuses
 
     def _counts(self) -> dict[str, int]:
-        counts = {
-            "done": self.total_runs - len(self._runs),
-            "running": 0,
-            "diverged": 0,
-            "failed": 0,
-            "waiting": 0,
-        }
+        counts = dict.fromkeys(("done", "running", "diverged", "failed", "waiting"), 0)
+        counts["done"] = self.total_runs - len(self._runs)
         for run in self._runs.values():
             counts["done" if run.status in ("complete", "stopped") else run.status] += 1
         return counts
 
     def _paces(self) -> dict[Cell | None, Pace]:
-        """Return the mean pace of each cell, by its running runs if any has reported one, else by those that ended."""
-        found: dict[Cell | None, Pace] = {}
-        found.update(self._expected.items())
-        if self._expected:
-            found[None] = _mean(self._expected.values())
-        running, ended = (
-            defaultdict[Cell | None, list[Pace]](list),
-            defaultdict[Cell | None, list[Pace]](list),
-        )
+        """Return the mean pace of each cell, by its runs that have reported one."""
+        reported = defaultdict[Cell | None, list[Pace]](list)
         for run in self._runs.values():
             if run.pace is not None:
-                for cell in (run.wanted.cell, None):
-                    (running if run.status == "running" else ended)[cell].append(run.pace)
-        return found | {cell: _mean(paces) for cell, paces in (ended | running).items()}
+                reported[run.wanted.cell].append(run.pace)
+                reported[None].append(run.pace)
+        return {cell: _mean(paces) for cell, paces in reported.items()}
 
 
 def _mean(paces: Iterable[Pace]) -> Pace:
@@ -237,7 +234,7 @@ def _steps_per_s(runs: Sequence[_Run], paces: Paces) -> float:
     return len(runs) / step_s if step_s > 0 else 0.0
 
 
-class Display(Sink):
+class Display:
     """Shows progress; a context manager. It draws only when `tick` is called: call it often.
 
     The clock is that of `progress`.
@@ -261,8 +258,7 @@ class Display(Sink):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        statuses = [status for cell in self._progress.statuses().values() for status in cell]
-        nothing = not self._progress.best and set(statuses) <= set(UNFINISHED)
+        nothing = not self._progress.best and not self._progress.ended()
         if self._console.is_terminal:
             self._live.transient = nothing
             self._live.stop()
@@ -272,14 +268,6 @@ class Display(Sink):
     def note(self, message: str) -> None:
         """Print a message above the live display; may be called from any thread."""
         self._console.print(Text(message), soft_wrap=not self._console.is_terminal)
-
-    def event(self, event: Report) -> None:
-        """Print which checkpoints of a run that starts were damaged."""
-        if isinstance(event, Started):
-            for path in event.damaged:
-                self.note(
-                    f"{path} is damaged (its checksum differs); the run resumes from step {event.step}"
-                )
 
     def tick(self) -> None:
         """Draw again if it is time to."""
@@ -344,7 +332,7 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
         result = []
         if cell in progress.best:
             run, best = progress.best[cell]
-            score = run.metric.score_text(best.validation_accuracy)
+            score = run.metric.score_text(best.validation)
             result = [score, rate_text(run.run.learning_rate), str(best.step)]
         # On a narrow terminal names are cut, numbers are not.
         names = (Text(cell[axis], no_wrap=True, overflow="ellipsis") for axis in axes)

@@ -24,19 +24,19 @@ from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scra
 from lr_sweep.sweep.cluster.jobs import copy_program
 from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cluster
 from lr_sweep.sweep.terminal import GROUP_SIGNALS, blocked
-from lr_sweep.sweep.tune.nodes import Share, cluster_nodes, exchange_claims
 from lr_sweep.trainables.worker.ray_internals import (
     RAY_S_JOB,
     dead_processes,
     end_without_waiting,
     job_without_paths,
-    kill_processes,
     loopback_alone,
     read_token_settings_again,
     temp_dir,
     without_dashboard,
     without_sigterm_handler,
 )
+
+from .nodes import Share, cluster_nodes, exchange_claims
 
 VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot run without."""
@@ -72,6 +72,7 @@ def ray_session(
         "0"  # a Tune that is left behind would start a Ray of its own
     )
     os.environ.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
+    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = "inf"  # Tune's own state is never restored
     _log_to_file(log_file)
     with (
         private_ray() if placement.address is None else nullcontext() as folder,
@@ -121,13 +122,10 @@ def _end(folder: Path | None) -> None:
     """
     import ray
 
-    if (
-        died := lost_processes()
-    ):  # the others wait for these, and `ray.shutdown` would wait for them
+    if died := lost_processes():
         logging.getLogger("ray").error("died: %s", ", ".join(died))
-        kill_processes()
     started = _processes(folder) if folder is not None else []
-    end_without_waiting()
+    end_without_waiting(at_once=bool(died))
     gc.collect()
     # The raylet lives until then: without it, Ray ends a driver whose parent has ended, as after `nohup`. Ray (2.60)
     # also ends the process if one of its objects is freed meanwhile.
@@ -139,12 +137,12 @@ def _end(folder: Path | None) -> None:
 
 
 def _processes(folder: Path) -> list[psutil.Process]:
-    found = []
+    processes = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):
             if str(folder) in "\0".join(child.cmdline()):
-                found += [child, *child.children(recursive=True)]
-    return found
+                processes += [child, *child.children(recursive=True)]
+    return processes
 
 
 @contextmanager

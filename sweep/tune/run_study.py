@@ -35,11 +35,12 @@ from lr_sweep.sweep.study.backbones import ensure_backbones
 from lr_sweep.sweep.study.only import only_text
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.tune.driver import train
-from lr_sweep.sweep.tune.failures import failure_lines
-from lr_sweep.sweep.tune.work import Options, Work
 from lr_sweep.trainables.own.probe import TrialError, tried
 from lr_sweep.trainables.own.run import own_run
+
+from .driver import train
+from .failures import failure_lines
+from .work import Options, Work
 
 MIRROR_PATIENCE_S = 60.0
 """Seconds that the end of a sweep waits for MLflow; the next `run` mirrors what is missing then."""
@@ -66,11 +67,11 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
     recorded before is intact.
     """
     results = options.results
-    check_beforehand(options.placement, study.for_gpus)
     _check_stops(study, options)
-    results.prepare()
+    check_beforehand(options.placement, study.for_gpus)
     for line in idle_gpu(options.placement):
         say(line)
+    results.prepare()
     with storage_problems(results.root), results.writing(study.study):
         remove_tree(results.tune)  # of an earlier version, and a process that died
         work = _prepare(study, options, say)
@@ -106,15 +107,15 @@ def _check_stops(study: Study, options: Options) -> None:
 def _prepare(study: Study, options: Options, say: Say) -> Work:
     """Fetch data and weights, write down what the study wants, and find what is left to train of it."""
     results, data_dir = options.results, options.data_dir
-    study.fetch(data_dir)
     # The machine that starts a cluster's trials may have no GPU itself.
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+    study.fetch(data_dir)
     examples = own_examples(study, data_dir)
     backbones = ensure_backbones(
         study, results.pretrained, results.pretraining_progress, device, say, data_dir
     )
     state = StudyState(
-        study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts
+        study, backbones, results, data_dir, only=options.only, retry_failed=options.retry_failed
     )
 
     replaced = replaced_by(study, state.wanted, results)
@@ -122,12 +123,12 @@ def _prepare(study: Study, options: Options, say: Say) -> Work:
         say(replaced.line)
     if replaced.cells:
         restart_cells(results, study.study, replaced.cells)
-        state = state.again()
+        state = state.again(retry_failed=options.retry_failed)
     if options.restart_inexact:
         restarted = inexact_runs(state.reconciled, results)
         restart_runs(results, study.study, restarted)
         say(f"{study.study}: runs that resumed inexactly and train anew: {len(restarted)}")
-        state = state.again()
+        state = state.again(retry_failed=options.retry_failed)
 
     work = Work(state, options, examples)
     wanted, reconciled = work.state.wanted, work.state.reconciled
@@ -164,14 +165,14 @@ def _try_function(work: Work, device: str, say: Say) -> None:
     runs = [(own_run(wanted.run), wanted.num_steps) for wanted in asked]
     name = f"{study.study}: {study.files.trainable}"
     try:
-        found = tried(runs, device if cells else None)
+        probes = tried(runs, device if cells else None)
     except TrialError as error:
         (failed,) = (wanted for wanted in asked if wanted.run is error.run)
         raise UserError(
             f"{name} {error}\nNo run was started; the trial was of {run_title(failed.row())}. "
             f"Correct it, and run this again. `--only` trains other runs without it."
         ) from error
-    work.probes.update(zip(cells, found, strict=False))
+    work.probes.update(zip(cells, probes, strict=False))
     cells_by_text: dict[str, list[str]] = {}
     for cell, probe in work.probes.items():
         if probe.resumed != "exactly":
@@ -197,11 +198,10 @@ def _finish(
     failed = failed_before - ended.keys() | {
         run_id for run_id, status in ended.items() if status == "failed"
     }
-    given_up = failed_before - {run.run_id for run in before.to_train}
     if stopped:
         say("stopped; the same command resumes from here")
     elif failed:
-        for line in _failure_lines(work, failed, given_up):
+        for line in _failure_lines(work, failed):
             say(line)
     elif not before.to_train:
         asked = (
@@ -222,17 +222,10 @@ def _finish(
     return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
 
 
-def _failure_lines(work: Work, failed: set[str], given_up: set[str]) -> list[str]:
+def _failure_lines(work: Work, failed: set[str]) -> list[str]:
     ends = read_ends(work.options.results, failed, ["failure"])
     runs = [run for run in work.state.wanted if run.run_id in ends]
     reasons = {run_title(run.row()): ends[run.run_id]["failure"] or "" for run in runs}
-    lines = [
-        f"{counted(len(failed), 'run')} failed; `status` lists all, `run --retry-failed` trains them again"
-    ]
-    lines += failure_lines(reasons)
-    if given_up and (max_attempts := work.options.max_attempts):
-        lines.append(
-            f"of those, {len(given_up)} were not tried again, since they were started {max_attempts} times or more; "
-            f"once the reason is fixed, give --max-attempts {2 * max_attempts}"
-        )
-    return lines
+    number = counted(len(failed), "run")
+    advice = f"{number} failed; `status` lists all, `run --retry-failed` trains them again"
+    return [advice, *failure_lines(reasons)]

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lr_sweep.sweep.plan.placement import Group, trial_name
-from lr_sweep.sweep.tune.work import Options
 from lr_sweep.trainables.own.exactness import Probe
 from lr_sweep.trainables.run import engine_of
 from lr_sweep.trainables.worker.messages import Cohort, Report
+
+from .work import Options
 
 REPORT_EVERY_S = 2.0
 """Seconds between two reports of a trial to the driver, while trials are few."""
 REPORTS_PER_S = 100
 """Reports a second of all trials, beside evaluations: each costs the driver up to 8 ms (benchmarks.driver_events)."""
+WORKER_DID_NOT_START = "the worker did not start"
+"""Begins the reason of a trial whose process failed before it trained."""
 
 
 def report_every_s(num_trials: int) -> float:

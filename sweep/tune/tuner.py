@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,15 @@ from ray import tune
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import Fields, remove_tree
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.tune.failures import WORKER_DID_NOT_START
-from lr_sweep.sweep.tune.nodes import Machines
-from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
-from lr_sweep.sweep.tune.trials import (
+from lr_sweep.trainables.own.run import FAILURE
+from lr_sweep.trainables.worker import ray_trainable
+from lr_sweep.trainables.worker.messages import Cohort, Finished, evaluations
+from lr_sweep.trainables.worker.ray_internals import KILLED, give_retry_back, replace_parts_of_tune
+
+from .nodes import Machines
+from .ray_session import RayLostError, lost_processes
+from .trials import (
+    WORKER_DID_NOT_START,
     Leave,
     Reported,
     StorageFailed,
@@ -27,11 +33,6 @@ from lr_sweep.sweep.tune.trials import (
     TrialInterrupted,
     TrialStarted,
 )
-from lr_sweep.trainables.own.run import FAILURE
-from lr_sweep.trainables.worker import ray_trainable
-from lr_sweep.trainables.worker.messages import Cohort, evaluations
-from lr_sweep.trainables.worker.ray_internals import in_notebook
-from lr_sweep.trainables.worker.tune_internals import cohort_of_trial, replace_parts_of_tune
 
 TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
@@ -141,18 +142,18 @@ def new_tuner(
     if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
         elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
         resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
-    # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
-    configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
+    given = Given(cohorts)
     remove_tree(scratch)
     return tune.Tuner(
         tune.with_resources(ray_trainable.CohortTrainable, resources),
-        # One list under one key: Tune runs it in the order given, where several axes would be sorted by name.
-        param_space={"trial": tune.grid_search(configs)},
+        # A function of one key: of a grid with many values, Tune would copy all of them for each trial.
+        param_space={"trial": tune.sample_from(lambda _: {"cohort": next(given.cohorts)})},
         tune_config=tune.TuneConfig(
+            num_samples=len(cohorts),
             max_concurrent_trials=at_most,
             reuse_actors=True,
             # Tune's own names of trials cut learning rates to four decimals.
-            trial_name_creator=lambda trial: trial.config["trial"]["name"],
+            trial_name_creator=lambda _: next(given.names),
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
@@ -164,10 +165,27 @@ def new_tuner(
             ),
             failure_config=tune.FailureConfig(max_failures=placement.resources.retries),
             verbose=0,
-            # In a notebook Tune (2.60) would take one that removes what the cell has printed; a terminal has none.
-            progress_reporter=tune.CLIReporter() if in_notebook() else None,
+            # In a notebook Tune (2.60) would take one that removes what the cell has printed.
+            progress_reporter=tune.CLIReporter(),
         ),
     )
+
+
+class Given:
+    """The cohorts and their names, which Tune takes one by one in this order."""
+
+    def __init__(self, cohorts: Sequence[Cohort]) -> None:
+        self.cohorts, self.names = iter(cohorts), iter([cohort.name for cohort in cohorts])
+
+    def __getstate__(self) -> Fields:
+        """Leave everything out: Tune would pickle all of it with each trial, for a restore that is never asked for."""
+        return {}
+
+
+def cohort_of_trial(trial: Any) -> Cohort:
+    """Return what a trial trains."""
+    cohort: Cohort = trial.config["trial"]["cohort"]
+    return cohort
 
 
 class EventCallback(tune.Callback):
@@ -178,6 +196,8 @@ class EventCallback(tune.Callback):
 
     def __init__(self, put: Callable[[TrialEvent], None], leave: Leave, machines: Machines) -> None:
         self.put, self.leave, self.machines = put, leave, machines
+        self._ended: set[str] = set()
+        """Ids of the runs that have ended."""
 
     def __getstate__(self) -> Fields:
         """Leave everything out: Tune pickles its callbacks for a restore that is never asked for."""
@@ -203,6 +223,8 @@ class EventCallback(tune.Callback):
         events = result.get("events", [])
         for event in events:
             self.machines.reported(event)
+            if isinstance(event, Finished):
+                self._ended.add(event.run_id)
             self.put(event)
         if any(map(evaluations, events)):
             self.put(Reported())
@@ -216,11 +238,6 @@ class EventCallback(tune.Callback):
                 )
             )
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Drop Tune's statistics of what the trial reported, which no one reads."""
-        trial.run_metadata.metric_analysis.clear()
-        trial.run_metadata.metric_n_steps.clear()
-
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
         if self.leave.is_set() or lost_processes():
@@ -231,12 +248,25 @@ class EventCallback(tune.Callback):
             self.put(TrialFailed(**self._failure(trial)))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
+        """Report a trial that crashed and will be retried with what is left of it; a lost machine uses no retry up."""
         if self._only_lost_its_machine(trial):
-            trial.run_metadata.num_failures -= 1
+            give_retry_back(trial)
             self.put(TrialInterrupted(run_ids=cohort_of_trial(trial).run_ids))
+            is_killed = False
         else:
-            self.put(TrialInterrupted(**self._failure(trial)))
+            failure = self._failure(trial)
+            is_killed = KILLED in failure["reason"]
+            self.put(TrialInterrupted(**failure))
+        self._keep_what_is_left(trial, is_killed=is_killed)
+
+    def _keep_what_is_left(self, trial: Any, *, is_killed: bool) -> None:
+        """Leave out runs that have ended; train half as many at once after a kill for lack of memory."""
+        cohort = cohort_of_trial(trial)
+        left = tuple(run for run in cohort.runs if run.run_id not in self._ended)
+        at_once = max(1, cohort.runs_at_once // 2) if is_killed else cohort.runs_at_once
+        trial.config["trial"] = {
+            "cohort": replace(cohort, runs=left or cohort.runs, runs_at_once=at_once)
+        }
 
     def _failure(self, trial: Any) -> Fields:
         # Each failed attempt adds a traceback to Ray's file.

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import write_wanted
 from lr_sweep.sweep.search.rounds import next_proposals
@@ -27,8 +26,8 @@ class Options:
     results: Results
     data_dir: Path
     placement: Placement
-    max_attempts: int = 0
-    """Failed runs that were started fewer times than this are trained again."""
+    retry_failed: bool = False
+    """Whether failed and stopped runs are trained again."""
     checkpoint_every_s: float = 60.0
     only: Only = field(default_factory=dict)
     restart_inexact: bool = False
@@ -50,15 +49,13 @@ class Work:
         """Messages for the user, perhaps from other threads."""
         self.probes: dict[Cell, Probe] = {}
         """Findings of the trials of the user's own function before the sweep, by cell."""
-        self.step_s: dict[Cell, float] = {}
-        """Seconds of a step that the record expects, by cell."""
         while self._propose() and not self.state.reconciled.to_train:
             pass
         self.stopping = EarlyStopping(state.study, options.results, self.state.wanted)
 
     def next_round(self) -> tuple[WantedRun, ...]:
         """Propose until there is something to train; return these runs, none at the end."""
-        self.state = self.state.after_training()
+        self.state = self._after_training()
         while added := self._propose():
             self.stopping.add(self.state.wanted)
             self.write_down()
@@ -73,7 +70,10 @@ class Work:
 
     def has_next_round(self) -> bool:
         """Return whether some cell gets a further round now."""
-        return bool(next_proposals(self.state.after_training()))
+        return bool(next_proposals(self._after_training()))
+
+    def _after_training(self) -> StudyState:
+        return self.state.again(retry_failed=False)  # what failed is not trained again
 
     def _propose(self) -> list[Proposal]:
         if added := next_proposals(self.state):
@@ -81,11 +81,10 @@ class Work:
         return added
 
     def write_down(self) -> None:
-        """Write down what is wanted, and look how long it may take."""
+        """Write down what is wanted."""
         state, results = self.state, self.options.results
         write_wanted(results, state.study, state.wanted)
         results.settle()
-        self.step_s = find_timings(state.reconciled, results, self.options.placement)
 
     def take_news(self) -> list[str]:
         """Return the messages since the last call."""

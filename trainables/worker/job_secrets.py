@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from lr_sweep.trainables.worker.ray_internals import cluster_token, job_metadata
+from .ray_internals import cluster_token, job_metadata
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet

@@ -1,13 +1,14 @@
-"""Every use of what Ray does not document, beside `tune_internals`: what to look at when Ray has a new version.
+"""Every use of what Ray and Tune do not document: what to look at when Ray has a new version.
 
 Written for Ray 2.60, tried with the versions that pyproject.toml allows. Ray is imported where it is used, since
-training itself needs none.
+training itself needs none. Each docstring ends with the test that fails without it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
@@ -23,52 +24,71 @@ RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 KILLED = "killed by Ray's memory monitor"
 """In the reason of a trial whose machine had little memory left, to which other processes may have contributed."""
 
+SAVING_S = 3600.0
+"""Seconds that a trial which is asked to stop may take to end the step or evaluation under way, and to save."""
+
 
 class RefusedError(UserError):
     """`ray up` would refuse a cluster file."""
 
 
+def outlive_raylet() -> None:
+    """Let this process live on, and start Ray again, after its raylet has died; call it before Ray is imported.
+
+    Ray takes the parent of a process for its raylet, and ends a process whose parent has ended, as after `nohup`, if
+    the raylet dies. Workers have the id of their raylet already.
+
+    Test: `test_ray_session.py`, `test_a_process_whose_parent_has_ended_leaves_ray_and_works_on`.
+    """
+    if "ray" not in sys.modules:
+        os.environ["RAY_RAYLET_PID"] = str(os.getpid())
+
+
 def leaving_nodes() -> set[str]:
-    """Return the ids of nodes that are to go, by Ray's head, as `ray drain-node` announces it; nothing starts there."""
+    """Return the ids of nodes that are to go, by Ray's head, as `ray drain-node` announces it; nothing starts there.
+
+    Test: `test_node_loss.py`, `test_runs_leave_a_machine_that_will_be_taken_away`.
+    """
     from ray._private.state import state
 
     return set(state.get_draining_nodes())
 
 
 def node_of_trial(trial: Any) -> str:
-    """Return the id of the node where a trial of Tune is; Ray no longer knows once the trial is dead."""
+    """Return the id of the node where a trial of Tune is; Ray no longer knows once the trial is dead.
+
+    Test: `test_node_loss.py`, `test_runs_of_a_lost_machine_go_on_elsewhere`.
+    """
     from ray._private.state import actors
 
     return str(actors(trial.temporary_state.ray_actor._actor_id.hex())["Address"]["NodeID"])
 
 
-def running_jobs() -> list[str]:
-    """Return the ids of the jobs that run in the cluster, the oldest first."""
+def exchanged(text: str, namespace: str) -> tuple[dict[str, str], str]:
+    """Publish a text in the cluster's own store for as long as this job runs.
+
+    Returns the texts of all running jobs by job id, the oldest first, and the id of this job.
+
+    Test: `test_node_loss.py`, `test_a_study_that_comes_later_gets_its_share_at_once`.
+    """
+    import ray
     from ray._private.state import jobs
+    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
+    own = str(ray.get_runtime_context().get_job_id())
+    _internal_kv_put(own, text, overwrite=True, namespace=namespace)
     running = [job["JobID"] for job in jobs() if not job["IsDead"]]
-    return sorted(
-        running, key=lambda job: bytes.fromhex(job)[::-1]
-    )  # ids are counted up, lowest byte first
-
-
-def store(key: str, text: str, namespace: str) -> None:
-    """Write a text into the cluster's own store."""
-    from ray.experimental.internal_kv import _internal_kv_put
-
-    _internal_kv_put(key, text, overwrite=True, namespace=namespace)
-
-
-def stored(key: str, namespace: str) -> bytes | None:
-    """Return a text of the cluster's own store; None: there is none."""
-    from ray.experimental.internal_kv import _internal_kv_get
-
-    content: bytes | None = _internal_kv_get(key, namespace=namespace)
-    return content
+    # Ids are counted up, lowest byte first.
+    oldest_first = sorted(running, key=lambda job: bytes.fromhex(job)[::-1])
+    texts = {job: _internal_kv_get(job, namespace=namespace) for job in oldest_first}
+    return {job: content.decode() for job, content in texts.items() if content}, own
 
 
 def num_nodes(address: str) -> int:
-    """Return how many nodes a cluster has, without joining it; 0: its head does not answer yet."""
+    """Return how many nodes a cluster has, without joining it; 0: its head does not answer yet.
+
+    Test: `test_slurm.py`, `test_a_sweep_on_two_nodes_loses_one_and_completes`.
+    """
     from ray._raylet import GcsClient  # type: ignore[attr-defined]  # Ray's stub lacks it
     from ray.core.generated.gcs_pb2 import GcsNodeInfo
     from ray.exceptions import RpcError
@@ -81,7 +101,10 @@ def num_nodes(address: str) -> int:
 
 
 def prepared(cluster: dict[str, Any]) -> dict[str, Any]:
-    """Return a cluster file with Ray's defaults; raises RefusedError, without the schema that `ray up` would print."""
+    """Return a cluster file with Ray's defaults; raises RefusedError, without the schema that `ray up` would print.
+
+    Test: `test_tunnels.py`, `test_mistakes`.
+    """
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     try:
@@ -97,7 +120,10 @@ def prepared(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_cloud_machines(cluster_file: Path, cluster: dict[str, Any]) -> list[str]:
-    """End a cluster's machines as `ray down` does; return the ids of those that the cloud reports afterwards."""
+    """End a cluster's machines as `ray down` does; return the ids of those that the cloud reports afterwards.
+
+    Test: `test_down.py`, `test_machines_of_a_cloud_are_ended_and_looked_for`.
+    """
     from ray.autoscaler._private.providers import _get_node_provider
     from ray.autoscaler.sdk import teardown_cluster
 
@@ -110,14 +136,20 @@ def end_cloud_machines(cluster_file: Path, cluster: dict[str, Any]) -> list[str]
 
 
 def use_token_file() -> None:
-    """Send the token of ~/.ray/auth_token, if it exists: `ray start` requires it then, but clients do not send it."""
+    """Send the token of ~/.ray/auth_token, if it exists: `ray start` requires it then, but clients do not send it.
+
+    Test: `test_ray_up.py`, `test_a_study_outlives_hosts_and_their_network`.
+    """
     from ray._private.authentication import authentication_token_setup as token
 
     token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 def cluster_token() -> str:
-    """Return the token that this user sends to clusters; raises UserError if there is none."""
+    """Return the token that this user sends to clusters; raises UserError if there is none.
+
+    Test: `test_submit.py`, `test_a_secret_is_sent_encrypted_alone`.
+    """
     from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # Ray's stub lacks it
 
     try:
@@ -129,7 +161,10 @@ def cluster_token() -> str:
 
 
 def job_metadata() -> dict[str, str]:
-    """Return the metadata of the job that this process drives or works for; empty outside of Ray."""
+    """Return the metadata of the job that this process drives or works for; empty outside of Ray.
+
+    Test: `test_submit.py`, `test_a_secret_is_sent_encrypted_alone`.
+    """
     from ray._private.worker import global_worker
 
     if given := os.environ.get(RAY_S_JOB):
@@ -140,7 +175,10 @@ def job_metadata() -> dict[str, str]:
 
 
 def read_token_settings_again() -> None:
-    """Make Ray forget what it read of tokens from an earlier environment."""
+    """Make Ray forget what it read of tokens from an earlier environment.
+
+    Test: `test_sweep_end_to_end.py`, `test_other_users_of_the_machine_are_kept_out_of_ray`.
+    """
     from ray._private.authentication import authentication_token_setup as token
 
     token.Config.initialize("")
@@ -148,7 +186,10 @@ def read_token_settings_again() -> None:
 
 
 def temp_dir() -> Path:
-    """Return the folder in which Ray makes its own."""
+    """Return the folder in which Ray makes its own.
+
+    Test: `test_ray_session.py`, `test_the_folder_is_closed_to_others_and_used_again`.
+    """
     from ray._common.utils import get_default_system_temp_dir
 
     return Path(get_default_system_temp_dir())
@@ -156,7 +197,10 @@ def temp_dir() -> Path:
 
 @contextmanager
 def loopback_alone() -> Iterator[str]:
-    """Let a Ray that this process starts listen on the loopback address alone; yield the variable for its processes."""
+    """Let a Ray that this process starts listen on the loopback address alone; yield the variable for its processes.
+
+    Test: `test_sweep_end_to_end.py`, `test_nothing_listens_on_the_network`.
+    """
     from ray._private import ray_constants
 
     with patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
@@ -164,7 +208,10 @@ def loopback_alone() -> Iterator[str]:
 
 
 def job_without_paths() -> Any:
-    """Return settings of a job whose workers do not import from the driver's current folder, which Ray puts first."""
+    """Return settings of a job whose workers do not import from the driver's current folder, which Ray puts first.
+
+    Test: `test_sweep_end_to_end.py`, `test_datasets_is_the_other_package_in_driver_and_workers`.
+    """
     from ray.job_config import JobConfig
 
     class Nowhere(list[str]):
@@ -181,6 +228,8 @@ def without_dashboard() -> Iterator[None]:
     """Let a Ray that this process starts leave out autoscaler, dashboard, copied logs and most of the raylet's agent.
 
     Their imports took 5 of the 7 s of its start (two cores, Ray 2.60). Ray runs so without its `default` extra.
+
+    Test: `test_sweep_end_to_end.py`, `test_only_what_a_sweep_uses_of_ray_is_started`.
     """
     from ray._private import utils
     from ray._private.node import Node
@@ -200,7 +249,10 @@ def without_dashboard() -> Iterator[None]:
 
 @contextmanager
 def without_sigterm_handler() -> Iterator[None]:
-    """Keep Ray from handling SIGTERM in Python, as it does from its start on."""
+    """Keep Ray from handling SIGTERM in Python, as it does from its start on.
+
+    Test: `test_ray_session.py`, `test_sigterm_stays_ours`.
+    """
     from ray._private import utils
 
     with patch.object(utils, "set_sigterm_handler", lambda handler: None):
@@ -208,32 +260,78 @@ def without_sigterm_handler() -> Iterator[None]:
 
 
 def dead_processes() -> list[tuple[str, Any]]:
-    """Return what has died of the Ray started here, kinds and processes; nothing if a cluster was joined."""
+    """Return what has died of the Ray started here, kinds and processes; nothing if a cluster was joined.
+
+    Test: `test_chaos.py`.
+    """
     from ray._private import worker
 
     node = worker._global_node
     return list(node.dead_processes()) if node else []
 
 
-def kill_processes() -> None:
-    """Kill the processes of the Ray started here, without waiting for them; none if a cluster was joined."""
-    from ray._private import worker
+def end_without_waiting(*, at_once: bool) -> None:
+    """Let `ray.shutdown` kill the processes of the Ray started here, if there is one, without waiting.
 
-    if node := worker._global_node:
-        node.kill_all_processes(check_alive=False)
+    `at_once`: kill them before, since it would wait for those that wait for a dead one.
 
-
-def end_without_waiting() -> None:
-    """Let `ray.shutdown` kill the processes of the Ray started here, if there is one, without waiting."""
+    Test: `test_chaos.py`.
+    """
     from ray._private import worker
 
     if node := worker._global_node:
         kill = partial(node.kill_all_processes, check_alive=False)
+        if at_once:
+            kill()
         node.kill_all_processes = lambda **_: kill()
 
 
-def in_notebook() -> bool:
-    """Return whether Tune would take this process for a notebook's."""
-    from ray.widgets.util import in_notebook as found
+def give_retry_back(trial: Any) -> None:
+    """Let a failure of a trial of Tune use up no retry.
 
-    return bool(found())
+    Test: `test_node_loss.py`, `test_runs_of_a_lost_machine_go_on_elsewhere`.
+    """
+    trial.run_metadata.num_failures -= 1
+
+
+def replace_parts_of_tune() -> None:
+    """Replace what no setting of Tune changes, in this process; a second call changes nothing.
+
+    Tests: `test_sweep_end_to_end.py`, `test_secrets_are_in_no_file_and_reach_workers`; `test_memory_killer.py`;
+    `test_tune_internals.py`, `test_a_trial_that_is_asked_to_stop_saves_when_its_step_is_over_however_long_it_takes`,
+    `test_the_driver_holds_few_results`.
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.tune.execution import class_cache, tune_controller
+
+    class ActorManager(RayActorManager):
+        def _actor_task_resolved(self, tracked_actor_task: Any, result: Any) -> None:
+            # Tune would keep each result until the actor ends.
+            futures = self._tracked_actors_to_task_futures[tracked_actor_task._tracked_actor]
+            futures &= self._actor_task_events.get_futures()
+            super()._actor_task_resolved(tracked_actor_task, result)
+
+        def _actor_task_failed(self, tracked_actor_task: Any, exception: Exception) -> None:
+            # Tune would raise, and end every trial, for some deaths.
+            super()._actor_task_failed(tracked_actor_task, _as_death(exception))
+
+        def _actor_start_failed(self, tracked_actor: Any, exception: Exception) -> None:
+            super()._actor_start_failed(tracked_actor, _as_death(exception))
+
+    # Tune would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker. An environment
+    # of its own would keep a trial out of the workers that Ray starts beforehand.
+    class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS = frozenset(), {}
+    # Tune would kill a trial 10 s after asking it to stop, in the middle of an evaluation for one.
+    timeout = property(lambda _: SAVING_S, lambda *_: None)
+    tune_controller.TuneController._actor_force_cleanup_timeout = timeout
+    tune_controller.RayActorManager = ActorManager
+
+
+def _as_death(exception: Exception) -> Exception:
+    """Return another error of Ray's than a task's, such as a kill by its memory monitor, as the death of an actor."""
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+
+    if isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError):
+        return exception
+    what = KILLED if isinstance(exception, OutOfMemoryError) else type(exception).__name__
+    return RayActorError(error_msg=f"{what}: {str(exception).strip().splitlines()[0]}")

@@ -17,11 +17,12 @@ from ray import tune
 from lr_sweep.common.files import FULL, Fields
 from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError
 from lr_sweep.trainables.own.supervisor import outlive_signals
-from lr_sweep.trainables.worker.job_secrets import take_secrets
-from lr_sweep.trainables.worker.memory import share_memory
-from lr_sweep.trainables.worker.messages import Cohort, Report
-from lr_sweep.trainables.worker.ray_internals import leaving_nodes
-from lr_sweep.trainables.worker.session import Session
+
+from .job_secrets import take_secrets
+from .memory import share_memory
+from .messages import Cohort, Finished, Report
+from .ray_internals import leaving_nodes
+from .session import Session
 
 MACHINE_CHECK_EVERY_S = 5.0
 """Seconds between two looks for a notice that this machine leaves; a spot machine's comes two minutes before."""
@@ -107,6 +108,8 @@ class CohortTrainable(tune.Trainable):
             share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
         )
         self._session = Session(cohort, memory_bytes=None if cohort.size_given else memory)
-        yield from self._session.reports(cohort.report_every_s)
-        self._num_own += cohort.engine == "own"
+        for events in self._session.reports(cohort.report_every_s):
+            yield events
+            if cohort.engine == "own":
+                self._num_own += sum(isinstance(event, Finished) for event in events)
         self._session = None

@@ -44,8 +44,9 @@ from lr_sweep.trainables.pretraining.weights import (
 )
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.worker.memory import largest_stack
-from lr_sweep.trainables.worker.messages import (
+
+from .memory import largest_stack
+from .messages import (
     Advanced,
     Cohort,
     Ending,
@@ -108,20 +109,15 @@ class Session:
         if cohort.engine == "own":
             given = cohort.num_steps, cohort.device, wall_clock, self._output, cohort.checkpoints
             return PlainEngine(lambda run: OwnTraining(run, *given)), 1
-        runs, device = (
-            [run for run in cohort.runs if isinstance(run, Run)],
-            torch.device(cohort.device),
-        )
+        runs = [run for run in cohort.runs if isinstance(run, Run)]
+        device = torch.device(cohort.device)
         data = task_data(runs[0], cohort.data_dir, cohort.device)
         weights = pretrained_tensors(runs[0], cohort.weights, self.store)
         if cohort.engine == "plain":
             return PlainEngine(lambda run: Training(run, data, weights, device, wall_clock)), 1
-        at_once = cohort.runs_at_once
+        at_once, on_cpu = cohort.runs_at_once, cohort.device == "cpu"
         if memory_bytes is not None:
-            at_once = min(
-                at_once,
-                largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"),
-            )
+            at_once = min(at_once, largest_stack(runs, data.shape, memory_bytes, on_cpu=on_cpu))
         return StackedTraining(data, weights, device, wall_clock), at_once
 
     def reports(self, report_every_s: float) -> Iterator[list[Report]]:
@@ -142,7 +138,8 @@ class Session:
         while self.waiting or self._active:
             if self.waiting and len(self._active) < self.num_slots:
                 yield self._start()
-            if ended := [(each, status) for each in self._active if (status := self._end_of(each))]:
+            ends = [(active, self._end_of(active)) for active in self._active]
+            if ended := [(active, status) for active, status in ends if status is not None]:
                 yield self._end(ended)
                 continue
             self._between_steps = False
@@ -261,9 +258,8 @@ def device_name(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(
-        r"^model name\s*:(.*)", cpuinfo.read_text() if cpuinfo.is_file() else "", re.MULTILINE
-    )
+    text = cpuinfo.read_text() if cpuinfo.is_file() else ""
+    named = re.search(r"^model name\s*:(.*)", text, re.MULTILINE)
     return f"cpu ({named[1].strip() if named else platform.processor() or platform.machine()})"
 
 

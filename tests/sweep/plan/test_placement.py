@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.plan import placement as module
 from lr_sweep.sweep.plan.placement import (
-    CohortSizes,
     Placement,
     check_fit,
     cohorts,
@@ -19,7 +19,6 @@ from lr_sweep.sweep.plan.placement import (
     is_out_of_memory,
     trial_name,
 )
-from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
@@ -101,6 +100,13 @@ def test_the_plain_engine_trains_single_runs(runs: list[WantedRun]) -> None:
     assert [len(group) for group in cohorts(runs, Resources(engine="plain"), 1)] == [1] * 12
 
 
+def test_many_runs_that_train_one_by_one_share_trials(runs: list[WantedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of each of two cells, four trials for the slot: three in each."""
+    monkeypatch.setattr(module, "TRIALS_PER_SLOT", 4)
+    assert [len(group) for group in cohorts(runs, Resources(engine="plain"), 1)] == [3] * 4
+    assert [len(group) for group in cohorts(runs, Resources(engine="plain"), 3)] == [1] * 12
+
+
 def test_trials_at_once_are_counted_by_node() -> None:
     nodes = [{"CPU": 5.0, "GPU": 1.0}, {"CPU": 2.0}, {"CPU": 1.0, "GPU": 4.0}, {}]
     for cpus, gpus, number in ((1, 0, 8), (2, 0, 3), (1, 1, 2), (1, 0.34, 3), (2, 0.5, 2), (9, 1, 1)):
@@ -113,20 +119,6 @@ def test_a_share_of_a_gpu_is_of_one_device() -> None:
     for gpus, number in ((0.6, 4), (0.4, 8), (0.5, 8), (0.34, 8), (0.3333, 12), (0.1, 40), (1, 4)):
         placement = Placement(resources=Resources(gpus_per_trial=gpus))
         assert placement.trials_at_once([{"CPU": 100.0, "GPU": 4.0}]) == number
-
-
-def test_half_as_many_train_together_after_they_ran_out_of_memory_and_the_next_plan_remembers(
-    runs: list[WantedRun], tmp_path: Path
-) -> None:
-    results = Results(tmp_path / "results")
-    sizes = CohortSizes(results)
-    cell, other = runs[:3] + runs[6:9], runs[3:6]
-    assert sizes.of(cell) == 6
-    assert sizes.halve(cell[0], 6, remember=False) == 3
-    assert (sizes.of(cell), sizes.of(cell[:2]), sizes.of(other)) == (3, 2, 3)
-    assert CohortSizes(results).of(cell) == 6
-    sizes.halve(cell[0], 3, remember=True)
-    assert (CohortSizes(results).of(cell), CohortSizes(results).of(other)) == (1, 3)
 
 
 @pytest.mark.parametrize(

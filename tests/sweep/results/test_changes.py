@@ -264,7 +264,7 @@ def test_inexact_runs_are_known_by_their_rows_and_checkpoints(tmp_path: Path) ->
     write_parquet(kept.run(failed.run_id), [row | {"status": "failed", "num_steps": 10, "resumed": None}], RUNS)
     checkpoint(kept, failed, 10, "inexactly")
     assert inexact_ids(kept, wanted) == [done.run_id, started.run_id]
-    assert inexact_ids(kept, wanted, max_attempts=9) == [done.run_id, started.run_id, failed.run_id]
+    assert inexact_ids(kept, wanted, retry_failed=True) == [done.run_id, started.run_id, failed.run_id]
     assert inexact_ids(kept, wanted, only={"learning_rate": {"1e-3"}}) == [started.run_id]
     plan = succeeds("plan", study, "--results", kept.root)
     assert "\nchanged    2 runs resumed inexactly; `run --restart-inexact` trains them anew" in plan

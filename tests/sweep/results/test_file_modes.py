@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
 ) -> None:
     path = (FILES | FOLDERS | RECORD)[what](copy)
     rest = {"status": ["first"], "show": [run_id_of(0)], "report": ["first"]}
-    rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.csv"), "--csv"]}
+    rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.csv")]}
     with as_another_user():
         message = refused(command, *rest.get(command, []), "--results", copy.root)
     assert str(path) in message

@@ -35,7 +35,7 @@ class Clock:
 
 def evaluation(step: int, time_s: float, elapsed_s: float) -> Evaluation:
     """An evaluation so many seconds after the start; accuracies and losses follow from the step."""
-    names = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+    names = ("train_loss", "train", "validation_loss", "validation", "test_loss", "test")
     numbers = {name: step / 100 + index for index, name in enumerate(names)}
     return Evaluation(step=step, time_ms=int((START_S + time_s) * 1000), elapsed_s=elapsed_s, **numbers)
 
@@ -326,9 +326,9 @@ def test_a_damaged_curve_is_replaced_by_what_is_trained(sender: Sender) -> None:
 
 
 def test_each_event_is_a_line_of_the_log_with_its_time(tmp_path: Path) -> None:
-    nan = dict.fromkeys(("train_accuracy", "validation_loss", "test_loss"), math.nan)
+    nan = dict.fromkeys(("train", "validation_loss", "test_loss"), math.nan)
     logged = [{"step": step, "name": "norm", "value": step / 10} for step in (19, 20)]
-    accuracies = {"validation_accuracy": 0.5, "test_accuracy": 0.75}
+    accuracies = {"validation": 0.5, "test": 0.75}
     measured = replace(evaluation(20, 0, 3.0), train_loss=1.25, **accuracies, **nan, logged=logged)
     times = iter([0.0, 1.0, 2.0, 3.0, 60.0, 86_400.0])
     logs = RunLogs(lambda run_id: tmp_path / "logs" / run_id, lambda: next(times))

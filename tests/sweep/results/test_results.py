@@ -176,7 +176,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(results: Results) -> N
 
 def test_a_folder_that_takes_no_files_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = four_runs(tmp_path / "results")
-    assert main(["export", "/proc/x.csv", "--results", str(results.root), "--csv"]) == 2
+    assert main(["export", "/proc/x.csv", "--results", str(results.root)]) == 2
     assert "cannot write to /proc/x.csv: nothing can be made there. Make it writable" in capsys.readouterr().err
 
 

@@ -40,7 +40,7 @@ TESTS: dict[str, Callable[[int], float]] = {
 }
 """The first leads by forty deviations; the others differ by less than their noise."""
 WANTED: dict[str, Any] = {"rates": (1e-4, 1e-3), "seeds": 3, "variants": (CLEAR, NEAR, ALIKE), "fresh": "2"}
-UNTIL_DECIDED = "{max: 6, equal_within: 0.1}"
+UNTIL_DECIDED = "{max: 6}\nequal_within: 0.1"
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_as_many_as_it_takes_ends_for_each_pair(make: Callable[..., Bench]) -> N
 
 def test_equal_variants_get_no_more(make: Callable[..., Bench]) -> None:
     """Within 30 points the two near ones are equal at the first look."""
-    bench = make(variants=(NEAR, ALIKE), fresh="{max: 20, equal_within: 30}")
+    bench = make(variants=(NEAR, ALIKE), fresh="{max: 20}\nequal_within: 30")
     bench.run(Landscape(tests=TESTS))
     assert fresh_seeds(bench) == {(variant, 1e-3): [3, 4, 5, 6] for variant in (NEAR, ALIKE)}
 
@@ -216,10 +216,10 @@ def test_rates_that_are_added_later_are_counted_beside_fresh_seeds(ended: Bench)
 
 
 def test_an_option_of_the_command_gives_fresh_seeds_to_any_study(tmp_path: Path) -> None:
-    study = load_study(write_study(tmp_path, equal_within="2.0")).with_fresh(3)
+    study = load_study(write_study(tmp_path, equal_within="2.0")).with_options(fresh=3)
     assert (study.fresh, study.equal_within) == (Fresh(max=3, until_decided=False), 2.0)
     study = load_study(write_study(tmp_path, fresh=UNTIL_DECIDED))
-    assert study.fresh == Fresh(max=6, until_decided=True, equal_within=0.1)
-    changed = study.with_fresh(200)
+    assert (study.fresh, study.equal_within) == (Fresh(max=6, until_decided=True), 0.1)
+    changed = study.with_options(fresh=200)
     assert changed.facts() == {"fresh": asdict(Fresh(max=200, until_decided=False)), "equal_within": 0.1}
     assert changed.plain()["fresh"] == 200

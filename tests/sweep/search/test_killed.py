@@ -22,7 +22,7 @@ MAKE: dict[str, Callable[[Path, pytest.MonkeyPatch], Bench]] = {
         *to, "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}", seeds=3, winners="2"
     ),
     "refine": lambda *to: grid_bench(*to, rates=(1e-5, 1e-4, 1e-3, 1e-2), seeds=2, refine="4"),
-    "fresh": lambda *to: grid_bench(*to, rates=(1e-4, 1e-3), seeds=2, winners="1", fresh="{max: 6, equal_within: 0.1}"),
+    "fresh": lambda *to: grid_bench(*to, rates=(1e-4, 1e-3), seeds=2, winners="1", fresh="{max: 6}\nequal_within: 0.1"),
     "fixed": lambda *to: grid_bench(*to, rates=(1e-4, 1e-3), seeds=2, fresh="3"),
 }
 LATE = pytest.mark.slow

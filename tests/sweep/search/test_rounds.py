@@ -85,7 +85,7 @@ def test_failed_runs_are_lost_to_the_search_and_may_be_retried(bench: Bench) -> 
     outcome = bench.run(Landscape(fails_at=first.learning_rate))
     stored = proposed(bench)
     assert (outcome.failed, outcome.stopped, len(stored)) == (4, False, 12)
-    assert bench.run(Landscape(), max_attempts=9).failed == 0
+    assert bench.run(Landscape(), retry_failed=True).failed == 0
     pd.testing.assert_frame_equal(proposed(bench), stored)
 
 

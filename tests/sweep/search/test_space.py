@@ -82,12 +82,12 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
         ("batch_size", "dropout", "weight_decay")
     }
     before = proposed(bench)
-    with_search(bench, rates=8, space={"batch_size": (2, 4), "adam_beta2": Range(low=0.9, high=0.999)})
+    with_search(bench, rates=8, space={"batch_size": (2, 4), "gradient_clip_norm": Range(low=0.9, high=9)})
     assert bench.run(Landscape()).trained == 8
     after = proposed(bench)
     pd.testing.assert_frame_equal(after[after["number"] < 6].reset_index(drop=True), before)
     assert {tuple(json.loads(text)) for text in after.loc[after["number"] >= 6, "options"]} == {
-        ("adam_beta2", "batch_size")
+        ("batch_size", "gradient_clip_norm")
     }
 
 
@@ -107,7 +107,11 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
             "{dropout: 0.1}",
             "search.space.dropout: got 0.1, want a range, {low: 1e-3, high: 1e-1, scale: log}, or a list",
         ),
-        ("{momentum: [0.5, 0.95]}", "search.space: momentum: 0.5 has no effect with optimizer: adam"),
+        ("{momentum: [0.5, 0.95]}", "search.space.momentum: unknown option 'momentum'"),
+        (
+            "{optimizer: [adam, sgd], parametrization: [standard, mup]}",
+            "search.space: parametrization: mup has no rule for optimizer: sgd",
+        ),
         ("{weight_decay: {low: 0.12345, high: 1}}", "search.space.weight_decay.low: 0.12345 has more than 3 signif"),
     ],
 )

@@ -35,9 +35,9 @@ class Record:
         failure = "out of memory" if status == "failed" else None
         self.synthetic.end(self.wanted.row(), POINTS, status, trained, failure=failure)
 
-    def state(self, *, max_attempts: int = 0) -> tuple[State, bool]:
+    def state(self, *, retry_failed: bool = False) -> tuple[State, bool]:
         """Return the run's state and whether it is to be trained."""
-        reconciled = reconcile([self.wanted], self.results, max_attempts=max_attempts)
+        reconciled = reconcile([self.wanted], self.results, retry_failed=retry_failed)
         assert list(reconciled.states) == [self.wanted.run_id]
         assert reconciled.to_train in ((), (self.wanted,))
         return reconciled.states[self.wanted.run_id], bool(reconciled.to_train)
@@ -74,8 +74,8 @@ def test_the_state_of_an_end_depends_on_the_budget(
     record: Record, status: str, trained: int, expected: State, is_trained: bool
 ) -> None:
     record.end(status, trained)
-    for max_attempts in (0, 9):
-        assert record.state(max_attempts=max_attempts) == (expected, is_trained)
+    for retry_failed in (False, True):
+        assert record.state(retry_failed=retry_failed) == (expected, is_trained)
 
 
 def test_a_damaged_row_and_an_unknown_status_are_reported_and_not_taken_for_missing(record: Record) -> None:

@@ -75,7 +75,7 @@ def test_it_is_trained_further_on_request_to_the_same_curve(study: Path, tmp_pat
     wanted = trained_until_stopped(study, results, "plain")
     found = reconcile(wanted, results)
     assert (found.states[wanted[0].run_id], found.to_train) == (State.STOPPED, ())
-    assert reconcile(wanted, results, max_attempts=10).to_train == (wanted[0],)
+    assert reconcile(wanted, results, retry_failed=True).to_train == (wanted[0],)
     train(study, results)
     train(study, undisturbed)
     assert curves(results.root) == curves(undisturbed.root)

@@ -89,8 +89,8 @@ def torchrun(folder: Path, num_steps: int) -> Path:
 
 
 def hf_trainer(folder: Path, num_steps: int) -> Path:
-    """The study that `init --hf-trainer` writes; its own number of steps."""
-    subprocess.run(command_line("init", "--hf-trainer", folder / "hf"), cwd=ROOT, env=environment(), check=True)
+    """The study that `init --kind hf-trainer` writes; its own number of steps."""
+    subprocess.run(command_line("init", "--kind", "hf-trainer", folder / "hf"), cwd=ROOT, env=environment(), check=True)
     return folder / "hf" / "mine.yaml"
 
 
@@ -169,7 +169,7 @@ def check_stopped(found: dict[str, Any], reference: dict[str, Any], sweep: Sweep
     assert "stopped" in {row["status"] for row in found["runs"]}, account
     for row in found["runs"]:
         rate = row["variant"], row["learning_rate"]
-        of_rate[rate] = [(step, point["validation_accuracy"]) for step, point in curves[row["run_id"]].items()]
+        of_rate[rate] = [(step, point["validation"]) for step, point in curves[row["run_id"]].items()]
         mirrored = found["MLflow"][row["run_id"]]
         assert mirrored["points"]["validation_accuracy"] == of_rate[rate], account
         assert mirrored["status"] == ("KILLED" if row["status"] == "stopped" else "FINISHED"), account

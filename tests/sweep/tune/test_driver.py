@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.settings import Resources
-from lr_sweep.sweep.tune import driver, trials
+from lr_sweep.sweep.tune import failures, trials
 from lr_sweep.sweep.tune.nodes import Machines, Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trials import TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
-from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.support.tiny_study import rows
 from lr_sweep.trainables.worker.messages import Started
+from lr_sweep.trainables.worker.ray_internals import KILLED
 
 
 @pytest.fixture
@@ -60,28 +58,6 @@ def test_what_a_killed_driver_had_trained_counts_as_lost(bench: Bench) -> None:
     }
 
 
-def test_summing_up_many_runs_takes_a_twentieth_of_the_driver_s_time(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes a second here."""
-    clock = SimpleNamespace(now=100.0, written_at=[])
-
-    def slow(*_: Any) -> None:
-        clock.written_at.append(clock.now)
-        clock.now += 1.0
-
-    def waits(cohorts: Any, *arguments: Any) -> Events:
-        for _ in range(50):
-            clock.now += 1.0
-            yield None
-        yield TrialInterrupted(run_ids=cohorts[0].run_ids)
-
-    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
-    monkeypatch.setattr(driver, "write_json", slow)
-    bench.run(Disturbed(waits))
-    assert clock.written_at[:3] == [101.0, 122.0, 143.0]
-
-
 def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:
     a, *_ = bench.ids
     script = Script(failures={a: 2}, at_start={a})
@@ -108,7 +84,7 @@ def test_a_sweep_whose_first_attempts_all_fail_alike_ends(bench: Bench, capfd: p
 def test_a_study_that_failed_is_trained_anew(bench: Bench) -> None:
     with pytest.raises(UserError, match="attempts all failed"):
         bench.run(Script(failures=dict.fromkeys(bench.ids, 9)))
-    assert bench.run(Script(), max_attempts=10).failed == 0
+    assert bench.run(Script(), retry_failed=True).failed == 0
     assert bench.states() == ["complete"] * 4
 
 
@@ -158,7 +134,7 @@ class Together(Script):
             yield TrialFailed(run_ids=cohort.run_ids, reason=self.reason)
 
 
-def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time_and_later_sweeps_remember(
+def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time(
     bench: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = Together("OutOfMemoryError: CUDA out of memory")
@@ -166,11 +142,6 @@ def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time_and_later_swee
     assert script.runs_at_once == [[3, 1], [1]]  # the second cohort fits as it is
     assert bench.states() == ["complete"] * 4
     assert "3 runs that trained together failed (OutOfMemoryError" in capfd.readouterr().out
-    study = write_study(bench.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1, 0.3, 0.5), variants=("unfrozen-random",))
-    bench.study = load_study(study).model_copy(update={"resources": Resources(runs_per_trial=2)})
-    script = Together("OutOfMemoryError: CUDA out of memory")
-    bench.run(script)
-    assert script.runs_at_once == [[1]]
 
 
 def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -> None:
@@ -178,7 +149,6 @@ def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -
     outcome = bench.run(script)
     assert (outcome.trained, outcome.failed) == (4, 1)
     assert bench.states() == ["complete", "failed", "complete", "complete"]
-    assert not (bench.results.root / "places.json").exists()
 
 
 def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -198,13 +168,46 @@ def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytes
     assert capfd.readouterr().out.count("1 trials at once instead of 2; runs resume from their checkpoints") == 20
 
 
-def test_runs_that_fail_on_one_node_only_are_trained_elsewhere(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_runs_whose_worker_is_killed_for_memory_train_half_as_many_at_a_time_at_once(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The trial itself is tried again with fewer, and so are later passes."""
+
+    def is_killed(cohorts: Any, *arguments: Any) -> Events:
+        for run_id in cohorts[0].run_ids:
+            yield Started(run_id=run_id, step=0)
+        yield TrialInterrupted(run_ids=cohorts[0].run_ids, reason=f"{KILLED}: memory is full")
+
+    assert bench.run(Disturbed(is_killed)).failed == 0
+    printed = capfd.readouterr().out
+    assert "3 runs that trained together failed (killed by" in printed
+    assert "they resume from their checkpoints, 1 at a time" in printed
+    assert bench.states() == ["complete"] * 4
+
+
+def test_a_start_that_is_broken_off_is_no_attempt(bench: Bench) -> None:
+    """The run's machine is lost, then the share of the cluster changes before its trial has started again."""
+
+    def loses_machine_and_share(cohorts: Any, *arguments: Any) -> Events:
+        yield Started(run_id=cohorts[0].run_ids[0], step=0)
+        yield TrialInterrupted(run_ids=cohorts[0].run_ids)
+        yield TrialInterrupted(run_ids=cohorts[1].run_ids)
+
+    bench.run(Disturbed(loses_machine_and_share))
+    recorded = rows(bench.results.root)
+    assert [recorded[run_id]["attempts"] for run_id in bench.ids] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [TrialFailed, TrialInterrupted])
+def test_runs_that_fail_on_one_node_only_are_trained_elsewhere(
+    bench: Bench, capfd: pytest.CaptureFixture[str], kind: Any
+) -> None:
     def broken(cohorts: Any, *arguments: Any) -> Events:
         for number, run_id in enumerate(cohorts[0].run_ids[:2]):
-            yield TrialFailed(run_ids=[run_id], reason=f"OSError: Input/output error: '/mnt/{number}'", node="x")
+            yield kind(run_ids=[run_id], reason=f"OSError: Input/output error: '/mnt/{number}'", node="x")
 
     bench.monkeypatch.setattr(Machines, "usable", lambda machines, placement: {"x", "y"} - machines.excluded)
-    bench.monkeypatch.setattr(driver, "node_text", lambda node: "10.0.0.1")
+    bench.monkeypatch.setattr(failures, "node_text", lambda node: "10.0.0.1")
     outcome = bench.run(Disturbed(broken))
     assert (outcome.trained, outcome.failed) == (4, 0)
     printed = capfd.readouterr().out

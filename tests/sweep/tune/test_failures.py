@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lr_sweep.sweep.plan.placement import CohortSizes
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.runs import Cell
-from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures, failure_lines, is_machine_fault
+from lr_sweep.sweep.study.settings import Resources
+from lr_sweep.sweep.tune.broken_nodes import is_machine_fault
+from lr_sweep.sweep.tune.failures import MEMORY_ADVICE, Failures, failure_lines
+from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
 A, B = (Cell(task="digits", model="tiny", variant=variant) for variant in "ab")
@@ -20,11 +21,11 @@ A, B = (Cell(task="digits", model="tiny", variant=variant) for variant in "ab")
 def fail(reasons: str, failures: Failures, cell: Cell = A) -> list[str]:
     """Return what follows each failed attempt; a letter is a reason."""
     runs: Any = [SimpleNamespace(cell=cell)]
-    return [failures.attempt_failed(runs, f"{reason}Error: no") for reason in reasons]
+    return [failures.reason_to_end(runs, f"{reason}Error: no") for reason in reasons]
 
 
 def new_failures() -> Failures:
-    return Failures(CohortSizes(Results(Path("/nonexistent"))))
+    return Failures(Machines(), Placement(resources=Resources()), print)
 
 
 @pytest.mark.parametrize(("reasons", "number"), [("aaa", 3), ("abbbb", 5), ("aba", None), ("aa", None)])
@@ -36,16 +37,16 @@ def test_three_failed_attempts_alike_or_five_end_a_sweep(reasons: str, number: i
 
 def test_a_sweep_does_not_end_while_a_trial_of_another_cell_may_work() -> None:
     failures = new_failures()
-    failures.started("r1", A)
-    failures.started("r2", B)
+    failures.trial_started(["r1"], A)
+    failures.trial_started(["r2"], B)
     assert not any(fail("aaaa", failures))
-    failures.interrupted("r2")
+    failures.trial_stopped(["r2"])
     assert any(fail("a", failures))
 
 
 def test_a_sweep_in_which_a_run_was_evaluated_does_not_end() -> None:
     failures = new_failures()
-    failures.evaluated()
+    failures.run_evaluated("r1")
     assert not any(fail("aaaaaa", failures))
 
 

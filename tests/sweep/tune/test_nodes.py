@@ -12,17 +12,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import nodes
-from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, Share, nodes_to_come, shares
-
-
-def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, there = [0.0], iter([[{}], [{}], [{}] * 3])
-    monkeypatch.setattr(nodes, "alive_nodes", lambda: next(there))
-    machines = Machines(on_cluster=True, clock=lambda: now[0])
-    found = []
-    for now[0] in (0.0, 1.0, COUNT_EVERY_S, 2 * COUNT_EVERY_S):
-        found.append(machines.news())
-    assert found == [["1 machine is there"], [], [], ["3 machines are there"]]
+from lr_sweep.sweep.tune.nodes import Share, nodes_to_come, shares
 
 
 def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     study.write_text(sound)
     expected = trained_here(study, tmp_path / "here")
     assert as_text(curves(results)) == as_text(expected)
-    best = min(point["validation_accuracy"] for point in expected[trained["run_id"]])
+    best = min(point["validation"] for point in expected[trained["run_id"]])
     assert trained["validation_at_best"] == best
     shown = in_process("show", broken["run_id"], "--results", results)[1]
     assert "failure        KeyError: 'momentum'" in shown

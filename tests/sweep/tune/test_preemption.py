@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.tune.saved import saved_steps
+from lr_sweep.sweep.results.run_state import checkpoint_step
 from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.own_study import write_command, write_function
 from lr_sweep.tests.support.small_cluster import checkpointed
@@ -80,7 +80,7 @@ def test_a_signal_to_all_processes_loses_no_step(engine: str, tmp_path: Path) ->
             os.kill(process.pid, number)
         code, printed = run.ends()
     assert (code, "Traceback" in printed) == (130, False), printed
-    steps = saved_steps(Results(results), checkpointed(results)).values()
+    steps = [checkpoint_step(Results(results), run_id) or 0 for run_id in checkpointed(results)]
     assert len(steps) == (2 if engine == "stacked" else 1)
     at = sorted({str(step) for step in (min(steps), max(steps))}, key=int)
     assert re.search(rf"{len(steps)} runs? saved at step {' to '.join(at)}\n", printed)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from io import StringIO
 from typing import Literal
@@ -34,8 +33,8 @@ class Progress(StudyProgress):
     def advanced(self, run_id: str, step: int, step_s: float | None, evaluation_s: float | None) -> None:
         self.event(Advanced(run_id=run_id, step=step, step_s=step_s, evaluation_s=evaluation_s))
 
-    def evaluated(self, run_id: str, step: int, validation_accuracy: float) -> None:
-        self.event(Advanced(run_id=run_id, step=step, evaluation=evaluation(step, validation_accuracy)))
+    def evaluated(self, run_id: str, step: int, validation: float) -> None:
+        self.event(Advanced(run_id=run_id, step=step, evaluation=evaluation(step, validation)))
 
     def finished(self, run_id: str, status: Literal["complete", "diverged"]) -> None:
         self.event(Finished(run_id=run_id, step=0, status=status, elapsed_s=1.0, engine="stacked", device="none"))
@@ -90,18 +89,13 @@ def test_nothing_started_and_one_evaluation_later() -> None:
     summary = state.summary()
     assert summary.counts == {"done": 6, "running": 0, "diverged": 0, "failed": 0, "waiting": 4}
     assert (summary.steps_per_s, summary.elapsed_s, summary.time_left_s) == (0.0, 0.0, None)
-    assert json.loads(json.dumps(summary.as_dict()))["time_left_s"] is None
     state.packed([["a"]], 1)
     state.advanced("a", 0, 1.0, 100.0)
     assert state.summary().time_left_s == 100 + 200
     state.advanced("a", 50, 1.0, 100.0)
     summary = at(state, 1061.0).summary()
-    assert summary.as_dict() == {
-        "counts": {"done": 6, "running": 1, "diverged": 0, "failed": 0, "waiting": 3},
-        "steps_per_s": 1 / 3,
-        "time_left_s": 50 + 100,
-        "failed_attempts": 0,
-    }
+    assert summary.counts == {"done": 6, "running": 1, "diverged": 0, "failed": 0, "waiting": 3}
+    assert (summary.steps_per_s, summary.time_left_s, summary.failed_attempts) == (1 / 3, 50 + 100, 0)
     assert summary_line(summary) == (
         "6/10 runs done, 1 running, 0 diverged, 0 failed, 3 waiting | 0.3 steps/s | elapsed 0:01:01 | left 0:02:30"
     )
@@ -148,15 +142,6 @@ def test_run_that_has_not_reported_counts_at_the_mean_pace_of_its_cell() -> None
     assert state.summary().time_left_s == 300.0
 
 
-def test_before_the_first_report_the_pace_is_that_of_earlier_runs() -> None:
-    """0.5 s a step was timed, 4 runs of 100 steps; c, of another cell, counts as the mean of what is known."""
-    runs = runs_of_two_cells()[:3]
-    state = Progress(runs=runs, total_runs=3, expected_s={runs[0].cell: 0.5}, clock=FakeClock())
-    assert state.summary().time_left_s == 150.0
-    state.advanced("a", 0, 1.0, 0.0)
-    assert state.summary().time_left_s == 300.0
-
-
 def test_ended_runs_have_no_steps_left_and_the_pace_is_known_from_them() -> None:
     """a complete, b diverged, c failed; only d (100 steps) is left, at the mean of what a and b took: 0.25 s."""
     state = four_runs()
@@ -191,7 +176,7 @@ def test_best_is_the_highest_and_of_equals_the_first() -> None:
     for name, step, accuracy in (("a", 10, 0.5), ("b", 10, 0.7), ("b", 20, 0.7), ("c", 10, float("nan"))):
         state.evaluated(name, step, accuracy)
     ((run, best),) = state.best.values()
-    assert (run.run_id, best.step, best.validation_accuracy) == ("b", 10, 0.7)
+    assert (run.run_id, best.step, best.validation) == ("b", 10, 0.7)
 
 
 def test_plain_lines_come_every_30_s_and_at_the_end() -> None:

@@ -113,13 +113,13 @@ def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
     assert bench.said[-1] == "  digits tiny unfrozen-random 1e-3 seed 0: RuntimeError: scripted"
     assert not any("holds everything" in line for line in bench.said)
     again = Script(failures={b: 2})
-    outcome = bench.run(again, max_attempts=10)
+    outcome = bench.run(again, retry_failed=True)
     assert again.passes == [[[b]]]
     assert (outcome.trained, outcome.failed) == (1, 1)
-    outcome = bench.run(Script(), max_attempts=10)
+    outcome = bench.run(Script(), retry_failed=True)
     assert (outcome.trained, outcome.failed) == (1, 0)
     assert bench.states() == ["complete"] * 4
-    assert bench.run(Script(), max_attempts=10).trained == 0
+    assert bench.run(Script(), retry_failed=True).trained == 0
     assert "nothing to train" in bench.said[-1]
 
 
@@ -262,17 +262,3 @@ def test_a_sweep_in_which_nothing_trains_yet_is_left_at_once(bench: Bench) -> No
 
     assert bench.run(Disturbed(workers_start)).stopped
     assert bench.states() == ["waiting"] * 4
-
-
-def test_runs_that_failed_too_often_are_given_up(bench: Bench) -> None:
-    _, b, *_ = bench.ids
-    bench.run(Script(failures={b: 2}))
-    idle = Script()
-    assert bench.run(idle, max_attempts=2).failed == 1  # it was started twice
-    assert idle.passes == []
-    assert bench.said[-1] == (
-        "of those, 1 were not tried again, since they were started 2 times or more; once the reason is fixed, give "
-        "--max-attempts 4"
-    )
-    assert bench.run(Script(), max_attempts=3).failed == 0
-    assert rows(bench.results.root)[b]["attempts"] == 3

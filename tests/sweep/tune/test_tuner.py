@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray import cloudpickle
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
@@ -29,7 +31,8 @@ from lr_sweep.sweep.tune.trials import (
 )
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepLeftError, SweepStoppedError, failure_of, train_cohorts
 from lr_sweep.tests.support.scripted_trials import evaluation
-from lr_sweep.trainables.worker.messages import Advanced, Started
+from lr_sweep.trainables.worker.messages import Advanced, Cohort, Finished, Started
+from lr_sweep.trainables.worker.ray_internals import KILLED
 
 STARTED = Started(run_id="a", step=0)
 
@@ -60,8 +63,12 @@ def callback(machines: Machines | None = None) -> tuple[EventCallback, list[Tria
     return EventCallback(events.append, Leave(), machines or There()), events
 
 
-def trial() -> Any:
-    failures, cohort = SimpleNamespace(num_failures=1), SimpleNamespace(run_ids=["a", "b"])
+def trial(runs_at_once: int = 1) -> Any:
+    """A trial of two runs."""
+    runs: Any = tuple(SimpleNamespace(run_id=run_id) for run_id in "ab")
+    given = {"checkpoints": Path(), "data_dir": Path(), "checkpoint_every_s": 1.0, "report_every_s": 1.0}
+    cohort = Cohort(name="t", runs=runs, num_steps=9, runs_at_once=runs_at_once, device="cpu", **given)
+    failures = SimpleNamespace(num_failures=1)
     config = {"trial": {"cohort": cohort}}
     return SimpleNamespace(config=config, trial_id="t", error_file=None, run_metadata=failures)
 
@@ -97,6 +104,29 @@ def test_a_trial_that_crashed_and_is_retried_is_interrupted() -> None:
     tune.on_trial_recover(1, [], crashed)
     assert events == [TrialInterrupted(run_ids=["a", "b"], reason="the worker died without a message")]
     assert crashed.run_metadata.num_failures == 1
+
+
+@pytest.mark.parametrize(("reason", "at_once"), [(f"{KILLED}: 7.6 of 8 GB are used", 2), ("ValueError: no", 5)])
+def test_a_retry_leaves_out_runs_that_have_ended_and_after_a_kill_for_memory_trains_half_as_many_at_once(
+    tmp_path: Path, reason: str, at_once: int
+) -> None:
+    tune, _ = callback()
+    crashed = trial(runs_at_once=5)
+    crashed.error_file = tmp_path / "error.txt"
+    crashed.error_file.write_text(f"Failure # 1 (occurred at noon)\n{reason}\n")
+    end: Any = {"status": "complete", "elapsed_s": 1.0, "engine": "own", "device": "none"}
+    tune.on_trial_result(1, [], crashed, {"events": [Finished(run_id="a", step=9, **end)]})
+    tune.on_trial_recover(1, [], crashed)
+    cohort = crashed.config["trial"]["cohort"]
+    assert (cohort.run_ids, cohort.runs_at_once) == (["b"], at_once)
+
+
+def test_what_tune_keeps_of_a_trial_does_not_grow_with_their_number() -> None:
+    cohorts = [trial().config["trial"]["cohort"] for _ in range(100)]
+    given = module.Given(cohorts)
+    taken = copy.deepcopy(lambda: next(given.cohorts))  # as Tune copies functions
+    assert [taken() for _ in range(100)] == cohorts
+    assert len(cloudpickle.dumps(taken)) < 1000
 
 
 CUDA = """\
