@@ -13,8 +13,9 @@ from itertools import chain
 from pathlib import Path
 
 from lr_sweep.common.files import Fields
-from lr_sweep.sweep.cluster.ssh import head_address, read_cluster, ssh
 from lr_sweep.trainables.worker.ray_internals import end_cloud_machines
+
+from .ssh import head_address, read_cluster, ssh
 
 SCRIPT = Path(__file__).with_name("end.sh")
 ENDED = "left:\n"

@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.down import end_machines
-from lr_sweep.sweep.cluster.jobs import ClusterJobs
+
+from .down import end_machines
+from .jobs import ClusterJobs
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
 """JSON that `ray up` writes on the head: the cluster file, and how the head reaches the workers."""

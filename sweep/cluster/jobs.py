@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from lr_sweep.trainables.own.run import OwnFiles
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
-"""URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
+"""URL of the job server at the end of `ui FILE`'s tunnel, and of a local `ray start --head`."""
 
 MAX_NODES = 10_000
 ACTIVE = ("PENDING", "RUNNING")
 STUDY_KEY, RESULTS_KEY, OWNER_KEY = "lr_sweep_study", "lr_sweep_results", "lr_sweep_owner"
 """Keys of a job's metadata, which Ray stores and shows."""
-STOPS_KEY = "lr_sweep_stops"
-"""Key of the metadata of a job that does nothing: it names the job that its owner stopped."""
 
 DRIVER_BYTES = 1_000_000_000
 """Memory that Ray sets aside for a driver, which takes 0.6 to 0.9 GB: more drivers than fit on the head wait there."""
@@ -141,12 +139,10 @@ class ClusterJobs:
 
     def machines(self) -> int:
         """Return how many machines of the cluster are there now, its head included."""
+        from ray.util.state import list_nodes
+
         with _problems(self.address):
-            response = self._client._do_request("GET", f"/api/v0/nodes?limit={MAX_NODES}")
-            response.raise_for_status()
-            return sum(
-                node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"]
-            )
+            return len(list_nodes(self.address, [("state", "=", "ALIVE")], MAX_NODES))
 
     def start(
         self, study: str, results: str, command: str, folder: Path, more: Mapping[str, str]
@@ -170,18 +166,9 @@ class ClusterJobs:
             )
 
     def stop(self, name: str) -> None:
-        """Ask a job to save its runs and end, and note who asked; do not wait for it."""
+        """Ask a job to save its runs and end; do not wait for it."""
         with _problems(self.address):
-            # Ray lets no job's metadata be changed.
-            self._client.submit_job(
-                entrypoint="true", metadata={STOPS_KEY: name, OWNER_KEY: owner_here()}
-            )
             self._client.stop_job(name)
-
-    def stopped_by(self, name: str) -> str:
-        """Return the USER@HOST that asked a job to stop; empty: not known."""
-        notes = [details.metadata or {} for details in self._listed()]
-        return next((note[OWNER_KEY] for note in notes if note.get(STOPS_KEY) == name), "")
 
     def follow(self, name: str, write: Say) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
@@ -233,20 +220,21 @@ def _check_address(address: str) -> None:
     except ValidationError as error:
         raise UserError(
             f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, where "
-            f"`ui --cluster cluster.yaml` makes it available."
+            f"`ui cluster.yaml` makes it available."
         ) from error
     try:
         check_answers(str(url.host).strip("[]"), url.port or 80)
     except OSError as error:
         raise UserError(
             f"nothing answers at --address {address}: {error}. Start a cluster with `ray up cluster.yaml` and a tunnel "
-            f"to it with `ui --cluster cluster.yaml`, or one on this machine with `ray start --head`."
+            f"to it with `ui cluster.yaml`, or one on this machine with `ray start --head`."
         ) from error
 
 
 def _problems(address: str) -> AbstractContextManager[None]:
     import aiohttp
     from ray.exceptions import AuthenticationError
+    from ray.util.state.exception import RayStateApiException
 
     def explain(error: Exception) -> UserError:
         if not isinstance(error, AuthenticationError):
@@ -256,7 +244,13 @@ def _problems(address: str) -> AbstractContextManager[None]:
             f"~/.ray/auth_token here, and RAY_AUTH_MODE unset or `token`."
         )
 
-    kinds = (AuthenticationError, aiohttp.ClientError, RuntimeError, OSError)
+    kinds = (
+        AuthenticationError,
+        RayStateApiException,
+        aiohttp.ClientError,
+        RuntimeError,
+        OSError,
+    )
     return translated(kinds, explain)
 
 

@@ -1,4 +1,8 @@
-"""`python -m lr_sweep.sweep.cluster.slurm HOST:PORT NODES SECONDS`: waits for nodes in docs/cluster/sweep.sbatch."""
+"""`python -m lr_sweep.sweep.cluster.slurm HOST:PORT NODES SECONDS`: waits for nodes in docs/cluster/sweep.sbatch.
+
+`ray symmetric-run` (2.60) waits for nodes, too. But it passes no signal to the command that it runs, so a time limit
+would end it before the runs are saved, and its `ray stop` ends the Ray of the user's other jobs on the node.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.columns import SPLITS
 from lr_sweep.analysis.record.study import with_stops
 from lr_sweep.analysis.report.blocks import write_csv as write_table
 from lr_sweep.analysis.statistics.selection.summary import account
@@ -21,8 +22,6 @@ from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
 
 LOSSES = ("train_loss", "validation_loss", "test_loss")
-VALUES = {f"{split}_accuracy": split for split in ("train", "validation", "test")}
-"""Columns of the record that hold the study's own metric, by their names in an export."""
 
 
 def _curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
@@ -39,7 +38,7 @@ def _curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
         frames.append(
             within.assign(study=study, **record.read_study(results.root, study).metric.columns)
         )
-    return pd.concat(frames, ignore_index=True).rename(columns=VALUES)
+    return pd.concat(frames, ignore_index=True)
 
 
 def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
@@ -48,7 +47,7 @@ def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
     What training functions logged is written into a second file, `TARGET-logged.csv`, which `judge` does not read.
     """
     curves, labels = _checked(results, studies), ["study", *LABELS, "run_id"]
-    measured = [*VALUES.values(), *LOSSES, *ACCURACY.columns]
+    measured = [*SPLITS, *LOSSES, *ACCURACY.columns]
     tables = {target: curves[[*labels, "status", "step", *measured]]}
     logged = record.logged_values(curves, labels)
     if not logged.empty:

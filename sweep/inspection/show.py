@@ -1,4 +1,4 @@
-"""`show`: everything that is known about one run, with its curve as a table with bars."""
+"""`show`: everything that is known about one run, with its curve as a table."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
-from lr_sweep.analysis.statistics.selection.best import best_steps
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import end_of, read_plain
-from lr_sweep.common.text import aligned, failure_line, fits, fitted, gigabytes, without_escapes
+from lr_sweep.common.files import end_of
+from lr_sweep.common.text import aligned, failure_line, fitted, gigabytes, without_escapes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import RecordedRun, Row
 
 SHORTEST_PREFIX = 4
 MAX_CANDIDATES = 10
-MOST_LOG = 100_000_000
-"""Bytes of a log that is printed."""
+MOST_LOG = 10_000_000
+"""Most bytes of a log that are printed."""
 MAX_EVALUATIONS = 20
-"""Most evaluations of a curve that are shown, with the first, the best and the last."""
+"""Most evaluations of a curve that are shown."""
 ROW = (
     *(
         "pretrained_on",
@@ -40,8 +41,6 @@ ROW = (
 )
 INDENT = 2
 """Spaces before each line of a section."""
-BAR_WIDTH = 24
-"""Letters of the bar of an accuracy of 1."""
 
 Fact = tuple[str, str]
 
@@ -91,8 +90,8 @@ def run_json(results: Results, given: str) -> Row:
     }
 
 
-def log_text(results: Results, given: str, most_bytes: int | None = None) -> str:
-    """Return the log of a run, given as for `run_text`, or its end of so many bytes.
+def log_text(results: Results, given: str, most_bytes: int = MOST_LOG) -> str:
+    """Return the log of a run, given as for `run_text`: its end of so many bytes, at most.
 
     Raises UserError, also where there is none, or RecordError.
     """
@@ -103,8 +102,8 @@ def log_text(results: Results, given: str, most_bytes: int | None = None) -> str
             f"{path} is a link, or in one: links in results are not followed, as they may lead anywhere"
         )
     try:
-        content = read_plain(path, MOST_LOG) if most_bytes is None else end_of(path, most_bytes)
-        text = re.sub("\r\n?", "\n", content.decode(errors="replace"))
+        content = end_of(path, most_bytes).decode(errors="replace")
+        text = re.sub("\r\n?", "\n", content)
         return without_escapes(text).rstrip("\n")
     except FileNotFoundError:
         where = (
@@ -222,38 +221,14 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
     curve = read_curves(results.root, [run_id])
     if curve.empty:
         return ["no evaluations yet"]
-    found = best_steps(curve[["run_id", "step", "validation_accuracy"]], metric)
-    best = (
-        None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
-    )
-    rows: list[tuple[str, ...]] = [("step", "train loss", metric.test, metric.validation, "", "")]
-    shown = evenly(len(curve), MAX_EVALUATIONS - 1) | ({best} if best is not None else set())
-    for index in sorted(shown):
-        at = curve.iloc[index]
-        validation = at["validation_accuracy"]
+    number = min(len(curve), MAX_EVALUATIONS)
+    even = np.linspace(0, len(curve) - 1, number).round().astype(int)  # the first and the last, too
+    rows = [("step", "train loss", metric.test, metric.validation)]
+    for at in curve.iloc[even].to_dict("records"):
         loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
-        numbers = (
-            f"{at['step']}",
-            loss,
-            metric.score_text(at["test_accuracy"]),
-            metric.score_text(validation),
-        )
-        rows.append(
-            (*numbers, "█" * _bar_length(validation, metric), "best" if index == best else "")
-        )
-    hidden = len(curve) - (len(rows) - 1)
-    if not fits(aligned(rows), INDENT):
-        rows = [(*numbers, mark) for *numbers, _, mark in rows]
-    return fitted(rows, 1, right=range(4), indent=INDENT) + (
-        [f"{hidden} evaluations between these are not shown"] if hidden else []
-    )
-
-
-def evenly(number: int, most: int) -> set[int]:
-    """Return at most so many indices of a number of points, evenly spread; the first and the last are among them."""
-    even = min(number, most)
-    return {round(index * (number - 1) / max(1, even - 1)) for index in range(even)}
-
-
-def _bar_length(value: float, metric: Metric) -> int:
-    return round(value * BAR_WIDTH) if metric.is_fraction and math.isfinite(value) else 0
+        test = metric.score_text(at["test"])
+        rows.append((str(at["step"]), loss, test, metric.score_text(at["validation"])))
+    lines = fitted(rows, 1, right=range(4), indent=INDENT)
+    if hidden := len(curve) - number:
+        lines.append(f"{hidden} evaluations between these are not shown")
+    return lines

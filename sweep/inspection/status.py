@@ -5,7 +5,6 @@ They read the record, and the progress that a running sweep last wrote.
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, Row, State, ru
 
 CELL = ("task", "model", "variant")
 TITLE_WIDTH = 48
+"""Most letters of a title in a list."""
 IDLE = "no sweep is running"
 SCORES = {"validation": "validation_at_best", "test": "test_at_best"}
 """Columns of `RUNS`, by the names under which they are shown."""
@@ -59,7 +59,7 @@ def status_json(results: Results, study: str, now: float | None = None) -> Row:
         return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "fresh": None}
     info, wanted = read_study(results.root, study), read_wanted_rows(results.root, study)
     if info.fresh is not None:
-        results.fetch_curves()
+        results.refresh()  # with the curves, which `status` opens without
     ends = run_state.read_ends(results, [row["run_id"] for row in wanted], ["failure"])
     runs = run_state.recorded_states(results, study, wanted, ends)
     cells: dict[tuple[str, ...], Counter[State]] = defaultdict(Counter)
@@ -200,11 +200,7 @@ def _study_lines(found: _Listed) -> list[str]:
     if not found.studies:
         return ["no study was run here yet"]
     counts: dict[tuple[str, ...], Counter[State]] = {
-        (
-            name,
-            textwrap.shorten(info.title, TITLE_WIDTH, placeholder=" ...", break_on_hyphens=False),
-        ): found.counts[name]
-        for name, info in found.studies.items()
+        (name, info.title[:TITLE_WIDTH]): found.counts[name] for name, info in found.studies.items()
     }
     return _counts_lines(("study", "title"), counts)
 

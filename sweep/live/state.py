@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.common.text import command
 from lr_sweep.sweep.inspection.status import activity, fresh_text
-from lr_sweep.sweep.live.curves import Curves
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
     RunStates,
@@ -38,16 +37,6 @@ STARTED = {"data-dir": "data_dir", "cpus": "cpus", "fresh": "fresh"}
 """Options of `run`, by what `started.json` calls them."""
 Stamp = tuple[int, int | None]
 NO_RUNS = RunStates[Row](wanted=(), states={}, ends={})
-WANTED_COLUMNS = (
-    "run_id",
-    "task",
-    "model",
-    "variant",
-    "learning_rate",
-    "seed",
-    "num_steps",
-    "fresh",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +46,6 @@ class StudyView:
     name: str
     title: str = ""
     problem: str = ""
-    metric: Metric = ACCURACY
-    stamp: Stamp | None = None
-    """What changes once another run has ended."""
     runs: RunStates[Row] = NO_RUNS
     is_training: bool = False
     fresh: str = ""
@@ -124,7 +110,7 @@ class Live:
     """A results directory as the page shows it; several threads may ask."""
 
     def __init__(self, results: Results) -> None:
-        self.results, self.curves = results, Curves(results)
+        self.results = results
         self._lock, self._read_until = threading.Lock(), -math.inf
         self._recorded: dict[str, _Recorded] = {}
         self._view = View(activity="", is_running=False, studies=())
@@ -138,14 +124,6 @@ class Live:
                 ended = time.monotonic()
                 self._read_until = ended + max(REFRESH_S, (ended - began) / MOST_OF_A_CORE)
             return self._view
-
-    def newer_curves(self, study: str, version: int) -> tuple[int, list[dict[str, Any]]]:
-        """Return as `Curves.since` those of a study, as of the last view; raises RecordError."""
-        with self._lock:
-            found = self._recorded.get(study)
-        return (
-            self.curves.since(version, found.wanted, found.info.metric) if found else (version, [])
-        )
 
     def _read(self) -> View:
         self.results.refresh()
@@ -183,8 +161,6 @@ class Live:
         return StudyView(
             name=name,
             title=found.info.title,
-            metric=found.info.metric,
-            stamp=found.stamp,
             runs=runs,
             is_training=holder.get("study") == name,
             fresh=found.fresh,
@@ -200,17 +176,20 @@ class Live:
     def _training(
         self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric
     ) -> Sequence[Row]:
-        curves = self.curves.read(row["run_id"] for row in rows)
-        last = {run_id: each.points[-1][1] for run_id, each in curves.items() if each.points}
+        run_ids = [row["run_id"] for row in rows]
+        columns = ("run_id", "step", "validation")
+        evaluations = record.read_curves(self.results.root, run_ids, columns).groupby("run_id")
+        latest = {
+            run_id: metric.score_text(value, digits=1)
+            for run_id, value in evaluations["validation"].last().dropna().items()
+        }
         return [
             {
                 "run_id": row["run_id"],
                 "title": run_title(row),
                 "step": steps[row["run_id"]],
                 "num_steps": row["num_steps"],
-                "latest": metric.score_text(last[row["run_id"]], digits=1)
-                if row["run_id"] in last
-                else "",
+                "latest": latest.get(row["run_id"], ""),
             }
             for row in rows
         ]
@@ -235,14 +214,8 @@ def _run_command(results: Results, study: str, *options: str) -> str:
 
 
 def _read_recorded(results: Results, study: str, stamp: Stamp) -> _Recorded:
-    info, wanted = (
-        record.read_study(results.root, study),
-        record.read_wanted_rows(results.root, study, WANTED_COLUMNS),
-    )
-    return _Recorded(
-        stamp=stamp,
-        info=info,
-        wanted=wanted,
-        ends=read_ends(results, [row["run_id"] for row in wanted], ("failure",)),
-        fresh=fresh_text(results, info) or "",
-    )
+    info = record.read_study(results.root, study)
+    wanted = record.read_wanted_rows(results.root, study)
+    ends = read_ends(results, [row["run_id"] for row in wanted], ("failure",))
+    fresh = fresh_text(results, info) or ""
+    return _Recorded(stamp=stamp, info=info, wanted=wanted, ends=ends, fresh=fresh)

@@ -16,8 +16,9 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
 from lr_sweep.common.network import quiet_mlflow, shown_uri, without_secrets
-from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, logged_points
 from lr_sweep.sweep.results.directory import Results
+
+from .content import ENDING_TAGS, METRICS, MirroredRun, logged_points
 
 EXPERIMENT = "lr-sweep"
 VIEW_TAG = "mlflow.sharedViewState."
@@ -154,8 +155,7 @@ class MlflowRun:
         from mlflow.entities import Param
 
         new = [Param(key, value) for key, value in params.items() if key not in self.params]
-        for batch in _batches(new, _MAX_PARAMS):
-            self.client.log_batch(self.mlflow_id, params=batch)
+        self._log("params", new, _MAX_PARAMS)
         self.params |= {param.key: param.value for param in new}
 
     def log_metrics(self, metrics: Mapping[str, float], time_ms: int) -> None:
@@ -167,8 +167,7 @@ class MlflowRun:
             for key, value in metrics.items()
             if self.metrics.get(key) != value
         ]
-        for batch in _batches(new, _MAX_METRICS):
-            self.client.log_batch(self.mlflow_id, metrics=batch)
+        self._log("metrics", new, _MAX_METRICS)
         self.metrics |= metrics
 
     def log_points(self, recorded: MirroredRun) -> None:
@@ -181,8 +180,7 @@ class MlflowRun:
         steps = self._known_steps()
         new = [row for row in recorded.thinned() if (row["step"], row["time_ms"]) not in steps]
         # Before their evaluations, by which they are known to be there.
-        for logged in _batches(logged_points(new), _MAX_METRICS):
-            self.client.log_batch(self.mlflow_id, metrics=[Metric(*point) for point in logged])
+        self._log("metrics", [Metric(*point) for point in logged_points(new)], _MAX_METRICS)
         for batch in _batches(recorded.points(new), _MAX_METRICS // len(METRICS)):
             metrics = [Metric(*point) for evaluation in batch for point in evaluation]
             self.client.log_batch(self.mlflow_id, metrics=metrics)
@@ -215,9 +213,12 @@ class MlflowRun:
                 self.client.delete_tag(self.mlflow_id, key)
                 del self.tags[key]
         changed = {key: value for key, value in tags.items() if self.tags.get(key) != value}
-        for batch in _batches([RunTag(*tag) for tag in changed.items()], _MAX_PARAMS):
-            self.client.log_batch(self.mlflow_id, tags=batch)
+        self._log("tags", [RunTag(*tag) for tag in changed.items()], _MAX_PARAMS)
         self.tags |= changed
+
+    def _log(self, kind: str, entities: list[Any], most: int) -> None:
+        for batch in _batches(entities, most):
+            self.client.log_batch(self.mlflow_id, **{kind: batch})
 
 
 def _batches(items: list[T], size: int) -> Iterator[list[T]]:

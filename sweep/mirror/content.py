@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.columns import CURVES, Row
+from lr_sweep.analysis.record.columns import CURVES, SPLITS, Row
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.text import rate_text
@@ -70,13 +70,14 @@ class MirroredRun(RecordedRun):
         """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
         return {name: value for name, value in (self.row or self.asked).items() if name in LABELS}
 
-    def name(self, labels: Sequence[str]) -> str:
-        """Return the name shown, of these labels: `lr 1e-3, seed 0, frozen-random`."""
+    @property
+    def name(self) -> str:
+        """The name shown, such as `lr 1e-3, seed 0, frozen-random, gpt2, mnist`; MLflow cuts it at its end."""
         if not self.labels:
             return self.run_id
         rate, seed = rate_text(self.labels["learning_rate"]), self.labels["seed"]
-        texts = self.labels | {"learning_rate": f"lr {rate}", "seed": f"seed {seed}"}
-        return ", ".join(texts[name] for name in labels)
+        others = (self.labels[name] for name in ("variant", "model", "task"))
+        return ", ".join([f"lr {rate}", f"seed {seed}", *others])
 
     @property
     def status(self) -> State:
@@ -200,16 +201,12 @@ def logged_points(evaluations: Sequence[Row]) -> list[Point]:
 
 
 def _metric_names(metric: Metric) -> dict[str, str]:
-    """Return columns of a curve by the names that MLflow shows: those of accuracies hold the study's own metric.
+    """Return columns of a curve by the names that MLflow shows: those of splits have the metric's name.
 
     A metric called `loss` takes the names of the losses.
     """
-    own = {
-        column.replace("accuracy", allowed(metric.name)): column
-        for column in METRICS
-        if "accuracy" in column
-    }
-    return {column: column for column in METRICS if "accuracy" not in column} | own
+    own = {f"{split}_{allowed(metric.name)}": split for split in SPLITS}
+    return {column: column for column in METRICS if column not in SPLITS} | own
 
 
 def allowed(name: str) -> str:
@@ -224,17 +221,6 @@ def _unix_ms(time: datetime) -> int:
 def as_text(value: Any) -> str:
     """Return a value as MLflow shows it: text as it is, the rest as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def naming_labels(wanted: Sequence[ReadFields]) -> list[str]:
-    """Return the labels that name a study's runs: rate and seed, of which rounds add more, and others that differ.
-
-    Task and model, which differ least within a study, are last: MLflow cuts long names at their end.
-    """
-    others = [
-        name for name in ("variant", "model", "task") if len({row[name] for row in wanted}) > 1
-    ]
-    return ["learning_rate", "seed", *others]
 
 
 def study_params(options: ReadFields) -> dict[str, str]:

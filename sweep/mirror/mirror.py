@@ -22,7 +22,10 @@ from lr_sweep.analysis.study_summary import Study, read_summary
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import Say, counted
-from lr_sweep.sweep.mirror.client import (
+from lr_sweep.sweep.results.run_state import read_run
+from lr_sweep.sweep.results.validation import read_options
+
+from .client import (
     EXPERIMENT,
     VIEW_TAG,
     MirrorError,
@@ -33,18 +36,13 @@ from lr_sweep.sweep.mirror.client import (
     owner_in,
     store_problems,
 )
-from lr_sweep.sweep.mirror.content import (
+from .content import (
     MirroredRun,
-    naming_labels,
     runs_view,
     study_metrics,
     study_params,
     view_key,
 )
-from lr_sweep.sweep.results.recorder import Sink
-from lr_sweep.sweep.results.run_state import read_run
-from lr_sweep.sweep.results.validation import read_options
-from lr_sweep.trainables.worker.messages import Finished, Report, evaluations
 
 _MAX_RUNS = 1000
 """Most runs of a page that MLflow takes."""
@@ -91,7 +89,6 @@ class Mirror:
         self._parent: MlflowRun | None = None
         self._runs: dict[str, MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
-        self._naming: list[str] = []
         self._info = StudyInfo(study=study, title=study)
 
     def open_study(self) -> None:
@@ -163,7 +160,6 @@ class Mirror:
     def _read_wanted(self) -> None:
         self._info = read_study(self.results, self.study)
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
-        self._naming = naming_labels(list(self._wanted.values()))
 
     def _read(self, run_id: str) -> MirroredRun | None:
         if run_id not in self._wanted:
@@ -277,7 +273,7 @@ class Mirror:
                 "mlflow.parentRunId": parent.mlflow_id,
             }
             run = self._runs[recorded.run_id] = self._create_run(
-                recorded.started_ms, labels, recorded.name(self._naming)
+                recorded.started_ms, labels, recorded.name
             )
             run.steps = set()
         tags = _studies_tag(_studies_of(known) | recorded.wanted.keys())
@@ -327,7 +323,7 @@ def _studies_tag(studies: Iterable[str]) -> dict[str, str]:
     return {_STUDIES_TAG: f",{','.join(sorted(studies))},"}
 
 
-class MirrorThread(Sink):
+class MirrorThread:
     """Brings MLflow in line with the record, run by run, as runs change; waits as `BackgroundWorker` does.
 
     Only the thread uses `mirror`, until it is closed. It calls `on_problem` with one message when mirroring begins to
@@ -357,15 +353,6 @@ class MirrorThread(Sink):
         """Have runs mirrored of which the record holds more now; returns at once."""
         self._used = self._used or bool(run_ids)
         self._worker.submit(*run_ids)
-
-    def event(self, event: Report) -> None:
-        """Have a run mirrored if the event added to its record."""
-        if evaluations(event) or isinstance(event, Finished):
-            self.changed(event.run_id)
-
-    def failed(self, run_id: str, reason: str) -> None:
-        """Have a failed run mirrored."""
-        self.changed(run_id)
 
     def close(self, timeout_s: float) -> list[str]:
         """Try what is left once more, for at most `timeout_s` seconds; return the ids of runs not mirrored fully."""

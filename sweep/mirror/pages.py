@@ -28,7 +28,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.network import shown_uri
 from lr_sweep.common.text import Say
-from lr_sweep.sweep.mirror.client import (
+
+from .client import (
     EXPERIMENT,
     VIEW_TAG,
     MirrorError,
@@ -39,7 +40,7 @@ from lr_sweep.sweep.mirror.client import (
     store_problems,
     tracking_uri,
 )
-from lr_sweep.sweep.mirror.content import view_key
+from .content import view_key
 
 PREFIX = "/mlflow"
 STORED = f"{PREFIX}/api/2.0/mlflow-artifacts/artifacts"

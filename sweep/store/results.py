@@ -16,7 +16,8 @@ from lr_sweep.common.object_store import ObjectStore, checked, local_path, reach
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.working_copy import pull, refresh, working_copy
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.store.writing import PushThread, StoreLock, current_writer
+
+from .writing import PushThread, StoreLock, current_writer
 
 PATIENCE_S = 120.0
 """Seconds for which a sweep waits for the store at its start and its end."""
@@ -77,10 +78,6 @@ class StoredResults(Results):
                     with suppress(OSError):
                         lock.release()
                 self._thread = None
-
-    def fetch_curves(self) -> None:
-        """Fetch the curves that a refresh without them left out."""
-        self.refresh()
 
     def settle(self) -> None:
         """Wait until the store holds what was written so far."""

@@ -144,7 +144,7 @@ def test_each_ray_up_starts_mlflow_and_ray_stop_ends_it(head: Head, name: str, t
     wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow")
     assert addresses_listened_on(head) == {"127.0.0.1"}
     link = Request(f"http://127.0.0.1:{head.port}/", headers={"Authorization": f"Bearer {head.token}"})
-    with urlopen(link) as page:  # the link of `ui --cluster`, before the first study
+    with urlopen(link) as page:  # the link of `ui FILE`, before the first study
         assert page.url == f"http://127.0.0.1:{head.port}/mlflow/"
     assert store.exists()
     assert not any(store.name in word for pid in head.servers() for word in psutil.Process(pid).cmdline())

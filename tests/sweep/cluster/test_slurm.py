@@ -116,7 +116,7 @@ def rows_of(study: Path) -> list[dict[str, Any]]:
 def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Path) -> None:
     """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle.
 
-    The runs are long: Ray notices after 12 s that a machine is gone, and `run` counts them every 10 s.
+    The runs are long: Ray notices after 12 s that a machine is gone.
     """
     study = write_study(tmp_path, **STUDY | {"seeds": 1, "num_steps": 3 * STUDY["num_steps"]}, runs_per_trial=1)
     job = submit(slurm, ("--nodes=2", "--cpus-per-task=1"), study, "--checkpoint-every-s", "1")
@@ -127,8 +127,6 @@ def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Pa
     os.kill(second, signal.SIGKILL)
     printed = ended(slurm, job)
     assert "6 runs wanted: all complete" in printed
-    assert "2 machines are there" in printed
-    assert "1 machine is there" in printed
     assert slurm.field(job, "JobState") == "COMPLETED"
     print(f"(attempts, steps lost): {[(row['attempts'], row['lost_steps']) for row in rows_of(study)]}")
     check_as_if_undisturbed(study)
@@ -199,11 +197,9 @@ def test_ray_has_the_gpus_of_the_task_and_the_job_the_exit_code_of_run(slurm: Sl
     job = submit(
         slurm,
         (f"--gpus-per-task={len(GPUS)}",),
-        write_study(tmp_path),
+        write_study(tmp_path, resources="{cpus_per_trial: 3}"),
         "--gpus-per-trial",
         "1",
-        "--cpus-per-trial",
-        "3",
     )
     assert "nodes: 2 CPU and 2 GPU" in ended(slurm, job)
     assert slurm.field(job, "ExitCode") == "2:0"

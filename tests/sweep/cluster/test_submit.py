@@ -76,9 +76,6 @@ class Cluster:
     def follow(self, name: str, write: Say) -> Job:
         return self.ends
 
-    def stopped_by(self, name: str) -> str:
-        return "bob@lab" if name in self.stopped else ""
-
 
 def a_job(name: str, status: str, **more: Any) -> Job:
     fields: dict[str, Any] = {"results": "/shared/results", "exit_code": None, "started_s": 0.0, "ended_s": None} | more
@@ -131,18 +128,18 @@ def test_something_else_answers(other_server: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_submitted_study_is_run_with_its_options(tmp_path: Path, cluster: Cluster) -> None:
     study = write_study(tmp_path)
-    options = ("--no-follow", "--runs-per-trial", "2", "--retry-failed", "--restart-inexact", "--strict")
+    options = ("--no-follow", "--gpus-per-trial", "0.5", "--retry-failed", "--restart-inexact", "--strict")
     paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
     code, printed = said("submit", study, *paths, *options)
     assert (code, "Traceback" in printed) == (0, False)
     assert printed.index("sending ") < printed.index("tiny-1 was accepted")
     assert cluster.commands == [
         "exec sh lr_sweep/sweep/cluster/start.sh run tiny.yaml --address auto "
-        "--results '/shared/our results' --data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 "
+        "--results '/shared/our results' --data-dir /shared/data --checkpoint-every-s 60.0 "
         "--retry-failed --restart-inexact --strict"
     ]
     sent = load_study(cluster.folder / "tiny.yaml")
-    assert sent.resources.runs_per_trial == 2
+    assert sent.resources.gpus_per_trial == 0.5
     assert sent.learning_rate_grid() == load_study(study).learning_rate_grid()
     assert (cluster.folder / "lr_sweep" / "sweep" / "__main__.py").is_file()
 
@@ -193,8 +190,8 @@ def test_a_secret_is_sent_encrypted_alone(tmp_path: Path, cluster: Cluster, monk
 @pytest.mark.parametrize(
     ("owner", "options", "code", "wanted"),
     [
-        (owner_here(), (), 0, "tiny-1 was stopped by bob@lab; submit the study again"),
-        ("bob@lab", ("--yes",), 0, "tiny-1 was stopped by bob@lab; submit the study again"),
+        (owner_here(), (), 0, "tiny-1 was stopped; submit the study again"),
+        ("bob@lab", ("--yes",), 0, "tiny-1 was stopped; submit the study again"),
         ("bob@lab", (), 2, "tiny-1 was submitted by bob@lab, and you are {me}: `lr-sweep cluster stop tiny-1 --addr"),
         ("", (), 2, "tiny-1 was submitted by another user"),
     ],

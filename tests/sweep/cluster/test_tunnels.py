@@ -1,9 +1,11 @@
-"""`ui --cluster`, with a program in place of ssh that listens where ssh would."""
+"""`ui FILE`, with a program in place of ssh that listens where ssh would."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -12,17 +14,21 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.ssh import head_address, read_cluster, ssh
+from lr_sweep.sweep.cluster.tunnels import ONCE_OPEN, PAGES
 from lr_sweep.tests.support.small_cluster import FILES
 from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, sweep_until
 
 LOCAL = FILES["local"]
 FAKE_SSH = """
-import socket, sys, time
+import os, socket, sys, time
 
 ports = [int(word.split(":")[1]) for word in sys.argv if word.startswith("-L")]
 if {dies}:
     sys.exit("lab@192.0.2.10: Permission denied (publickey).")
 servers = [socket.create_server(("127.0.0.1", port)) for port in ports]
+(local,) = [word.partition("=")[2] for word in sys.argv if word.startswith("-oLocalCommand=")]
+os.system(local)
+assert "token" not in str(sys.argv)
 time.sleep(1000)
 """
 
@@ -51,7 +57,7 @@ def fake_ssh(folder: Path, *, dies: bool = False) -> dict[str, str]:
 
 def ui(env: dict[str, str], port: int, until: str) -> tuple[int, str]:
     """Run the command, press Ctrl-C when it has printed `until`, and return its exit code and all it printed."""
-    return sweep_until(until, "ui", "--cluster", LOCAL, "--port", str(port), env=env, timeout_s=60)
+    return sweep_until(until, "ui", LOCAL, "--port", str(port), env=env, timeout_s=60)
 
 
 def test_the_command_for_machines_of_one_s_own() -> None:
@@ -112,10 +118,9 @@ def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        (("--cluster", "no.yaml"), "cannot read no.yaml: [Errno 2] No such file"),
-        (("--cluster", "pyproject.toml"), "cannot read pyproject.toml: "),
-        (("--cluster", "docs/architecture.md"), ""),
-        (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
+        (("no.yaml",), "cannot read no.yaml: [Errno 2] No such file"),
+        (("pyproject.toml",), "cannot read pyproject.toml: "),
+        (("docs/architecture.md",), ""),
     ],
 )
 def test_mistakes(options: tuple[str, ...], wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +128,10 @@ def test_mistakes(options: tuple[str, ...], wanted: str, monkeypatch: pytest.Mon
     assert f"error: {wanted}" in refused("ui", *options)
 
 
-def test_a_port_that_is_taken(port: int) -> None:
-    with socket.create_server(("127.0.0.1", port)):
-        printed = refused("ui", "--cluster", LOCAL, "--port", str(port))
-    assert f"cannot listen on 127.0.0.1:{port} (Address already in use" in printed
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")
+def test_ssh_opens_tunnels_before_it_prints_and_ends_where_a_port_is_taken(tmp_path: Path) -> None:
+    """`ssh -G` shows the settings that the options make; with another option of one name, the first one counts."""
+    options = ssh(read_cluster(LOCAL), *ONCE_OPEN)[1:]
+    settings = subprocess.run(["ssh", "-G", *options, "192.0.2.10"], capture_output=True, text=True, check=True).stdout
+    for setting in ("exitonforwardfailure yes", "permitlocalcommand yes", f"localcommand printenv {PAGES}"):
+        assert setting in settings.splitlines()

@@ -46,7 +46,7 @@ def results(tmp_path: Path) -> Results:
 
 def test_a_csv_has_a_row_an_evaluation(results: Results, tmp_path: Path) -> None:
     target = tmp_path / "curves.csv"
-    code, printed = said("export", target, "--csv", "--results", results.root)
+    code, printed = said("export", target, "--results", results.root)
     assert (code, printed) == (0, f"{target}: 3 evaluations of 2 runs\n")
     table = pd.read_csv(target)
     assert [*table][:9] == ["study", *LABELS, "run_id", "status", "step"]
@@ -109,7 +109,7 @@ def test_what_functions_logged_is_a_file_of_its_own(tmp_path: Path) -> None:
     rows = [evaluation(run_id, 10, logged=logged), evaluation(run_id, 20, logged=logged)]
     write(Paths(record.write()).curve(run_id), rows, CURVES)
     target = tmp_path / "curves.csv"
-    code, printed = said("export", target, "--csv", "--results", record.results)
+    code, printed = said("export", target, "--results", record.results)
     assert (code, printed) == (0, f"{target}, {tmp_path}/curves-logged.csv: 1 evaluation of 1 run\n")
     assert "logged" not in pd.read_csv(target)
     table = pd.read_csv(tmp_path / "curves-logged.csv")
@@ -124,9 +124,9 @@ def test_what_functions_logged_is_a_file_of_its_own(tmp_path: Path) -> None:
 def test_judge_of_a_report_s_runs_has_its_metric(tmp_path: Path, undrawn: None) -> None:
     metric = METRICS[-1]
     root = measured(tmp_path / "results", metric)
-    found, reading = judged([write_report(root, "tiny").folder / "runs.csv"], Reading())
-    assert found.summary.metric == metric
-    assert reading.columns["validation"] == "validation_error-in-seconds"
+    read = judged([write_report(root, "tiny").folder / "runs.csv"], Reading())
+    assert read.study.summary.metric == metric
+    assert read.reading.columns["validation"] == "validation_error-in-seconds"
 
 
 def test_of_an_export_with_several_metrics_judge_wants_one(tmp_path: Path) -> None:

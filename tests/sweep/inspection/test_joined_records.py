@@ -68,8 +68,8 @@ def test_a_copy_over_existing_files_is_sound_too(source: Results, target: Result
     ("evaluations", "changed", "problem"),
     [
         (1, {}, "its last evaluation is at step 10, want 20: its row says complete at step 20"),
-        (2, {"validation_accuracy": 0.99}, "its validation_accuracy at step 10 is 0.99, "),
-        (2, {"test_accuracy": 0.99}, "its test_accuracy at step 10 is 0.99, "),
+        (2, {"validation": 0.99}, "its validation at step 10 is 0.99, "),
+        (2, {"test": 0.99}, "its test at step 10 is 0.99, "),
     ],
 )
 def test_a_row_beside_the_curve_of_another_training_is_named(

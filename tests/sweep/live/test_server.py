@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -141,6 +140,7 @@ def test_the_overview_says_how_far_the_study_is(client: TestClient) -> None:
     assert "1 failed node lost 1 run mnist gpt2 unfrozen-pretrained 1e-3 seed 1" in text
     assert f'href="{MLFLOW}"' in answer.text
     assert f'href="{MLFLOW}&amp;small"' in answer.text
+    assert f'href="{MLFLOW}&amp;small&amp;compareRunsMode=CHART"' in answer.text
     assert "No sweep is running" in text
 
 
@@ -155,7 +155,7 @@ def test_every_answer_forbids_what_is_not_its_own(client: TestClient) -> None:
     assert re.findall(r'(?:src|href)="(?!/|#|data:|http://127)', client.get("/").text) == []
 
 
-def test_what_trains_is_shown_with_its_curve_and_how_to_stop_it(client: TestClient, made: SyntheticRecord) -> None:
+def test_what_trains_is_shown_with_its_latest_value(client: TestClient, made: SyntheticRecord) -> None:
     results, run_id = Results(made.results), waiting_run(made)
     made.write_curve(run_id, [(100, 0.5, 0.4), (200, 0.75, 0.6)])
     with results.writing("small"):
@@ -227,7 +227,6 @@ def test_a_report_is_written_again_when_a_run_has_ended(client: TestClient, made
     first = page.stat().st_ino
     assert client.get("/studies/small/report").content == page.read_bytes()
     assert page.stat().st_ino == first
-    client.app.state.page.reports.kept_until["small"] = 0.0  # type: ignore[attr-defined]
     made.end(made.wanted[-1], [(300, 0.9, 0.9)], "complete", 300)
     assert client.get("/studies/small/report").content == page.read_bytes()
     assert page.stat().st_ino != first
@@ -257,73 +256,6 @@ def test_of_a_long_log_the_end_is_read(client: TestClient, made: SyntheticRecord
     assert "ééé\nlast" in page
 
 
-def news(client: TestClient, seen: dict[str, str]) -> dict[str, Any]:
-    """What has changed for a reader who has seen these versions, which become the newest."""
-    found: dict[str, Any] = client.get("/state", params=seen).json()
-    seen |= {part: each["version"] for part, each in found.items()}
-    return {part: each["content"] for part, each in found.items()}
-
-
-def test_the_page_gets_what_has_changed_alone(client: TestClient, made: SyntheticRecord) -> None:
-    """The figure and all curves, nothing, the curve of a run that trains, then the figure with one more value."""
-    seen, run = dict[str, str](), made.wanted[-1]
-    first = news(client, seen)
-    assert set(first) == {"page", "figure", "curves"}
-    assert len(first["curves"]) == len(list(Results(made.results).curves.iterdir()))
-    assert news(client, seen) == {}
-    made.write_curve(run["run_id"], [(100, 0.5, 0.4), (200, 0.75, 0.6)])
-    third = news(client, seen)
-    assert "figure" not in third  # what was read of the record a moment ago is not read again
-    (curve,) = third["curves"]
-    shown = [curve[key] for key in ("run_id", "steps", "values", "last")]
-    assert shown == [run["run_id"], [100, 200], [50.0, 75.0], "75.0%"]
-    client.app.state.page.figures.kept_until["small"] = 0.0  # type: ignore[attr-defined]
-    made.end(run, [(300, 0.9, 0.9)], "complete", 300)
-    assert {"figure", "curves"} <= set(news(client, seen))
-
-
-def test_the_figure_is_computed_once_a_run_has_ended(
-    client: TestClient, made: SyntheticRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last time at once after the one before, which took a moment: it is left for later."""
-    calls: list[str] = []
-    monkeypatch.setattr(
-        "lr_sweep.sweep.live.server.chart_and_verdict", lambda _, study: (calls.append(study) or {"panels": []}, None)
-    )
-    seen = dict[str, str]()
-    for _ in range(3):
-        news(client, seen)
-    assert calls == ["small"]
-    made.write_curve(made.wanted[-1]["run_id"], [(100, 0.5, 0.4)])
-    news(client, seen)
-    assert calls == ["small"]
-    client.app.state.page.figures.kept_until["small"] = time.monotonic() + 60  # type: ignore[attr-defined]
-    made.end(made.wanted[-1], [(300, 0.9, 0.9)], "complete", 300)
-    news(client, seen)
-    assert calls == ["small"]
-    client.app.state.page.figures.kept_until["small"] = 0.0  # type: ignore[attr-defined]
-    news(client, seen)
-    assert calls == ["small"] * 2
-
-
-def test_the_verdict_of_the_report_is_shown_once_every_run_has_ended(client: TestClient, made: SyntheticRecord) -> None:
-    def shown() -> list[str]:
-        client.app.state.page.figures.kept_until["small"] = 0.0  # type: ignore[attr-defined]
-        client.get("/state")
-        return re.findall('<ul class="verdict">.*?</ul>', new_page(client), re.DOTALL)
-
-    assert shown() == []
-    waiting = [row for row in made.wanted if not Results(made.results).run(row["run_id"]).exists()]
-    for run in waiting:
-        made.end(run, [(300, 0.9, 0.9)], "complete", 300)
-    name, sentence = re.split(" ?: |(?<=[.]) ", words(shown()[0]).strip())[:2]
-    assert f"{name} : {sentence} " in words(client.get("/studies/small/report").text)
-    assert "run trains what is left" not in words(new_page(client))
-    made.end(waiting[0], [(300, 0.1, 0.1)], "complete", 300)  # another record: until it is computed, nothing is shown
-    client.app.state.page.figures.kept_until["small"] = time.monotonic() + 60  # type: ignore[attr-defined]
-    assert '<ul class="verdict">' not in new_page(client)
-
-
 def test_failures_are_listed_by_reason(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path / "results")
     for seed in range(3):
@@ -343,5 +275,3 @@ def test_a_study_that_cannot_be_read_leaves_the_others(made: SyntheticRecord, tm
     client = client_of(app_of(made.results))
     assert "1 of 1 runs ended" in client.get("/").text
     assert "wanted.parquet" in client.get("/studies/small").text
-    assert "wanted.parquet" in news(client, {"study": "small"})["problem"]
-    assert "problem" not in news(client, {"study": "other"})

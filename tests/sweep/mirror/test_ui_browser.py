@@ -83,6 +83,17 @@ def test_the_link_of_a_study_shows_its_own_runs_with_their_numbers(window: Brows
     window.call("Emulation.clearDeviceMetricsOverride")
 
 
+def test_the_link_to_the_learning_curves_shows_them_of_its_own_runs(window: Browser, address: str) -> None:
+    """Each chart has the name of a metric; those below the window are drawn later."""
+    visit(window, "{0.scheme}://{0.netloc}/".format(urlsplit(address)))
+    link = "[...document.querySelectorAll('.links a')].find(link => link.innerText === 'Learning curves')"
+    window.wait_until(f"Boolean({link})")
+    window.open(window.evaluate(f"{link}.href"))
+    window.wait_until(shows("4 matching runs"))
+    window.wait_until("document.querySelectorAll('.js-plotly-plot').length > 0")
+    window.wait_until(shows("test_accuracy"))
+
+
 def test_the_page_of_a_study_shows_its_results(window: Browser, address: str) -> None:
     open_study(window, address)
     window.wait_until(shows("Metrics (6)"))
@@ -98,8 +109,8 @@ def test_the_address_shows_the_study_and_below_it_its_runs(window: Browser, addr
     window.click(STUDY_ROW)
     window.wait_until("document.querySelectorAll('.ag-row a').length >= 5")
     assert sorted(run_names(window)[1:]) == [
-        *("lr 1e-3, seed 0, frozen-random", "lr 1e-3, seed 0, unfrozen-pretrained"),
-        *("lr 1e-4, seed 0, frozen-random", "lr 1e-4, seed 0, unfrozen-pretrained"),
+        *("lr 1e-3, seed 0, frozen-random, gpt2, mnist", "lr 1e-3, seed 0, unfrozen-pretrained, gpt2, mnist"),
+        *("lr 1e-4, seed 0, frozen-random, gpt2, mnist", "lr 1e-4, seed 0, unfrozen-pretrained, gpt2, mnist"),
     ]
     assert problems(window) == []
     assert hosts(window) == {urlsplit(address).netloc}

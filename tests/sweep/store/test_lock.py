@@ -209,7 +209,7 @@ def test_ls_and_status_fetch_no_curve_of_an_ended_run(machines: Machines, writte
         assert "10" in succeeds("status", "small", "--results", URI)
         assert server.seen["GET", "runs", "whole"] == 10
         assert server.seen["GET", "curves", "whole"] == 1
-        results_here(URI, curves=False).fetch_curves()  # `status` of a study with `fresh`
+        results_here(URI, curves=False).refresh()  # `status` of a study with `fresh`
         row = written / "runs" / f"{min(rows(written))}.parquet"
         ObjectStore(URI).write("runs/0123456789abcdef.parquet", row.read_bytes())
         assert server.seen["GET", "curves", "whole"] == 11
