@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lr_sweep.datasets import bits
-from lr_sweep.datasets.bits import fetch, num_held_out, num_train, origin
-from lr_sweep.datasets.task import Split, TaskData, TaskShape, check_limits
+
+from .bits import fetch, num_held_out, num_train, origin
+from .task import Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor

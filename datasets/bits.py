@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lr_sweep.datasets.task import (
+from .task import (
     ENDLESS,
     LARGEST_SEED,
     Split,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Interval
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.images import check_patches, to_patches
-from lr_sweep.datasets.task import Split, TaskData, TaskShape, always, check_limits
+
+from .images import check_patches, to_patches
+from .task import Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor

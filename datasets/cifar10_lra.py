@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.datasets.cifar10 import (
+from .cifar10 import (
     IMAGE_SIZE,
     checksum,
     fetch,
@@ -17,9 +17,9 @@ from lr_sweep.datasets.cifar10 import (
     origin,
     read_splits,
 )
-from lr_sweep.datasets.cifar10 import SplitOptions as Options
-from lr_sweep.datasets.images import to_patches
-from lr_sweep.datasets.task import TaskData, TaskShape
+from .cifar10 import SplitOptions as Options
+from .images import to_patches
+from .task import TaskData, TaskShape
 
 if TYPE_CHECKING:
     from torch import Tensor

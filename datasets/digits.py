@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lr_sweep.datasets.images import draw_per_class, to_patches
-from lr_sweep.datasets.task import (
+from .images import draw_per_class, to_patches
+from .task import (
     LARGEST_SEED,
     DataError,
     Split,

@@ -15,7 +15,8 @@ from filelock import FileLock
 
 from lr_sweep.common.files import cache_folder, hash_file
 from lr_sweep.common.text import command
-from lr_sweep.datasets.task import DataError
+
+from .task import DataError
 
 CONNECTION_TIMEOUT_S = 10.0
 """Seconds after which a silent server counts as unreachable; without a limit a firewall costs minutes a mirror."""

@@ -18,7 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.listops_examples import (
+
+from .listops_examples import (
     CLOSER,
     FIRST_DIGIT,
     FIRST_OPERATOR,
@@ -33,7 +34,7 @@ from lr_sweep.datasets.listops_examples import (
     read_or_make,
     to_lu2021,
 )
-from lr_sweep.datasets.task import LARGEST_SEED, DataError, Split, TaskData, TaskShape, check_limits
+from .task import LARGEST_SEED, DataError, Split, TaskData, TaskShape, check_limits
 
 RELEASE = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
 """Training, validation and test file."""
@@ -245,5 +246,5 @@ def token_ids(expression: str) -> bytes:
     """Return the id of each token, a byte each; empty if there is anything else in the expression."""
     for token_id, operator in enumerate(OPERATORS, FIRST_OPERATOR):
         expression = expression.replace(operator, chr(token_id))
-    found = expression.encode().translate(_IDS, delete=b"() ")
-    return found if max(found, default=PAD) <= CLOSER else b""
+    ids = expression.encode().translate(_IDS, delete=b"() ")
+    return ids if max(ids, default=PAD) <= CLOSER else b""

@@ -1,4 +1,4 @@
-"""ListOps examples: token ids, tokenisations, the generator, and the folder that keeps examples on disk.
+"""ListOps examples: token ids, tokenisations, the generator, and the file that keeps examples on disk.
 
 Expressions are drawn as in the Long Range Arena (Tay et al. 2020, public code): a node is an operator with probability
 0.25, else a digit; an operator has 2 to 10 arguments; the root has depth 1 and nodes of depth 10 are digits. Many trees
@@ -10,20 +10,21 @@ Shape legend: `N` examples, `T` tokens an example.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from zipfile import BadZipFile
 
 import numpy as np
 from filelock import FileLock
 
-from lr_sweep.common.files import whole_folder, write_json
+from lr_sweep.common.files import whole_file
 from lr_sweep.common.text import command
 from lr_sweep.datasets import files
-from lr_sweep.datasets.task import DataError
+
+from .task import DataError
 
 Tokenisation = Literal["lra", "lu2021"]
 
@@ -33,8 +34,6 @@ VOCABULARY = ("<pad>", *"0123456789", *OPERATORS, "]")
 PAD, FIRST_DIGIT, FIRST_OPERATOR, CLOSER = 0, 1, 11, 15
 LU2021_NUM_TOKENS = 512
 
-_ARRAYS = ("inputs", "labels", "lengths")
-_MANIFEST = "sha256.json"
 _log = logging.getLogger(__name__)
 
 
@@ -75,48 +74,33 @@ def to_lu2021(examples: Examples) -> Examples:
 
 
 def read_or_make(data_dir: Path, name: str, make: Callable[[], Examples]) -> Examples:
-    """Read the examples that a folder of the data directory keeps, or make them; raises DataError if that fails."""
+    """Read the examples that a file of the data directory keeps, or make them; raises DataError if that fails."""
     files.require_folder(data_dir)
-    folder = data_dir / "listops" / name
-    if not folder.exists():
+    path = data_dir / "listops" / f"{name}.npz"
+    if not path.exists():
         if not files.is_writable(data_dir):
             raise DataError(
                 f"listops: {data_dir} is not writable. Run `{command('data', 'listops')}` where it is."
             )
         with FileLock(data_dir / ".listops.lock"):
-            if not folder.exists():
-                _log.info("making ListOps examples in %s", folder)
-                _write(folder, make())
-    return _read(folder)
+            if not path.exists():
+                _log.info("making ListOps examples in %s", path)
+                arrays = vars(make())
+                with whole_file(path) as partial, partial.open("wb") as file:
+                    np.savez(file, **arrays)
+    return _read(path)
 
 
-def _write(folder: Path, examples: Examples) -> None:
-    folder.parent.mkdir(exist_ok=True)
-    with whole_folder(folder) as partial:
-        for name in _ARRAYS:
-            np.save(partial / f"{name}.npy", getattr(examples, name), allow_pickle=False)
-        write_json(
-            partial / _MANIFEST,
-            {name: files.hash_file(partial / f"{name}.npy") for name in _ARRAYS},
-        )
-
-
-def _read(folder: Path) -> Examples:
-    path = folder / _MANIFEST
+def _read(path: Path) -> Examples:
     try:
-        manifest = json.loads(path.read_text())
-        for name in _ARRAYS:
-            path = folder / f"{name}.npy"
-            if files.hash_file(path) != manifest[name]:
-                raise ValueError("another sha256")
-    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
+        # The archive has a checksum of each array, which is compared where the array is read.
+        with np.load(path, allow_pickle=False) as arrays:
+            return Examples(**arrays)
+    except (OSError, ValueError, TypeError, BadZipFile) as error:
         raise DataError(
-            f"listops: {path} is missing or corrupted: it is not as it was written. Delete the folder {folder} "
-            "and run again: the same examples will be made."
+            f"listops: {path} is corrupted: it is not as it was written. Delete it and run again: the same examples "
+            "will be made."
         ) from error
-    return Examples(
-        **{name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS}
-    )
 
 
 GENERATOR_VERSION = 1
@@ -158,12 +142,10 @@ def generate(num_examples: int, seed: int, min_tree_length: int, max_tree_length
     while num_found < num_examples:
         forest = _draw_forest(random, min_tree_length, max_tree_length)
         new = _find_new(forest.inputs, seen)[: num_examples - num_found]
-        found = slice(num_found, num_found + len(new))
-        inputs[found], labels[found], lengths[found] = (
-            forest.inputs[new],
-            forest.labels[new],
-            forest.lengths[new],
-        )
+        rows = slice(num_found, num_found + len(new))
+        inputs[rows] = forest.inputs[new]
+        labels[rows] = forest.labels[new]
+        lengths[rows] = forest.lengths[new]
         num_found += len(new)
         num_barren = 0 if len(new) else num_barren + 1
         if num_barren == _MAX_BARREN_FORESTS:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lr_sweep.datasets.task import DataError, Split, Task, TaskData, TaskShape
+from .task import DataError, Split, Task, TaskData, TaskShape
 
 SPLITS = ("train", "validation", "test")
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

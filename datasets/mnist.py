@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.images import check_patches, draw_per_class, to_patches
-from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, always, check_limits
+
+from .images import check_patches, draw_per_class, to_patches
+from .task import LARGEST_SEED, Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,7 +16,8 @@ from urllib.request import urlretrieve
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.task import DataError, Split, TaskData, TaskShape, always, check_limits
+
+from .task import DataError, Split, TaskData, TaskShape, always, check_limits
 
 Records = list[tuple[str, int]]
 """Sequences with their folds."""
@@ -100,8 +101,8 @@ def _shorten(records: Records, options: Options) -> Records:
     kept = [(sequence, fold) for sequence, fold in records if len(sequence) <= options.max_length]
     if not kept:
         raise DataError(
-            f"remote-homology: all sequences of a split have more than {options.max_length} amino acids. Raise "
-            "max_length, or set `longer: cut`."
+            f"remote-homology: all sequences of a split have more than {options.max_length} amino acids: "
+            "remove the files, and fetch them with `lr-sweep data remote-homology`."
         )
     return kept
 

@@ -25,7 +25,7 @@ from lr_sweep.common.files import Fields, flush, follow_umask, hash_file, make_f
 from lr_sweep.common.object_store import ObjectStore
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
-    from lr_sweep.trainables.numerics import State, Tensors
+    from .numerics import State, Tensors
 
 Version = Fields
 """`from_step`, and `files`: versions (`source_code`) of the files that trained from there on; None: not known."""
@@ -75,9 +75,10 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        if (found := re.search(r"\(os error (\d+)\)", str(error))) is None:
+        if (named := re.search(r"\(os error (\d+)\)", str(error))) is None:
             raise
-        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+        code = int(named[1])
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def keep_newest(folder: Path, number: int) -> None:

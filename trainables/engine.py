@@ -18,25 +18,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from lr_sweep.common.files import Fields
-from lr_sweep.trainables.run import AnyRun
+
+from .run import AnyRun
 
 if TYPE_CHECKING:
-    from lr_sweep.trainables.numerics import State, Tensors
+    from .numerics import State, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One row of a run's curve; accuracies are fractions, losses mean cross-entropies in nats."""
+    """One row of a run's curve: the study's metric on each split, as a fraction if it is an accuracy, and the losses.
+
+    Losses are mean cross-entropies in nats.
+    """
 
     step: int
     train_loss: float
     """Mean over the steps since the last evaluation, in training mode."""
-    train_accuracy: float
+    train: float
     validation_loss: float
-    validation_accuracy: float
+    validation: float
     test_loss: float = math.nan
     """NaN: not evaluated, as `Protocol.test_evaluated` says; so is the accuracy then."""
-    test_accuracy: float = math.nan
+    test: float = math.nan
     time_ms: int
     """Unix time."""
     elapsed_s: float
@@ -84,10 +88,12 @@ class Progress:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Progress:
-        """Rebuild what `as_dict` returned."""
-        return cls(
-            **values | {"curve": [Evaluation(**evaluation) for evaluation in values["curve"]]}
-        )
+        """Rebuild what `as_dict` returned, here or in an earlier version, whose values were called `test_accuracy`."""
+        curve = [
+            {name.removesuffix("_accuracy"): value for name, value in evaluation.items()}
+            for evaluation in values["curve"]
+        ]
+        return cls(**values | {"curve": [Evaluation(**evaluation) for evaluation in curve]})
 
     @property
     def diverged(self) -> bool:
@@ -103,9 +109,9 @@ class Progress:
             self.loss_sum += loss
         self.step += len(losses)
 
-    def improves(self, validation_accuracy: float) -> bool:
+    def improves(self, validation: float) -> bool:
         """Return whether an evaluation would be the best so far: of equals, the earliest is."""
-        return all(validation_accuracy > earlier.validation_accuracy for earlier in self.curve)
+        return all(validation > earlier.validation for earlier in self.curve)
 
     def record(
         self, scores: dict[str, float], evaluate_every: int, unix_s: float
@@ -124,7 +130,7 @@ class Progress:
             logged=None,
             **scores,
         )
-        if self.improves(evaluation.validation_accuracy):
+        if self.improves(evaluation.validation):
             self.best_step = self.step
         self.curve.append(evaluation)
         self.loss_sum = 0.0

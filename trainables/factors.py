@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from lr_sweep.trainables.run import Protocol, Run
+from .run import Protocol, Run
 
 
 def depends_on_budget(protocol: Protocol) -> bool:

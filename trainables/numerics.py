@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lr_sweep.trainables.run import Precision
+from .run import Precision
 
 Tensors = dict[str, Tensor]
 """Tensors by name."""

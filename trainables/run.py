@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Interval
 
-from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Count, Dimension, Fraction, NotNegative, Positive, Steps
 from lr_sweep.datasets.task import options_content
-from lr_sweep.trainables.parts import PARTS, Initialisation, sorted_parts
+
+from .parts import Initialisation, sorted_parts
 
 PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
@@ -32,9 +32,6 @@ QUERY_BLOCK = 128
 """Queries of a block of `trainables.models.gpt2`; its masks depend on it."""
 BLOCKED_FROM_TOKENS = 512
 """Tokens from which GPT-2's attention is blocked where a study leaves it open."""
-
-GONE_VALUES = (("readout", "last_token"), ("attention", "fused"))
-"""Values that options of `Protocol` had in earlier versions."""
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -131,17 +128,9 @@ class Protocol:
     )
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
     later: ClassVar[tuple[str, ...]] = (
-        *(
-            "precision",
-            "optimizer",
-            "weight_decay",
-            "momentum",
-            "lion_beta1",
-            "lion_beta2",
-            "muon_momentum",
-        ),
-        *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
-        *("parametrization", "base_width"),
+        *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2"),
+        *("muon_momentum", "schedule", "warmup_steps", "decay_fraction", "test_evaluated"),
+        *("attention", "parametrization", "base_width"),
     )
     """Options that came after runs were recorded; their defaults held before (`options_content`)."""
 
@@ -173,22 +162,21 @@ class AnyRun(ABC):
         """16 hex digits of the sha256 of `canonical_json()`."""
         return id_of(self.content())
 
-    @abstractmethod
-    def sibling(self, learning_rate: float, seed: int) -> AnyRun:
+    def sibling(self, learning_rate: float, seed: int) -> Self:
         """Return the run that differs in learning rate and seed alone."""
+        dataclass_run: Any = self  # each kind of run is one
+        sibling: Self = replace(dataclass_run, learning_rate=learning_rate, seed=seed)
+        return sibling
 
     def sibling_ids(self) -> Callable[[float, int], str]:
         """Return the ids of siblings as a function of rate and seed; writing out the rest again is most of the work."""
         parts = {name: _CANONICAL.encode(value) for name, value in sorted(self.content().items())}
 
         def run_id(learning_rate: float, seed: int) -> str:
-            parts["learning_rate"], parts["seed"] = (
-                _CANONICAL.encode(learning_rate),
-                _CANONICAL.encode(seed),
-            )
-            return _hashed(
-                "{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}"
-            )
+            parts["learning_rate"] = _CANONICAL.encode(learning_rate)
+            parts["seed"] = _CANONICAL.encode(seed)
+            entries = [f'"{name}":{part}' for name, part in parts.items()]
+            return _hashed("{" + ",".join(entries) + "}")
 
         return run_id
 
@@ -241,36 +229,10 @@ class Run(AnyRun):
             del content["schedule_steps"]
         return content
 
-    @classmethod
-    def from_content(cls, content: Fields, model: BodySize) -> Run:
-        """Rebuild a run from `content()` and its model (`backbones.size_from`); raises as `refuse_gone`."""
-        given = dict(content)
-        version, protocol = given.pop("protocol_version"), given["protocol"]
-        assert version == PROTOCOL_VERSION, (
-            f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
-        )
-        known = {*(each.name for each in fields(cls)), *vars(Protocol()), *PARTS}
-        known -= {name for name, value in protocol.items() if (name, value) in GONE_VALUES}
-        refuse_gone(given | dict.fromkeys(given["trained"], "trained") | protocol, known)
-        return cls(**given | {"model": model, "protocol": Protocol(**protocol)})  # sorts `trained`
-
     @property
     def steps_between_evaluations(self) -> int:
         """Gradient steps from one evaluation to the next."""
         return self.protocol.evaluate_every
-
-    def sibling(self, learning_rate: float, seed: int) -> Run:
-        """Return the run that differs in learning rate and seed alone."""
-        return replace(self, learning_rate=learning_rate, seed=seed)
-
-
-def refuse_gone(recorded: ReadFields, known: Collection[str]) -> None:
-    """Raise UserError if a run was recorded with options that this version does not have."""
-    if gone := [f"`{name}: {value}`" for name, value in recorded.items() if name not in known]:
-        raise UserError(
-            f"the run was recorded with {', '.join(gone)}, which this version cannot train; `show`, `report` and "
-            f"`export` read it"
-        )
 
 
 def engine_for(model: BodySize, wanted: EngineName) -> EngineName:

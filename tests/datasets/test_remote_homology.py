@@ -93,7 +93,7 @@ def test_longer_sequences_are_dropped_or_cut(made_up: Path) -> None:
     assert cut.train.inputs.tolist() == [[1, 3, 4, 2], [25, 24, 23, 0], [1, 1, 1, 1]]
     assert cut.train.lengths is not None
     assert cut.train.lengths.tolist() == [4, 3, 4]
-    with pytest.raises(DataError, match="have more than 1 amino acids. Raise max_length"):
+    with pytest.raises(DataError, match="have more than 1 amino acids: remove the files"):
         load(made_up, max_length=1)
 
 

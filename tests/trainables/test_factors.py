@@ -22,6 +22,7 @@ from lr_sweep.tests.support.small_runs import (
 )
 from lr_sweep.trainables.factors import depends_on_budget, learning_rate_at, query_factor, rate_factor
 from lr_sweep.trainables.models.classifier import build_classifier
+from lr_sweep.trainables.models.gpt2 import _causal_weights
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.plain.optimizers import optimizers_of
 from lr_sweep.trainables.run import ModelSize, Protocol, Run
@@ -118,7 +119,8 @@ def test_attention_and_output_of_a_model_four_times_as_wide_as_the_base_by_hand(
     q, k, _ = attention.c_attn(x).view(2, 6, 3, 4, 64).permute(2, 0, 3, 1, 4)
     scores = q @ k.mT / 16  # sqrt(16) / 64
     expected = scores.masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf).softmax(-1)
-    torch.testing.assert_close(attention.weights(x), expected)
+    queries, keys, _ = attention._heads(x)
+    torch.testing.assert_close(_causal_weights(queries, keys), expected)
     tokens = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(2))
     states = model.features(tokens)  # (B, D)
     torch.testing.assert_close(model(tokens), states @ model.output_layer.weight.mT / 4 + model.output_layer.bias)

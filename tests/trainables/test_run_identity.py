@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.small_runs import random_weights, run_of
 from lr_sweep.tests.support.task_files import write_release
 from lr_sweep.tests.support.tiny_study import SIZE, runs_of, write_study
-from lr_sweep.trainables.models import size_from
 from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import PROTOCOL_VERSION, ModelSize, Protocol, Run
@@ -120,18 +118,6 @@ def test_siblings_have_their_own_ids(learning_rate: float, seed: int, options: d
 def test_options_in_another_order_are_the_same_run() -> None:
     one, other = (dataclasses.replace(run_of(), task_options=o) for o in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
     assert one.run_id == other.run_id
-
-
-RUNS = [*(run_of(variant, gradient_clip_norm=None) for variant in VARIANTS), *(run_of(size=s) for s in SIZES.values())]
-
-
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.model.family}-{run.initialisation}-{len(run.trained)}")
-def test_a_run_comes_back_from_its_content(run: Run) -> None:
-    content = json.loads(json.dumps(run.content()))
-    assert content["model"].get("family", "gpt2") == run.model.family
-    again = Run.from_content(content, size_from(content["model"]))
-    assert again == run
-    assert again.run_id == run.run_id
 
 
 def ids(folder: Path, **changes: Any) -> list[str]:
@@ -238,7 +224,7 @@ def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedR
         "bit-xor": "2e315feb84ce33fb",
         "remote-homology": "c78a2c373a09e899",
     }
-    assert first.keys() == SHIPPED
+    assert first.keys() == SHIPPED.keys()
 
 
 def test_studies_with_shipped_weights_have_the_same_ids_on_every_machine(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEncoder
 
 from lr_sweep.common.limits import Dimension
-from lr_sweep.trainables.models.family import LibraryBody, LibrarySize, Parts
-from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
+
+from .family import LibraryBody, LibrarySize, Parts
+from .published import ConfigFields
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.factors import query_factor, width_ratio
 from lr_sweep.trainables.models import load_family
-from lr_sweep.trainables.models.family import Body, Dropout, Parts
-from lr_sweep.trainables.models.gpt2 import GPT2
 from lr_sweep.trainables.numerics import Tensors, keyed_generator
 from lr_sweep.trainables.parts import sorted_parts
 from lr_sweep.trainables.run import BodySize, Protocol, Run
+
+from .family import Body, Dropout, Parts
+from .gpt2 import GPT2
 
 
 def logits_of(outputs: Tensor, task: TaskShape) -> Tensor:
@@ -32,11 +33,8 @@ class Classifier(nn.Module):
 
     def __init__(self, size: BodySize, task: TaskShape, protocol: Protocol) -> None:
         super().__init__()
-        self.task, self.protocol, self.width_ratio = (
-            task,
-            protocol,
-            width_ratio(protocol, size.width),
-        )
+        self.task, self.protocol = task, protocol
+        self.width_ratio = width_ratio(protocol, size.width)
         self.real_valued = task.token_dim is not None
         self.input_layer: nn.Module
         if task.token_dim is not None:
@@ -106,16 +104,13 @@ def build_classifier(run: Run, task: TaskShape, weights: Tensors | None) -> Clas
 def _initialise_randomly(model: Classifier, run: Run) -> None:
     model.body.draw(run.protocol, keyed_generator(run.seed, "body"))
     generator = keyed_generator(run.seed, "input and output")
-    width, base_width = (
-        run.model.width,
-        run.model.width / width_ratio(run.protocol, run.model.width),
-    )
+    width = run.model.width
+    base_width = width / model.width_ratio
     if isinstance(model.input_layer, nn.Linear):
         # An orthogonal matrix's numbers shrink as its larger side grows: here they are as large as the base's.
         token_dim = model.input_layer.in_features
-        gain = run.protocol.input_gain * math.sqrt(
-            max(width, token_dim) / max(base_width, token_dim)
-        )
+        shrunk = max(width, token_dim) / max(base_width, token_dim)
+        gain = run.protocol.input_gain * math.sqrt(shrunk)
         nn.init.orthogonal_(model.input_layer.weight, gain=gain, generator=generator)
         model.input_layer.bias.zero_()
     else:

@@ -22,10 +22,11 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from lr_sweep.trainables.factors import width_ratio
-from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout, Parts
-from lr_sweep.trainables.models.published import GPT2 as CONFIG
 from lr_sweep.trainables.numerics import Tensors, product_dtype, rekey, wide_dtype, widened
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize, Protocol
+
+from .family import WEIGHT_STD, Body, Dropout, Parts
+from .published import GPT2 as CONFIG
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,25 +48,22 @@ class AttentionNoise:
         generator = rekey(
             torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK
         )
-        mask = torch.empty(
-            *like.shape[:2], stop - start, stop, device=like.device, dtype=wide_dtype(like)
-        )
-        return mask.bernoulli_(1.0 - self.probability, generator=generator).div_(
-            1.0 - self.probability
-        )
+        shape = *like.shape[:2], stop - start, stop
+        mask = torch.empty(shape, device=like.device, dtype=wide_dtype(like))
+        kept = 1.0 - self.probability
+        return mask.bernoulli_(kept, generator=generator).div_(kept)
 
     def last_rows(self, number: int, like: Tensor, num_tokens: int) -> Tensor:
         """Return the masks of the last M queries, (K, B, H, M, T), 0 for keys after their blocks; `like` as above."""
-        found = like.new_zeros(
-            len(self.keys), *like.shape[:2], number, num_tokens, dtype=wide_dtype(like)
-        )
+        shape = len(self.keys), *like.shape[:2], number, num_tokens
+        masks = like.new_zeros(shape, dtype=wide_dtype(like))
         first = num_tokens - number
-        for key, out in zip(self.keys, found, strict=True):
+        for key, out in zip(self.keys, masks, strict=True):
             for start in range(first - first % QUERY_BLOCK, num_tokens, QUERY_BLOCK):
                 mask = self.mask(key, start, like, num_tokens)  # (B, H, Q, P)
                 begin, stop = max(first, start), mask.shape[3]
                 out[:, :, begin - first : stop - first, :stop] = mask[:, :, begin - start :]
-        return found
+        return masks
 
 
 def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
@@ -89,20 +87,16 @@ class _Blocked(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        of_q, of_k, of_v = (
-            torch.zeros(q.shape, dtype=wide_dtype(q), device=q.device) for _ in range(3)
-        )
+        dtype = wide_dtype(q)
+        of_q, of_k, of_v = (torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v))
         for runs, start, mask in _blocks(ctx.noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
             stop = mask.shape[3]
-            of_mixed = grad[runs, :, start:stop].clone(
-                memory_format=torch.contiguous_format
-            )  # (B, H, Q, W)
+            of_mixed = _copied(grad[runs, :, start:stop])  # (B, H, Q, W)
             weights = _weights(queries, keys, start)  # (B, H, Q, P)
             of_v[runs, :, :stop] += (weights * mask).to(q.dtype).mT @ of_mixed
-            of_scores = (
-                widened(of_mixed @ values.mT).mul(mask).mul_(weights)
-            )  # of the weights, times the weights
+            of_weights = widened(of_mixed @ values.mT).mul(mask)
+            of_scores = of_weights.mul_(weights)
             of_scores.addcmul_(weights, of_scores.sum(-1, keepdim=True), value=-1.0)
             low = of_scores.to(q.dtype)
             of_q[runs, :, start:stop] = widened(low @ keys).div_(math.sqrt(q.shape[3]))
@@ -126,15 +120,23 @@ def _operands(
     """Return a run's queries (B, H, Q, W) of a block over sqrt(W), and keys and values (B, H, P, W) that they see."""
     # Copies: a product's last bits may follow where in memory its operands start, which differs between cohorts.
     stop = mask.shape[3]
-    parts = (q[runs, :, start:stop] / math.sqrt(q.shape[3]), k[runs, :, :stop], v[runs, :, :stop])
-    return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+    queries = q[runs, :, start:stop] / math.sqrt(q.shape[3])
+    return [_copied(part) for part in (queries, k[runs, :, :stop], v[runs, :, :stop])]
+
+
+def _copied(part: Tensor) -> Tensor:
+    return part.clone(memory_format=torch.contiguous_format)
 
 
 def _weights(queries: Tensor, keys: Tensor, start: int) -> Tensor:
     """Return the softmax of products over what each query sees, (B, H, Q, P); at least fp32."""
-    shape = queries.shape[2], keys.shape[2]
-    future = torch.ones(shape, dtype=torch.bool, device=keys.device).triu(start + 1)  # (Q, P)
-    return widened(queries @ keys.mT).masked_fill_(future, -torch.inf).softmax(-1)
+    scores = widened(queries @ keys.mT)
+    return scores.masked_fill_(_future(scores, start), -torch.inf).softmax(-1)
+
+
+def _future(scores: Tensor, start: int = 0) -> Tensor:
+    """Return which keys come after the queries, whose positions are from `start` on, bool (Q, P)."""
+    return torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(start + 1)
 
 
 Size = ModelSize
@@ -178,26 +180,19 @@ class _Attention(nn.Module):
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, W)
         return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, width))  # (B, T, D)
 
-    def weights(self, x: Tensor) -> Tensor:
-        """Return how much each token attends to each, in evaluation mode: (B, H, T, T) of (B, T, D)."""
-        q, k, _ = self._heads(x)
-        return _causal_weights(q, k)
-
     def _heads(self, x: Tensor) -> Sequence[Tensor]:
         """Return queries, keys and values, each (B, H, T, W)."""
         batch, tokens, width = x.shape
-        qkv = self.c_attn(x).view(
-            batch, tokens, 3, self.heads, width // self.heads
-        )  # (B, T, 3, H, W)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        return (q if self.query_factor == 1.0 else q * self.query_factor), k, v
+        qkv = self.c_attn(x).view(batch, tokens, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # of (B, T, 3, H, W)
+        q = q if self.query_factor == 1.0 else q * self.query_factor
+        return q, k, v
 
 
 def _causal_weights(q: Tensor, k: Tensor) -> Tensor:
     """Return the softmax of query-key products over a token and those before it, (B, H, T, T) of (B, H, T, W)."""
-    future = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu(1)  # (T, T)
-    scores = (q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1])  # (B, H, T, T)
-    return scores.masked_fill(future, -torch.inf).softmax(-1)
+    scores = (q @ k.mT) / math.sqrt(q.shape[-1])  # (B, H, T, T)
+    return scores.masked_fill(_future(scores), -torch.inf).softmax(-1)
 
 
 class _Feedforward(nn.Module):
@@ -243,24 +238,19 @@ class GPT2(Body):
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
-        x = embeddings + self.wpe.weight[: embeddings.shape[1]]  # (B, T, D)
+        x = self._at_positions(embeddings)
         x = dropout(x) if dropout else x
         for block in self.h:
             x = block(x, dropout)
         return self.ln_f(x)  # (B, T, D)
 
+    def _at_positions(self, embeddings: Tensor) -> Tensor:
+        return embeddings + self.wpe.weight[: embeddings.shape[1]]  # (B, T, D)
+
     def multiply_queries(self, factor: float) -> None:
         """Have every block's attention multiply its queries (`parametrization.query_factor`)."""
         for block in self.h:
             block.attn.query_factor = factor  # type: ignore[union-attr]
-
-    def attention_weights(self, embeddings: Tensor, layer: int) -> Tensor:
-        """Return a block's attention weights in evaluation mode, (B, H, T, T) of (B, T, D); `layer` counts from 0."""
-        x = embeddings + self.wpe.weight[: embeddings.shape[1]]  # (B, T, D)
-        blocks: list[Any] = list(self.h)
-        for block in blocks[:layer]:
-            x = block(x, None)
-        return blocks[layer].attn.weights(blocks[layer].ln_1(x))
 
     def parts(self) -> Parts:
         """Return the modules of each part."""

@@ -19,8 +19,9 @@ from transformers.models.longformer.modeling_longformer import LongformerEncoder
 
 from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.models import bert
-from lr_sweep.trainables.models.bert import BERT, common_config, encoder_tensors
-from lr_sweep.trainables.models.published import ConfigFields
+
+from .bert import BERT, common_config, encoder_tensors
+from .published import ConfigFields
 
 OFFSET = 2
 """Rows of a published position table before that of the first token, as in RoBERTa; no token has them."""

@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from lr_sweep.trainables.models.family import WEIGHT_STD, Body, Dropout, Parts
 from lr_sweep.trainables.run import BodySize, Protocol
+
+from .family import WEIGHT_STD, Body, Dropout, Parts
 
 
 @dataclass(frozen=True, kw_only=True)

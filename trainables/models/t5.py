@@ -17,9 +17,10 @@ from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Block, T5LayerNorm
 
 from lr_sweep.common.limits import Dimension
-from lr_sweep.trainables.models.family import LibraryBody, LibrarySize, Parts
-from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
+
+from .family import LibraryBody, LibrarySize, Parts
+from .published import ConfigFields
 
 LEAST_BUCKETS = 4
 """A quarter of the buckets are for single distances; with fewer, that is none, and the library divides by it."""

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
 
-from lr_sweep.trainables.models.bert import SIZES, common_config
-from lr_sweep.trainables.models.family import LibraryBody, LibrarySize, Parts
-from lr_sweep.trainables.models.published import ConfigFields
 from lr_sweep.trainables.run import Protocol
+
+from .bert import SIZES, common_config
+from .family import LibraryBody, LibrarySize, Parts
+from .published import ConfigFields
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,10 @@ from typing import IO, TYPE_CHECKING, Any
 from lr_sweep.common.files import Fields, ReadFields, make_folder
 from lr_sweep.common.text import counted, without_escapes
 from lr_sweep.trainables.own import supervisor
-from lr_sweep.trainables.own.command_line import filled
-from lr_sweep.trainables.own.run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
-from lr_sweep.trainables.own.session import Advance, MisuseError, Output, number_of
+
+from .command_line import filled
+from .run import FAILURE, MisusedSessionError, OwnRun, TrainingFunctionError
+from .session import Advance, MisuseError, Output, number_of
 
 if TYPE_CHECKING:
     from lr_sweep.trainables.numerics import State
@@ -68,18 +69,14 @@ class Command:
             make_folder(self._kept / "checkpoint")
             self._values["checkpoint"] = str(self._kept / "checkpoint")
         self._metrics = dict(self._line.metrics)
-        self._file = (
-            filled([self._metrics.pop("file")], self._values)[0]
-            if "file" in self._metrics
-            else None
-        )
-        self._found: list[dict[str, str]] = []
+        named = [self._metrics.pop("file")] if "file" in self._metrics else []
+        self._file = next(iter(filled(named, self._values)), None)
+        self._rows: list[dict[str, str]] = []
         self._partial: dict[str, str] = {}
         self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
         self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
-        weakref.finalize(
-            self, _end, self._open, supervisor.ENDING_S
-        )  # Python itself would keep the pipe of a process that runs
+        # Python itself would keep the pipe of a process that runs.
+        weakref.finalize(self, _end, self._open, supervisor.ENDING_S)
 
     def advance(self, *, for_s: float = math.inf) -> Advance:
         """Let it run to its next evaluation, or for `for_s` seconds; it logs nothing.
@@ -92,17 +89,15 @@ class Command:
         while True:
             ended = process.poll() is not None  # then all that it printed is there
             self._read(log, at_end=ended)
-            for step, scores in list(
-                self._evaluations(at_end=ended)
-            ):  # raises for one after the last
+            evaluations = list(self._evaluations(at_end=ended))  # raises for one after the last
+            for step, scores in evaluations:
                 if self._step < step and (step < self._num_steps or process.returncode == 0):
                     self._step = step
                     return Advance(step, scores)
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
-                misused = (
-                    not supervisor.signal_of(process.returncode) and not self._found
-                )  # a retry would fail like it
+                # A retry would fail like it.
+                misused = not supervisor.signal_of(process.returncode) and not self._rows
                 raise self._failure(supervisor.ending(process.returncode) + last, misused=misused)
             if ended:
                 raise self._failure(f"ended, and {self._missing()}", misused=True)
@@ -116,8 +111,7 @@ class Command:
             log = file.open("a+b") if file else tempfile.TemporaryFile()  # noqa: SIM115
             self._began = log.seek(0, os.SEEK_END)
             words = filled(self._line.words, self._values)
-            with self._output.kept_for(self._run.run_id):
-                print(f"$ {shlex.join(words)}")
+            self._output.show(self._run.run_id, f"$ {shlex.join(words)}\n")
             lock = self._kept / "lock" if self._kept else None
             options: Any = {"cwd": self._folder, "env": environment(), "stdout": log, "stderr": log}
             process = supervisor.start(words, lock, **options)
@@ -133,21 +127,18 @@ class Command:
                 break
             text = without_escapes(data[:end].decode(errors="replace"))
             if self._printed >= self._began:  # else an earlier process has shown it
-                with self._output.kept_for(self._run.run_id):
-                    print(text, end="")
+                self._output.show(self._run.run_id, text)
             self._printed += end
             lines = [line for line in re.split("[\r\n]", text) if line.strip()]
             self._tail = [*self._tail, *lines][-LAST_LINES:]
             if self._file is None:
-                self._found += self._complete(values_in(line, self._metrics) for line in lines)
+                self._rows += self._complete(values_in(line, self._metrics) for line in lines)
         if self._file is not None and (stamp := _stamp(self._folder / self._file)) != self._stamp:
             self._stamp, self._partial = stamp, {}
+            metrics = self._metrics.items()
             rows = rows_of(self._folder / self._file)
-            named = (
-                {name: str(row[key]) for name, key in self._metrics.items() if key in row}
-                for row in rows
-            )
-            self._found = list(self._complete(named))
+            named = [{name: str(row[key]) for name, key in metrics if key in row} for row in rows]
+            self._rows = list(self._complete(named))
 
     def _complete(self, rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
         """Yield an evaluation each time that every metric has a new value."""
@@ -159,32 +150,26 @@ class Command:
 
     def _evaluations(self, *, at_end: bool) -> Iterator[tuple[int, dict[str, float]]]:
         """Yield steps and scores of the evaluations up to now; of a run of one, the last."""
-        every, found = self._run.evaluate_every, self._found
+        every, rows = self._run.evaluate_every, self._rows
         if every == self._num_steps:
-            found = [row | {"step": str(every)} for row in found[-1:]] if at_end else []
-        for number, row in enumerate(found, start=1):
+            rows = [row | {"step": str(every)} for row in rows[-1:]] if at_end else []
+        for number, row in enumerate(rows, start=1):
             step = int(self._number("step", row)) if "step" in row else number * every
             if step > self._num_steps:
                 problem = f"has printed an evaluation of step {step}, want {self._num_steps} at most, the `num_steps`"
                 raise self._failure(problem, misused=True)
             if step % every == 0:
-                yield (
-                    step,
-                    UNKNOWN | {name: self._number(name, row) for name in ("validation", "test")},
-                )
+                scores = {name: self._number(name, row) for name in ("validation", "test")}
+                yield step, UNKNOWN | scores
 
     @property
     def last_printed(self) -> int | None:
         """Number, or step, of the last evaluation, of a run of one; None: others count too, or some came twice."""
-        if self._run.evaluate_every < self._num_steps or (
-            self._began and "step" not in self._metrics
-        ):
+        if self._run.evaluate_every < self._num_steps:
             return None
-        return (
-            int(self._number("step", self._found[-1]))
-            if "step" in self._metrics
-            else len(self._found)
-        )
+        if "step" in self._metrics:
+            return int(self._number("step", self._rows[-1]))
+        return None if self._began else len(self._rows)
 
     def _number(self, name: str, row: Mapping[str, str]) -> float:
         try:
@@ -200,9 +185,9 @@ class Command:
             for name, pattern in self._metrics.items()
             if name not in self._partial
         ]
-        if not self._found:
+        if not self._rows:
             return f"{where} has nothing for {', '.join(missing)}"
-        number = counted(len(self._found), "evaluation")
+        number = counted(len(self._rows), "evaluation")
         return f"{where} has {number}, the last at step {self._step}; want one every {every} steps to {self._num_steps}"
 
     def _failure(self, problem: str, *, misused: bool) -> TrainingFunctionError:
@@ -222,8 +207,10 @@ class Command:
         if resumes:
             self._step = step
         else:
-            with self._output.kept_for(self._run.run_id):
-                print(f"trained anew, not from step {step}: the command has no {{checkpoint}}")
+            self._output.show(
+                self._run.run_id,
+                f"trained anew, not from step {step}: the command has no {{checkpoint}}\n",
+            )
         return resumes
 
     def leave(self) -> None:
@@ -255,30 +242,21 @@ def values_in(line: str, patterns: ReadFields) -> dict[str, str]:
 
     A pattern such as `acc=([0-9.]+)` would miss `acc=nan` of a run that diverged: it matches there, too.
     """
-    finite, found = NOT_FINITE.sub("0", line), dict[str, str]()
+    finite, values = NOT_FINITE.sub("0", line), dict[str, str]()
     for name, pattern in patterns.items():
         if matches := list(re.finditer(pattern, line)):
             number = NUMBER.match(line, matches[-1].start(1))
-            found[name] = number[0] if number else matches[-1][1]
+            values[name] = number[0] if number else matches[-1][1]
         elif finite != line and re.search(pattern, finite):
-            found[name] = "nan"
-    return found
+            values[name] = "nan"
+    return values
 
 
 def rows_of(path: Path) -> list[Fields]:
     """Return the rows of a file as they are now, without its empty fields; none: it is not there, or half written."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
-        whole = text if path.suffix == ".json" else text[: text.rfind("\n") + 1]
-        if path.suffix == ".csv":
-            rows: Sequence[Any] = list(csv.DictReader(io.StringIO(whole)))
-        else:
-            read = (
-                [json.loads(whole)]
-                if path.suffix == ".json"
-                else map(json.loads, whole.splitlines())
-            )
-            rows = [row for each in read for row in (each if isinstance(each, list) else [each])]
+        rows = _parsed(text, path.suffix)
     except (OSError, ValueError, csv.Error):
         return []
     return [
@@ -286,3 +264,13 @@ def rows_of(path: Path) -> list[Fields]:
         for row in rows
         if isinstance(row, dict)
     ]
+
+
+def _parsed(text: str, ending: str) -> Sequence[Any]:
+    if ending == ".json":
+        content = json.loads(text)
+        return content if isinstance(content, list) else [content]
+    whole_lines = text[: text.rfind("\n") + 1]
+    if ending == ".csv":
+        return list(csv.DictReader(io.StringIO(whole_lines)))
+    return [json.loads(line) for line in whole_lines.splitlines()]

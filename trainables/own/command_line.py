@@ -54,14 +54,14 @@ def placeholders(words: Iterable[str]) -> set[str]:
 
 def filled(words: Iterable[str], values: ReadFields) -> list[str]:
     """Return a command for one run; a word that is a list's placeholder alone becomes the list's words."""
-    found: list[str] = []
+    line: list[str] = []
     for word in words:
         alone = PLACEHOLDER.fullmatch(word)
         if alone and isinstance(values[alone[1]], list | tuple):
-            found += map(_text, values[alone[1]])
+            line += map(_text, values[alone[1]])
         else:
-            found.append(PLACEHOLDER.sub(lambda name: _text(values[name[1]]), word))
-    return found
+            line.append(PLACEHOLDER.sub(lambda name: _text(values[name[1]]), word))
+    return line
 
 
 def _text(value: Any) -> str:

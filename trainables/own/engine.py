@@ -11,14 +11,15 @@ from typing import Any
 
 from lr_sweep.trainables.engine import Evaluation, Pace, Progress, worst
 from lr_sweep.trainables.numerics import State, Tensors
-from lr_sweep.trainables.own.command import Command
-from lr_sweep.trainables.own.command_line import KEPT
-from lr_sweep.trainables.own.exactness import NOT_TRIED, Probe
-from lr_sweep.trainables.own.function import Function
-from lr_sweep.trainables.own.ranks import Ranks
-from lr_sweep.trainables.own.run import OwnRun, unpacked
-from lr_sweep.trainables.own.session import Output
-from lr_sweep.trainables.own.variables import Variables
+
+from .command import Command
+from .command_line import KEPT
+from .exactness import NOT_TRIED, Probe
+from .function import Function
+from .ranks import Ranks
+from .run import OwnRun, unpacked
+from .session import Output
+from .variables import Variables
 
 
 class OwnTraining:
@@ -82,7 +83,7 @@ class OwnTraining:
         evaluation = Evaluation(
             step=progress.step,
             **{name: value for name, value in scores.items() if name.endswith("_loss")},
-            **{f"{split}_accuracy": scores[split] for split in ("train", "validation", "test")},
+            **{split: scores[split] for split in ("train", "validation", "test")},
             time_ms=int(self.wall_clock() * 1000),
             elapsed_s=progress.elapsed_s,
             logged=progress.logged or None,
@@ -94,8 +95,6 @@ class OwnTraining:
     def variables(self) -> Variables:
         """Return the variables of a function where it pauses."""
         assert not isinstance(self._function, Command), "a command's variables cannot be seen"
-        if isinstance(self._function, Ranks):
-            return self._function.variables()
         return self._function.variables(everywhere=True)
 
     def state(self) -> State:

@@ -18,6 +18,11 @@ ADVICE = (
 )
 
 
+RANDOM_GENERATORS = "the random generators"
+"""Name of the states of torch's, numpy's and `random`'s generators among the results."""
+AHEAD = ". Random numbers are drawn outside of the steps, such as by a collator that reads ahead"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """What a trial found, or why it found nothing."""
@@ -54,11 +59,10 @@ class Probe:
             return f"is not deterministic: two equal trainings differ in {', '.join(self.random)}"
         if not self.lost:
             return f"{stopped}: nothing differs, and everything that changes is saved"
-        differs = (
-            f"these differ: {', '.join(self.differs)}" if self.differs else "nothing differs yet"
-        )
+        names = ", ".join(self.differs)
+        differs = f"these differ: {names}" if names else "nothing differs yet"
         if not self.not_saved:
-            return f"{stopped}: {differs}"
+            return f"{stopped}: {differs}{AHEAD if RANDOM_GENERATORS in self.differs else ''}"
         return f"{stopped}: {differs}. Not saved: {', '.join(self.not_saved)}. {ADVICE}"
 
 

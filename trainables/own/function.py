@@ -25,8 +25,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from lr_sweep.common.files import Fields
 from lr_sweep.trainables.numerics import State
-from lr_sweep.trainables.own.run import (
+from lr_sweep.trainables.plain.engine import CPU_THREADS
+
+from .run import (
     FAILURE,
     MisusedSessionError,
     OwnRun,
@@ -34,14 +37,14 @@ from lr_sweep.trainables.own.run import (
     import_function,
     own_traceback,
 )
-from lr_sweep.trainables.own.session import (
+from .session import (
     Advance,
     MisuseError,
     Output,
     OwnSession,
     RunToTrain,
 )
-from lr_sweep.trainables.own.state import (
+from .state import (
     StateError,
     decode,
     generator_states,
@@ -52,8 +55,7 @@ from lr_sweep.trainables.own.state import (
     state_of,
     without,
 )
-from lr_sweep.trainables.own.variables import Variables, variables_of
-from lr_sweep.trainables.plain.engine import CPU_THREADS
+from .variables import Variables, variables_of
 
 
 class SessionClosedError(BaseException):
@@ -177,11 +179,8 @@ class Function:
         if error := self._handoff.error:
             if isinstance(error, MemoryError | torch.OutOfMemoryError):
                 raise error
-            kind = (
-                MisusedSessionError
-                if isinstance(error, MisuseError | StateError)
-                else TrainingFunctionError
-            )
+            misused = isinstance(error, MisuseError | StateError)
+            kind = MisusedSessionError if misused else TrainingFunctionError
             raise kind(f"{FAILURE}\n{own_traceback(error, self._folder)}") from None
 
     def advance(self, *, for_s: float = math.inf, to_step: float = math.inf) -> Advance:
@@ -255,8 +254,10 @@ class Function:
             self._handoff.close()
 
 
-Request = tuple[Any, ...]
-"""Name of a method of `Rank`, and its arguments."""
+Request = tuple[str, Fields]
+"""`START` or the name of a method of `Rank`, and its arguments by name."""
+START = "start"
+"""The first request, with the arguments of `Rank`."""
 Packed = tuple[bytes, dict[str, Any]]
 """A state with its tensors as safetensors has them."""
 
@@ -270,61 +271,49 @@ class Answer(NamedTuple):
     printed: str = ""
 
 
-class Rank:
-    """The training function in this process."""
+class Rank(Function):
+    """The training function in a process of its own, whose state is sent to that of the trial."""
 
-    def __init__(self) -> None:
-        self.output = Output()
-        self.function: Function
-        self._state: State = {}, {}
+    _taken: State = {}, {}
 
-    def start(self, run: OwnRun, num_steps: int, device: str, folder: Path, rank: int) -> None:
-        """Call the function, up to the beginning of its first step."""
-        self.function = Function(run, num_steps, device, folder, self.output, rank)
-
-    def variables(self) -> Variables:
-        """Return the variables of the function where it pauses, also those in objects of libraries."""
-        return self.function.variables(everywhere=True)
-
-    def advance(self, to_step: int) -> Advance:
-        """Train to a step."""
-        return self.function.advance(to_step=to_step)
-
-    def state(self) -> dict[str, str]:
+    def take_state(self) -> dict[str, str]:
         """Take the state, as all ranks do at the same time; return its fingerprints."""
-        self._state = self.function.state()
-        return prints_of(*self._state)
+        self._taken = self.state()
+        return prints_of(*self._taken)
 
-    def send_state(self, same: tuple[str, ...]) -> Packed:
-        """Return the state without these things."""
-        (tensors, values), self._state = without(same, *self._state), ({}, {})
+    def send_state(self, same: Collection[str]) -> Packed:
+        """Return the state that was taken, without these things."""
+        (tensors, values), self._taken = without(same, *self._taken), ({}, {})
         return save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}), values
 
-    def load_state(
+    def load_packed(
         self, step: int, own: Packed, judged: Collection[str] | None, first: Packed
     ) -> None:
         """Resume after a step from this rank's state and that of rank 0."""
-        self.function.load_state(step, load(own[0]), own[1], judged, (load(first[0]), first[1]))
-
-    def close(self, at_end: bool) -> None:
-        """Let the function end."""
-        self.function.close(at_end=at_end)
+        self.load_state(step, load(own[0]), own[1], judged, (load(first[0]), first[1]))
 
 
 def main(descriptor: int) -> None:
     """Answer requests from a connection until it closes; then this process ends, whatever its threads do."""
-    connection, rank = Connection(descriptor), Rank()
+    connection, output, ranks = Connection(descriptor), Output(), list[Rank]()
+
+    def answered(method: str, arguments: Fields) -> Any:
+        if method != START:
+            return getattr(ranks[0], method)(**arguments)
+        ranks.append(Rank(output=output, **arguments))
+        return None
+
     with suppress(EOFError, OSError):
         connection.send(Answer())  # imports are done
         while True:
-            connection.send(_answer(rank, *connection.recv()))
+            connection.send(_answer(partial(answered, *connection.recv()), output))
     os._exit(1)
 
 
-def _answer(rank: Rank, method: str, *arguments: Any) -> Answer:
+def _answer(call: Callable[[], Any], output: Output) -> Answer:
     try:
-        answer = partial(Answer, getattr(rank, method)(*arguments))
+        answer = Answer(call())
     except BaseException as error:
-        answer = partial(Answer, str(error) or traceback.format_exc(), type(error))
-    printed = rank.output.take(whole_lines=False)
-    return answer(printed="".join(each.text for each in printed))
+        answer = Answer(str(error) or traceback.format_exc(), type(error))
+    printed = output.take(whole_lines=False)
+    return answer._replace(printed="".join(lines.text for lines in printed))

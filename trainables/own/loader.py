@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lr_sweep.common.files import Fields, ReadFields
-from lr_sweep.trainables.own.saved import CONTAINERS, GENERATORS, loaded_into, value_of
-from lr_sweep.trainables.own.state import SCALARS, generator_states, restore_generators
+
+from .saved import GENERATORS, consists_of, is_scalar, loaded_into, value_of
+from .state import generator_states, restore_generators
 
 NUM_ENTRIES = 1000
 """Largest number of entries of a container that is looked at: a longer one is data."""
@@ -98,17 +101,21 @@ def _random_states(loader: Any) -> Fields:
 
 def _restore_random_states(loader: Any, states: ReadFields) -> None:
     restore_generators(states["process"])
-    for part, own in zip(parts_of(loader), states["order"], strict=True):
+    # Checkpoints of earlier versions have no states of the last part, the collator.
+    for part, own in zip(parts_of(loader), states["order"], strict=False):
         for name, value in own.items():
+            old = vars(part).get(name)
+            if old is None and isinstance(value, Tensor):
+                old = torch.Generator()  # a collator may make its own for its first batch
             # Not by `setattr`, which a loader refuses for what it was made with.
-            vars(part)[name] = loaded_into(vars(part).get(name), value)
+            vars(part)[name] = loaded_into(old, value)
 
 
 def parts_of(loader: Any) -> list[Any]:
     """Return a loader and what decides on its batches, in a fixed order."""
     base = _base(loader)
     inner = getattr(base.batch_sampler, "sampler", None)
-    return [loader, base, base.sampler, base.batch_sampler, inner, base.dataset]
+    return [loader, base, base.sampler, base.batch_sampler, inner, base.dataset, base.collate_fn]
 
 
 def _base(loader: Any) -> Any:
@@ -121,13 +128,9 @@ def _own_states(part: Any) -> Fields:
     return {
         name: value_of(value)
         for name, value in getattr(part, "__dict__", {}).items()
-        if _is_light(value)
+        if consists_of(value, _is_light, NUM_ENTRIES)
     }
 
 
 def _is_light(value: Any) -> bool:
-    if isinstance(value, CONTAINERS):
-        inner = value.values() if isinstance(value, dict) else value
-        return len(value) <= NUM_ENTRIES and all(map(_is_light, inner))
-    kinds = tuple(kind for kind, _, _ in GENERATORS)
-    return isinstance(value, kinds) or type(value) in SCALARS
+    return is_scalar(value) or isinstance(value, tuple(GENERATORS))

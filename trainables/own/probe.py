@@ -20,9 +20,10 @@ from pathlib import Path
 
 from lr_sweep.common.text import failure_kind
 from lr_sweep.trainables.numerics import State
-from lr_sweep.trainables.own.engine import OwnTraining
-from lr_sweep.trainables.own.exactness import EVALUATE_EVERY, STEPS, STOP, Probe
-from lr_sweep.trainables.own.run import (
+
+from .engine import OwnTraining
+from .exactness import EVALUATE_EVERY, RANDOM_GENERATORS, STEPS, STOP, Probe
+from .run import (
     FAILURE,
     OwnCodeError,
     OwnRun,
@@ -31,9 +32,9 @@ from lr_sweep.trainables.own.run import (
     own_traceback,
     unpacked,
 )
-from lr_sweep.trainables.own.saved import ATTRIBUTES
-from lr_sweep.trainables.own.state import by_rank, fingerprint, prints_of
-from lr_sweep.trainables.own.variables import NOT_PASSED, Variables
+from .saved import ATTRIBUTES
+from .state import by_rank, fingerprint, prints_of
+from .variables import NOT_PASSED, Variables
 
 
 @dataclass
@@ -74,9 +75,8 @@ def _train(training: OwnTraining, to_step: int = STEPS, state: State | None = No
     trace = _Trace()
     with closing(training), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         if state is not None:
-            training.load_state(
-                state[0], json.loads(json.dumps(state[1]))
-            )  # as a checkpoint holds it
+            tensors, progress = state
+            training.load_state(tensors, json.loads(json.dumps(progress)))  # as a checkpoint has it
         while training.progress.step < to_step and not training.progress.diverged:
             training.advance(for_s=0.0)
             trace.variables[training.progress.step] = training.variables()
@@ -99,12 +99,11 @@ def _differing(first: _Trace, second: _Trace) -> set[str]:
     steps = first.variables.keys() & second.variables.keys()
     pairs: list[tuple[Variables, Variables]] = [(first.prints, second.prints)]
     pairs += [(first.variables[step], second.variables[step]) for step in steps if step > STOP]
-    return {
-        name
-        for one, other in pairs
-        for name in one.keys() | other.keys()
-        if one.get(name) != other.get(name)
-    }
+    names: set[str] = set()
+    for here, there in pairs:
+        both = here.keys() | there.keys()
+        names |= {name for name in both if here.get(name) != there.get(name)}
+    return names
 
 
 def _causes(lost: set[str], whole: _Trace, resumed: _Trace) -> set[str]:
@@ -120,12 +119,10 @@ def _prints(state: State) -> dict[str, str]:
     prints: dict[str, str] = {}
     for rank, (own, values) in enumerate(by_rank(tensors, progress["own"])):
         of = f" of rank {rank}" if rank else ""
-        prints |= {
-            f"{name}{of}": each
-            for name, each in prints_of(own, values).items()
-            if not name.endswith(ATTRIBUTES)
-        }
-        prints[f"the random generators{of}"] = fingerprint(values["generators"], own)
+        for name, fingerprinted in prints_of(own, values).items():
+            if not name.endswith(ATTRIBUTES):
+                prints[name + of] = fingerprinted
+        prints[RANDOM_GENERATORS + of] = fingerprint(values["generators"], own)
     varying = {"time_ms": 0, "elapsed_s": 0, "logged": None}  # a function may log times
     curve = [point | varying for point in progress["curve"]]
     return prints | {"the reported numbers": json.dumps(curve)}
@@ -162,15 +159,17 @@ def tried(trials: Sequence[Trial], device: str | None) -> list[Probe]:
     `unpacked`.
     """
     with unpacked(trials[0][0]) as folder:
-        found = _tried_in_process(trials, folder, device, own_budget=False)
-        for trial, probe in zip(trials, found, strict=False):
+        probes = _tried_in_process(trials, folder, device, own_budget=False)
+        for trial, probe in zip(trials, probes, strict=False):
             if not probe.unchecked.startswith(FAILED):
                 continue
             (again,) = _tried_in_process([trial], folder, device, own_budget=True)
-            first_why, why = (each.unchecked.partition("\n")[2] for each in (probe, again))
+            first_why, why = (
+                text.partition("\n")[2] for text in (probe.unchecked, again.unchecked)
+            )
             if again.unchecked and failure_kind(first_why) == failure_kind(why):
                 raise TrialError(f"failed twice alike in a trial:\n{why}", trial[0])
-    return found
+    return probes
 
 
 def tried_once(run: OwnRun, num_steps: int, device: str) -> Probe:
@@ -196,11 +195,10 @@ def _tried_in_process(
     printed = ended.stderr.decode(errors="replace")
     if ended.returncode:
         _, marked, why = printed.rpartition(FAILURE)
-        code = (
-            "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
-        )
-        raise TrialError(f"cannot be imported: {code}{why.strip()}".strip(), trials[0][0])
-    return [Probe(**found) for found in json.loads(printed.rpartition(FOUND)[2])]
+        if not marked:
+            why = f"the process that imported it ended with code {ended.returncode}\n{why}"
+        raise TrialError(f"cannot be imported: {why.strip()}", trials[0][0])
+    return [Probe(**fields) for fields in json.loads(printed.rpartition(FOUND)[2])]
 
 
 def _main(trials: Sequence[Trial], folder: Path, device: str | None, own_budget: bool) -> int:
@@ -208,25 +206,24 @@ def _main(trials: Sequence[Trial], folder: Path, device: str | None, own_budget:
     try:
         import_function(files.trainable, folder, files.code)
     except BaseException as error:
-        why = (
-            f" {error}" if isinstance(error, OwnCodeError) else f"\n{own_traceback(error, folder)}"
-        )
+        is_missing = isinstance(error, OwnCodeError)
+        why = f" {error}" if is_missing else f"\n{own_traceback(error, folder)}"
         print(f"{FAILURE}{why}", file=sys.stderr)
         return 1
-    found: list[Probe] = []
+    probes: list[Probe] = []
 
     def try_all(device: str) -> None:
         for run, num_steps in trials:
-            found.append(_try(run, device, num_steps if own_budget else None))
+            probes.append(_try(run, device, num_steps if own_budget else None))
 
     if device is not None:
         thread = threading.Thread(target=try_all, args=[device], daemon=True)
         thread.start()
         thread.join(TRIED_S)
         if thread.is_alive():
-            found = [*found, Probe(unchecked=SLOW)]
+            probes = [*probes, Probe(unchecked=SLOW)]
     # A trial under way has redirected the other stream.
-    print(FOUND, json.dumps([asdict(each) for each in found]), file=sys.__stderr__)
+    print(FOUND, json.dumps([*map(asdict, probes)]), file=sys.__stderr__)
     return 0
 
 

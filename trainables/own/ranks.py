@@ -27,11 +27,12 @@ from torch.distributed import TCPStore
 from lr_sweep.common.files import Fields
 from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.own import supervisor
-from lr_sweep.trainables.own.function import Answer, Packed, Request
-from lr_sweep.trainables.own.run import FAILURE, OwnRun, TrainingFunctionError
-from lr_sweep.trainables.own.session import Advance, Output
-from lr_sweep.trainables.own.state import by_rank, joined
-from lr_sweep.trainables.own.variables import Variables
+
+from .function import START, Answer, Packed, Request
+from .run import FAILURE, OwnRun, TrainingFunctionError
+from .session import Advance, Output
+from .state import by_rank, joined
+from .variables import Variables
 
 ADDRESS = "127.0.0.1"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
@@ -121,10 +122,10 @@ class Ranks:
                     RankProcess(number, _rank_variables(number, run.processes, port))
                 )
             self._answers(START_S)
-        of_rank = device if device == "cpu" else f"{device}:{{}}"
+        common: Fields = {"run": run, "num_steps": num_steps, "folder": folder}
         self._ask(
             [
-                ("start", run, num_steps, of_rank.format(rank), folder, rank)
+                (START, common | {"rank": rank, "device": _device_of(rank, device)})
                 for rank in range(run.processes)
             ]
         )
@@ -137,7 +138,7 @@ class Ranks:
             due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
             wanted = int(max(0.0, min(CHUNK_S, until - began)) / self._step_s)
             self._step = min(due, self._num_steps, first + max(1, wanted))
-            rank_0, *_ = self._ask([("advance", self._step)] * self._run.processes)
+            rank_0, *_ = self._ask_all("advance", to_step=self._step)
             logged += rank_0.logged
             not_saved += rank_0.not_saved
             if rank_0.scores is None:
@@ -148,17 +149,14 @@ class Ranks:
 
     def state(self) -> State:
         """Return what is needed to resume: of rank 0 all, of another rank what has other bits there."""
-        prints: list[dict[str, str]] = self._ask([("state",)] * self._run.processes)
-        same = [
-            tuple(name for name, each in rank.items() if prints[0].get(name) == each)
-            for rank in prints[1:]
-        ]
-        packed: list[Packed] = self._ask([("send_state", names) for names in ((), *same)])
+        first, *others = self._ask_all("take_state")
+        same = [[name for name in rank if rank[name] == first.get(name)] for rank in others]
+        packed: list[Packed] = self._ask([("send_state", {"same": names}) for names in ([], *same)])
         return joined([(load(tensors), dict(values)) for tensors, values in packed])
 
-    def variables(self) -> Variables:
-        """Return the variables of the function in rank 0."""
-        variables: Variables = self._ask([("variables",)] * self._run.processes)[0]
+    def variables(self, *, everywhere: bool) -> Variables:
+        """Return the variables of the function in rank 0; argument as of `Function.variables`."""
+        variables: Variables = self._ask_all("variables", everywhere=everywhere)[0]
         return variables
 
     def load_state(
@@ -170,16 +168,20 @@ class Ranks:
     ) -> None:
         """Resume after a step from what `state` returned."""
         packed = [(save(each), of_rank) for each, of_rank in by_rank(tensors, values)]
-        self._ask([("load_state", step, own, judged, packed[0]) for own in packed])
+        common: Fields = {"step": step, "judged": judged, "first": packed[0]}
+        self._ask([("load_packed", common | {"own": own}) for own in packed])
         self._step = step
 
     def close(self, *, at_end: bool) -> None:
         """Let the function end in every rank; raises TrainingFunctionError if it raises after its last step."""
         try:
             with suppress(*() if at_end else (TrainingFunctionError,)):
-                self._ask([("close", at_end)] * len(self._ranks))
+                self._ask_all("close", at_end=at_end)
         finally:
             _kill_all(self._ranks)
+
+    def _ask_all(self, method: str, **arguments: Any) -> list[Any]:
+        return self._ask([(method, arguments)] * len(self._ranks))
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
         """Send each rank its request; return what they answer, or end all ranks and raise why one of them failed."""
@@ -219,42 +221,45 @@ class Ranks:
 
     def _print(self, rank: int, text: str) -> None:
         """Keep what a rank printed for the log of its run; the process itself printed it, too."""
+        begin = f"[rank {rank}] " if rank else ""
         with self._output.kept_for(self._run.run_id):
-            self._output.add(
-                "".join(
-                    f"{f'[rank {rank}] ' if rank else ''}{line}\n" for line in text.splitlines()
-                )
-            )
+            self._output.add("".join(f"{begin}{line}\n" for line in text.splitlines()))
 
     def _failure(self, failed: Mapping[int, Answer]) -> BaseException:
         """Return the error of the rank that failed by itself: one that died, or the first that did not lose another."""
 
-        def is_effect(answer: Answer) -> int:
-            return (
-                0 if answer.error is LostError else 2 if LOST_CONNECTION.search(answer.value) else 1
-            )
+        def is_effect(number: int) -> int:
+            if failed[number].error is LostError:
+                return 0
+            return 2 if LOST_CONNECTION.search(failed[number].value) else 1
 
-        number, answer = min(failed.items(), key=lambda each: is_effect(each[1]))
+        number = min(failed, key=is_effect)
+        answer = failed[number]
         name = f"rank {number} of {self._run.processes}"
         if answer.error is None or answer.error is LostError:
             return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")
         if issubclass(answer.error, TrainingFunctionError):  # its message has a traceback
-            begins = "Most recent call last:"
-            return answer.error(
-                answer.value.replace(begins, f"{name.capitalize()}, most recent call last:", 1)
+            begin, of_rank = (
+                "Most recent call last:",
+                f"{name.capitalize()}, most recent call last:",
             )
+            return answer.error(answer.value.replace(begin, of_rank, 1))
         return answer.error(f"{name}: {answer.value}")
 
 
 def _ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:
     """Return the ranks that have answered, or have died, within some seconds."""
-    found = wait([rank.connection for rank in ranks], timeout_s)
-    return [rank for rank in ranks if rank.connection in found or rank.is_dead]
+    answering = wait([rank.connection for rank in ranks], timeout_s)
+    return [rank for rank in ranks if rank.connection in answering or rank.is_dead]
 
 
 def _kill_all(ranks: list[RankProcess]) -> None:
     while ranks:
         ranks.pop().kill()
+
+
+def _device_of(rank: int, device: str) -> str:
+    return device if device == "cpu" else f"{device}:{rank}"
 
 
 def _rendezvous() -> tuple[TCPStore, int]:
@@ -269,17 +274,17 @@ def _rendezvous() -> tuple[TCPStore, int]:
 
 def _rank_variables(rank: int, num_ranks: int, port: int) -> dict[str, str]:
     """Return the environment variables of a rank, as `torchrun` sets them on one machine."""
-    numbers = {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "WORLD_SIZE": num_ranks,
-        "LOCAL_WORLD_SIZE": num_ranks,
+    variables = {
+        "RANK": f"{rank}",
+        "LOCAL_RANK": f"{rank}",
+        "WORLD_SIZE": f"{num_ranks}",
+        "LOCAL_WORLD_SIZE": f"{num_ranks}",
+        "MASTER_ADDR": ADDRESS,
+        "MASTER_PORT": f"{port}",
+        # Our process has the store, as torchrun's has: a port that rank 0 opens may be taken meanwhile.
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
     }
-    at = {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(port)}
-    # Our process has the store, as torchrun's has: a port that rank 0 opens may be taken meanwhile.
-    agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
-    interface = {
-        name: os.environ.get(name, LOOPBACK)
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-    }
-    return {**{name: str(number) for name, number in numbers.items()}, **at, **agent, **interface}
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        variables[name] = os.environ.get(name, LOOPBACK)
+    return variables

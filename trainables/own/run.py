@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,8 +19,9 @@ from lr_sweep.common.files import Fields, ReadFields, hash_once, make_folder
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.text import without_escapes
 from lr_sweep.datasets.task import DataError
-from lr_sweep.trainables.own.command_line import CommandLine
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
+
+from .command_line import CommandLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,24 +77,12 @@ class OwnRun(AnyRun):
         """Gradient steps from one evaluation to the next."""
         return self.evaluate_every
 
-    def sibling(self, learning_rate: float, seed: int) -> OwnRun:
-        """Return the run that differs in learning rate and seed alone."""
-        return replace(self, learning_rate=learning_rate, seed=seed)
-
     def content(self) -> Fields:
         """Return the run as plain JSON values."""
-        same = (
-            "task",
-            "model",
-            "variant",
-            "learning_rate",
-            "seed",
-            "weights_checksum",
-            "data_checksum",
-        )
+        same = "task", "model", "variant", "learning_rate", "seed", "weights_checksum"
         mappings, command = ("data", "options", "metric"), self.files.command
         return {
-            **{name: getattr(self, name) for name in same},
+            **{name: getattr(self, name) for name in (*same, "data_checksum")},
             **(command.content() if command else {"trainable": self.files.trainable}),
             "code": self.files.checksums,
             **{name: dict(getattr(self, name)) for name in mappings},
@@ -157,13 +146,12 @@ def _new(path: Path) -> Path:
 
 def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     """Find a data file with these bytes in one of the folders; raises DataError if none has it."""
-    found = [path for folder in folders if (path := folder / name).is_file()]
-    for path in found:
+    paths = [path for folder in folders if (path := folder / name).is_file()]
+    for path in paths:
         if hash_once(path) == sha256:
             return path.resolve()
-    problem = (
-        f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
-    )
+    nowhere = f"no {name} in {' or '.join(map(str, folders))}"
+    problem = f"{paths[0]} has other bytes" if paths else nowhere
     raise DataError(
         f"{problem} on {platform.node()}: want sha256 {sha256}, which the run was planned with. Give every machine the "
         f"same files, beside the study or in the data directory."
@@ -176,20 +164,18 @@ def import_function(trainable: str, folder: Path, code: Iterable[str]) -> Traini
     Raises whatever the module raises, and OwnCodeError if it has no such function.
     """
     file, _, name = trainable.partition(":")
-    modules = {module_name(each) for each in code}
-    for loaded in [
-        each for each in sys.modules if each in modules or each.split(".")[0] in modules
-    ]:
-        del sys.modules[loaded]
+    modules = set(map(module_name, code))
+    for loaded in list(sys.modules):
+        if loaded in modules or loaded.split(".")[0] in modules:
+            del sys.modules[loaded]
     other_code = str(folder.with_name(CODE_FOLDER))
     sys.path[:] = [str(folder), *(path for path in sys.path if not path.startswith(other_code))]
     importlib.invalidate_caches()
     module = importlib.import_module(module_name(file))
     function = getattr(module, name, None)
     if not callable(function):
-        defined = sorted(
-            each for each, value in vars(module).items() if callable(value) and each[0] != "_"
-        )
+        public = {key: value for key, value in vars(module).items() if key[0] != "_"}
+        defined = sorted(filter(lambda key: callable(public[key]), public))
         raise OwnCodeError(
             f"{file} defines no function {name!r}; it has {', '.join(defined) or 'none'}"
         )
@@ -198,17 +184,15 @@ def import_function(trainable: str, folder: Path, code: Iterable[str]) -> Traini
 
 def own_traceback(error: BaseException, folder: Path) -> str:
     """Return a traceback without this program's own frames or colours, with files in `folder` as in the study."""
-    found = traceback.TracebackException.from_exception(error)
-    own = [index for index, frame in enumerate(found.stack) if str(folder) in frame.filename]
-    frames = found.stack[min(own, default=len(found.stack)) :]
+    raised = traceback.TracebackException.from_exception(error)
+    own = [index for index, frame in enumerate(raised.stack) if str(folder) in frame.filename]
+    frames = raised.stack[min(own, default=len(raised.stack)) :]
     hidden = (str(Path(__file__).parent), "<frozen importlib")
-    found.stack = traceback.StackSummary.from_list(
-        [each for each in frames if not each.filename.startswith(hidden)]
-    )
-    text = without_escapes("".join(found.format())).replace(f"{folder}/", "").rstrip()
-    return text.replace(
-        "Traceback (most recent call last):", "Most recent call last:"
-    )  # Ray replaces the usual one
+    shown = [frame for frame in frames if not frame.filename.startswith(hidden)]
+    raised.stack = traceback.StackSummary.from_list(shown)
+    text = without_escapes("".join(raised.format())).replace(f"{folder}/", "").rstrip()
+    # Ray replaces the usual first line.
+    return text.replace("Traceback (most recent call last):", "Most recent call last:")
 
 
 def module_name(file: str) -> str:

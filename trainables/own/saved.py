@@ -6,6 +6,7 @@ that have changed. Any other object is saved by its attributes. Everything is re
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,26 +19,27 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from lr_sweep.common.files import Fields, ReadFields
-from lr_sweep.trainables.own.state import SCALARS, StateError
 
-GENERATORS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
-    (torch.Generator, torch.Generator.get_state, torch.Generator.set_state),
-    (
-        np.random.Generator,
+from .state import SCALARS, StateError
+
+GENERATORS: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    torch.Generator: (torch.Generator.get_state, torch.Generator.set_state),
+    np.random.Generator: (
         lambda generator: generator.bit_generator.state,
         lambda generator, state: setattr(generator.bit_generator, "state", state),
     ),
-    (
-        np.random.RandomState,
+    np.random.RandomState: (
         lambda generator: generator.get_state(legacy=False),
         np.random.RandomState.set_state,
     ),
-    (random.Random, random.Random.getstate, random.Random.setstate),
-)
+    random.Random: (random.Random.getstate, random.Random.setstate),
+}
 """Classes of random generators, with the functions that return and that restore their state."""
 CONTAINERS = (dict, list, tuple, deque)
 BESIDE = "'s "
-"""Part of the names of what is saved beside a thing: `model's gradients`."""
+"""Part of the names of what is saved beside a thing."""
+GRADIENTS = f"{BESIDE}gradients"
+"""End of the names of gradients: `model's gradients`."""
 ATTRIBUTES = f"{BESIDE}attributes"
 """End of the names of plain attributes, those that changed since the function began."""
 NO_OBJECTS = (type, FunctionType, MethodType, ModuleType, DataLoader)
@@ -67,20 +69,15 @@ class Saved:
         spent_ids = {id(parameter) for parameter in spent}
         values = {name: value_of(thing) for name, thing in self.things.items()}
         for name, thing in self.things.items():
-            beside = {
-                "gradients": _gradients(thing, spent_ids),
-                "attributes": self._changed(name, thing),
-            }
-            values |= {f"{name}{BESIDE}{what}": value for what, value in beside.items() if value}
+            if gradients := _gradients(thing, spent_ids):
+                values[name + GRADIENTS] = gradients
+            if changed := self._changed(name, thing):
+                values[name + ATTRIBUTES] = changed
         return values
 
     def _changed(self, name: str, thing: Any) -> Fields:
-        first = self._first[name]
-        return {
-            path: value
-            for path, value in plain_attributes(thing).items()
-            if path not in first or first[path] != value
-        }
+        first, now = self._first[name], plain_attributes(thing)
+        return {path: now[path] for path in now if path not in first or first[path] != now[path]}
 
     def load(self, values: ReadFields) -> None:
         """Restore what `values` returned; raises StateError for the values of other things."""
@@ -91,8 +88,11 @@ class Saved:
             )
         for name, thing in self.things.items():
             loaded_into(thing, values[name])
-            _load_gradients(thing, values.get(f"{name}{BESIDE}gradients", {}))
-            for path, value in values.get(f"{name}{BESIDE}attributes", {}).items():
+            gradients = values.get(name + GRADIENTS, {})
+            for path, parameter in _parameters(thing).items():
+                gradient = gradients.get(path)
+                parameter.grad = None if gradient is None else gradient.to(parameter.device)
+            for path, value in values.get(name + ATTRIBUTES, {}).items():
                 owner, _, attribute = path.rpartition(".")
                 setattr(_parts(thing)[owner], attribute, value)
 
@@ -107,36 +107,58 @@ def is_stateful(thing: Any) -> bool:
 
 def is_restorable(thing: Any) -> bool:
     """Return whether a thing can be restored in place."""
-    kinds = (Tensor, np.ndarray, dict, list, deque)
+    kinds = (Tensor, np.ndarray, dict, list, deque, *GENERATORS)
     return (
         is_stateful(thing)
-        or isinstance(thing, (*kinds, *(kind for kind, _, _ in GENERATORS)))
+        or isinstance(thing, kinds)
         or (hasattr(thing, "__dict__") and not isinstance(thing, NO_OBJECTS))
     )
 
 
 def is_savable(value: Any) -> bool:
     """Return whether an attribute is saved: a value, a generator, a thing with a state, or containers of these."""
-    if isinstance(value, CONTAINERS):
-        inner = value.values() if isinstance(value, dict) else value
-        return all(map(is_savable, inner))
-    kinds = (Tensor, np.ndarray, np.generic, *(kind for kind, _, _ in GENERATORS))
-    return type(value) in SCALARS or isinstance(value, kinds) or is_stateful(value)
+    return consists_of(value, _is_savable_leaf)
+
+
+def _is_savable_leaf(value: Any) -> bool:
+    kinds = (Tensor, np.ndarray, np.generic, *GENERATORS)
+    return is_scalar(value) or isinstance(value, kinds) or is_stateful(value)
+
+
+def is_scalar(value: Any) -> bool:
+    """Return whether a value is a number, a text or None."""
+    return type(value) in SCALARS
+
+
+def consists_of(value: Any, is_leaf: Callable[[Any], bool], most: float = math.inf) -> bool:
+    """Return whether a value is such a leaf, or containers of these with at most so many entries each."""
+    if not isinstance(value, CONTAINERS):
+        return is_leaf(value)
+    inner = value.values() if isinstance(value, dict) else value
+    return len(value) <= most and all(consists_of(leaf, is_leaf, most) for leaf in inner)
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a copy of nested containers with changed leaves; a deque becomes a list."""
+    if isinstance(value, dict):
+        return {key: mapped(inner, change) for key, inner in value.items()}
+    if not isinstance(value, CONTAINERS):
+        return change(value)
+    entries = [mapped(inner, change) for inner in value]
+    return tuple(entries) if isinstance(value, tuple) else entries
 
 
 def value_of(thing: Any) -> Any:
     """Return what is saved of a thing or of an attribute, as `Encoder` takes it."""
-    for kind, get, _ in GENERATORS:
+    return mapped(thing, _leaf_value)
+
+
+def _leaf_value(thing: Any) -> Any:
+    for kind, (get_state, _) in GENERATORS.items():
         if isinstance(thing, kind):
-            return get(thing)
+            return get_state(thing)
     if is_stateful(thing):
         return thing.state_dict()
-    if isinstance(thing, dict):
-        return {key: value_of(value) for key, value in thing.items()}
-    if isinstance(thing, tuple):
-        return tuple(map(value_of, thing))
-    if isinstance(thing, list | deque):
-        return [*map(value_of, thing)]
     if is_savable(thing):
         return thing
     return {name: value_of(value) for name, value in vars(thing).items() if is_savable(value)}
@@ -144,16 +166,15 @@ def value_of(thing: Any) -> Any:
 
 def loaded_into(old: Any, new: Any) -> Any:
     """Restore a thing in place from what `value_of` returned of it; return it, or what takes its place."""
-    for kind, _, set_state in GENERATORS:
+    for kind, (_, set_state) in GENERATORS.items():
         if isinstance(old, kind):
             set_state(old, new)
             return old
     if is_stateful(old):
         old.load_state_dict(new)
-    elif isinstance(old, Tensor) and isinstance(new, Tensor) and old.shape == new.shape:
-        old.detach().copy_(new)
-    elif isinstance(old, np.ndarray) and isinstance(new, np.ndarray) and old.shape == new.shape:
-        old[...] = new
+    elif isinstance(old, Tensor | np.ndarray) and getattr(new, "shape", None) == old.shape:
+        numbers = old.detach() if isinstance(old, Tensor) else old
+        numbers[...] = new
     elif isinstance(old, dict) and isinstance(new, dict):
         entries = {key: loaded_into(old.get(key), value) for key, value in new.items()}
         old.clear()
@@ -174,17 +195,17 @@ def loaded_into(old: Any, new: Any) -> Any:
 def plain_attributes(thing: Any) -> Fields:
     """Return the numbers, texts and lists of these among the attributes of a thing and of its modules, by path."""
     return {
-        f"{owner}.{name}": [*value] if isinstance(value, list) else value
+        f"{owner}.{name}": value_of(value)
         for owner, part in _parts(thing).items()
         for name, value in _attributes(part)
-        if _is_plain(value)
+        if not isinstance(value, dict | deque) and consists_of(value, is_scalar)
     }
 
 
 def _parts(thing: Any) -> dict[str, Any]:
     """Return a thing that has a state by the path ``; of a module, also its modules and parameters by theirs."""
     if isinstance(thing, nn.Module):
-        return dict([*thing.named_modules(), *thing.named_parameters()])
+        return dict(thing.named_modules()) | _parameters(thing)
     return {"": thing} if is_stateful(thing) else {}
 
 
@@ -198,26 +219,14 @@ def _attributes(part: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return type(value) in SCALARS
+def _parameters(thing: Any) -> dict[str, nn.Parameter]:
+    return dict(thing.named_parameters()) if isinstance(thing, nn.Module) else {}
 
 
 def _gradients(thing: Any, spent_ids: set[int]) -> Fields:
     """Return the gradients that a module's next steps may add to, by the names of its parameters."""
-    if not isinstance(thing, nn.Module):
-        return {}
     return {
         name: parameter.grad
-        for name, parameter in thing.named_parameters()
+        for name, parameter in _parameters(thing).items()
         if parameter.grad is not None and id(parameter) not in spent_ids
     }
-
-
-def _load_gradients(thing: Any, gradients: ReadFields) -> None:
-    if not isinstance(thing, nn.Module):
-        return
-    for name, parameter in thing.named_parameters():
-        gradient = gradients.get(name)
-        parameter.grad = None if gradient is None else gradient.to(parameter.device)

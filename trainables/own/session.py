@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from lr_sweep.common.files import Fields, ReadFields
-from lr_sweep.trainables.own.loader import follow
-from lr_sweep.trainables.own.saved import Saved
-from lr_sweep.trainables.own.state import restore_generators
 from lr_sweep.trainables.worker.messages import Printed
+
+from .loader import follow
+from .saved import Saved
+from .state import restore_generators
 
 REPORTED = ("validation", "test", "train", "validation_loss", "test_loss", "train_loss")
 """Names of what `session.report` takes, in their order."""
@@ -255,6 +256,11 @@ class Output:
         self._run_id = run_id
         with redirect_stdout(_Tee(sys.stdout, self)), redirect_stderr(_Tee(sys.stderr, self)):
             yield
+
+    def show(self, run_id: str, text: str) -> None:
+        """Print a text for a run, and keep it."""
+        with self.kept_for(run_id):
+            print(text, end="")
 
     def add(self, text: str) -> None:
         """Keep some text, and as much of the text before it as fits."""

@@ -10,10 +10,12 @@ import json
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from lr_sweep.common.files import Fields, ReadFields
@@ -31,20 +33,6 @@ TENSORS: dict[str, Callable[[Tensor], Any]] = {
     "number": lambda tensor: tensor.numpy()[()],
 }
 SCALARS = (bool, int, float, str, type(None))
-DTYPES = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
-    *(
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint64,
-        torch.uint32,
-        torch.uint16,
-        torch.uint8,
-    ),
-)
-"""Types of tensors that safetensors can save."""
 AS_RANK_0 = {"rank": 0}
 """In the state of another rank, in place of a thing whose bits are those of rank 0's."""
 LARGEST_NUMPY_SEED = 2**32
@@ -87,23 +75,23 @@ def saved_values(
 
 def joined(states: Sequence[State]) -> State:
     """Return the states of all ranks as one, with `by_rank` as its inverse."""
-    prefixes = ["", *(f"rank{rank}." for rank in range(1, len(states)))]
-    tensors = {
-        prefix + name: own[name]
-        for prefix, (own, _) in zip(prefixes, states, strict=True)
-        for name in own
-    }
-    return tensors, {**states[0][1], "ranks": [values for _, values in states[1:]]}
+    tensors: Tensors = {}
+    for rank, (own, _) in enumerate(states):
+        prefix = f"rank{rank}." if rank else ""
+        tensors |= {prefix + name: tensor for name, tensor in own.items()}
+    (_, first), *others = states
+    return tensors, {**first, "ranks": [values for _, values in others]}
 
 
 def by_rank(tensors: Mapping[str, Tensor], values: ReadFields) -> list[State]:
     """Return the state of each rank; of a run in one process, its state."""
-    first = {name: values[name] for name in ("saved", "generators", "watched") if name in values}
-    own: list[Tensors] = [{} for _ in range(1 + len(values.get("ranks", [])))]
+    first = dict(values)
+    of_ranks = [first, *first.pop("ranks", [])]
+    own: list[Tensors] = [{} for _ in of_ranks]
     for name, tensor in tensors.items():
         rank, _, plain = name.rpartition(".")
         own[int(rank.removeprefix("rank") or 0)][plain] = tensor
-    return list(zip(own, [first, *values.get("ranks", [])], strict=True))
+    return list(zip(own, of_ranks, strict=True))
 
 
 def prints_of(tensors: Mapping[str, Tensor], values: ReadFields) -> dict[str, str]:
@@ -170,11 +158,8 @@ class Encoder:
                 return {kind: self._items(value, path)} | self._metadata(value, path)
         for kind, type_ in SEQUENCES.items():
             if type(value) is type_:
-                return {
-                    kind: [
-                        self.encode(each, f"{path}[{index}]") for index, each in enumerate(value)
-                    ]
-                }
+                entries = enumerate(value)
+                return {kind: [self.encode(entry, f"{path}[{at}]") for at, entry in entries]}
         if isinstance(value, Tensor):
             return {"tensor": self._tensor(value.detach(), path)}
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
@@ -196,17 +181,13 @@ class Encoder:
 
     def _metadata(self, mapping: Any, path: str) -> Fields:
         """Keep the versions of modules, which torch hangs on their state as an attribute."""
-        found = getattr(mapping, "_metadata", None)
-        return {} if found is None else {"metadata": self.encode(found, f"{path}._metadata")}
+        versions = getattr(mapping, "_metadata", None)
+        return {} if versions is None else {"metadata": self.encode(versions, f"{path}._metadata")}
 
     def _tensor(self, tensor: Tensor, path: str) -> str:
         is_sharded = hasattr(tensor, "device_mesh")
-        if (
-            tensor.layout != torch.strided
-            or tensor.dtype not in DTYPES
-            or tensor.is_meta
-            or is_sharded
-        ):
+        is_dense = tensor.layout == torch.strided and not tensor.is_meta and not is_sharded
+        if not is_dense or not _has_type(tensor.dtype):
             kind = "sharded tensor" if is_sharded else "tensor"
             what = f"a {kind} of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
             raise StateError(
@@ -222,28 +203,35 @@ class Encoder:
         return name
 
 
+@cache
+def _has_type(dtype: torch.dtype) -> bool:
+    """Return whether safetensors saves and loads tensors of a type."""
+    try:
+        return load(save({"": torch.empty(0, dtype=dtype)}))[""].dtype == dtype
+    except Exception:  # the library has no list of its types, and no error of its own for others
+        return False
+
+
 def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     """Return what `Encoder.encode` was given; tensors are on the CPU."""
     if not isinstance(value, dict):
         return value
     (kind, inner), *more = value.items()
     if kind in MAPPINGS:
-        mapping: dict[Any, Any] = MAPPINGS[kind](
-            {key: decode(each, tensors) for key, each in inner}
-        )
+        entries = {key: decode(entry, tensors) for key, entry in inner}
+        mapping: dict[Any, Any] = MAPPINGS[kind](entries)
         if more:
             vars(mapping)["_metadata"] = decode(more[0][1], tensors)
         return mapping
     if kind in SEQUENCES:
-        return SEQUENCES[kind](decode(each, tensors) for each in inner)
+        return SEQUENCES[kind](decode(entry, tensors) for entry in inner)
     return TENSORS[kind](tensors[inner])
 
 
 def fingerprint(value: Any, tensors: Mapping[str, Tensor]) -> str:
     """Return a hash of what `Encoder.encode` made of a value; equal hashes are of values with equal bits."""
-    text = json.dumps(value).replace(
-        '{"tuple": ', '{"list": '
-    )  # torch's `set_state_dict` makes one of the other
+    # torch's `set_state_dict` makes lists of tuples, or the other way round.
+    text = json.dumps(value).replace('{"tuple": ', '{"list": ')
     hashed = hashlib.sha256(text.encode())
     for name in _tensor_names(value):
         tensor = tensors[name].cpu().contiguous()
@@ -254,8 +242,8 @@ def fingerprint(value: Any, tensors: Mapping[str, Tensor]) -> str:
 
 def _tensor_names(value: Any) -> Iterator[str]:
     if isinstance(value, list):
-        for each in value:
-            yield from _tensor_names(each)
+        for entry in value:
+            yield from _tensor_names(entry)
     elif isinstance(value, dict):
         for kind, inner in value.items():
             yield from [inner] if kind in TENSORS else _tensor_names(inner)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,10 +22,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
-from lr_sweep.trainables.own.loader import FOLLOWED, NUM_ENTRIES, parts_of
-from lr_sweep.trainables.own.saved import CONTAINERS, is_savable, value_of
-from lr_sweep.trainables.own.session import OwnSession
-from lr_sweep.trainables.own.state import Encoder, fingerprint
+from .loader import FOLLOWED, NUM_ENTRIES, parts_of
+from .saved import CONTAINERS, GENERATORS, is_savable, mapped, value_of
+from .session import OwnSession
+from .state import Encoder, fingerprint
 
 NUM_ELEMENTS = 2**14
 """Number of the first elements of a tensor that are compared: a large one is data, or changes everywhere."""
@@ -35,6 +35,8 @@ MOST_PARTS = 10_000
 """Number of parts of a library's object after which none are added to those that are looked at."""
 NOT_PASSED = "a DataLoader that is not passed"
 """What stands for the fingerprint of a loader whose position cannot be seen."""
+NOT_FOLLOWED = (type, ModuleType, nn.Module, Tensor, OwnSession)
+"""Kinds of objects in which no optimizers and generators are looked for; a session has those that are saved."""
 Variables = Mapping[str, str]
 """Fingerprints by name, as `count in train`."""
 
@@ -45,7 +47,8 @@ def variables_of(
     """Return the variables of a frame and of its callers, as far as their code is in a folder.
 
     `passed`: ids of the things that the function passed; they are compared as they are saved. `everywhere`: also look
-    for optimizers, schedules and scalers in objects of libraries, such as a trainer, which takes a while.
+    for optimizers, schedules, scalers and random generators in objects of libraries, such as a trainer, which takes a
+    while.
     """
     walk = _Walk(str(folder), passed, everywhere=everywhere)
     while frame is not None:
@@ -86,6 +89,7 @@ class _Walk:
                 return
             for part in filter(self._is_own, parts_of(value)):
                 self._add_attributes(f"{name}.{type(part).__name__}", part, where)
+            self._add_parts(name, value, where)
         elif isinstance(value, GeneratorType):
             if value.gi_frame is not None:
                 self.add_frame(value.gi_frame)
@@ -93,9 +97,13 @@ class _Walk:
             self.found[key] = _fingerprint(value)
         elif self._is_own(value) and name.count(".") < DEEPEST:
             self._add_attributes(name, value, where)
-        elif self._everywhere and not isinstance(value, OwnSession):
-            for part in _parts_of_library(value, self._seen):
-                self._add(f"{name}'s {type(part).__name__}", part, where)
+        else:
+            self._add_parts(name, value, where)
+
+    def _add_parts(self, name: str, value: Any, where: str) -> None:
+        if self._everywhere:
+            for part_name, part in _parts_of_library(value, self._seen):
+                self._add(f"{name}'s {part_name}", part, where)
 
     def _is_own(self, value: Any) -> bool:
         module = sys.modules.get(type(value).__module__)
@@ -111,18 +119,32 @@ class _Walk:
                 self._add(f"{name}.{attribute}", value, where)
 
 
-def _parts_of_library(owner: Any, seen: set[int]) -> Iterator[Any]:
-    """Yield the optimizers, schedules and scalers in an object, and in the objects that it holds."""
-    inside = [owner]
-    for value in inside:
-        if id(value) in seen or isinstance(value, type | ModuleType | nn.Module | Tensor):
+def _parts_of_library(owner: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield the optimizers, schedules, scalers and generators in an object and in those that it holds, with names.
+
+    The name of a generator, which stands for much, has the kind of its owner, such as a collator.
+    """
+    inside = [(owner, owner)]
+    for holder, value in inside:  # it grows meanwhile
+        if id(value) in seen or isinstance(value, NOT_FOLLOWED):
             continue
         seen.add(id(value))
-        if isinstance(value, Optimizer | LRScheduler | GradScaler):
-            yield value
+        kind = type(value).__name__
+        if isinstance(value, tuple(GENERATORS)):
+            yield f"{type(holder).__name__}'s {kind}", value
+        elif isinstance(value, Optimizer | LRScheduler | GradScaler):
+            yield kind, value
         elif len(inside) < MOST_PARTS:
-            parts = value if isinstance(value, CONTAINERS) else getattr(value, "__dict__", {})
-            inside += parts.values() if isinstance(parts, dict) else parts
+            holder = holder if isinstance(value, CONTAINERS) else value
+            inside += [(holder, part) for part in _inner(value)]
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    """Return what an object or a container holds; of a loader that is followed, what a resume may not restore."""
+    if isinstance(value, DataLoader):
+        return [value.collate_fn]
+    parts = value if isinstance(value, CONTAINERS) else getattr(value, "__dict__", {})
+    return parts.values() if isinstance(parts, dict) else parts
 
 
 def _is_small(value: Any) -> bool:
@@ -132,23 +154,17 @@ def _is_small(value: Any) -> bool:
 def _fingerprint(value: Any) -> str:
     """Return the fingerprint of what `is_savable`; raises StateError if only pickle could save it."""
     encoder = Encoder()
-    encoded = encoder.encode(_first_elements(value_of(value)), "")
+    encoded = encoder.encode(mapped(value_of(value), _first_elements), "")
     return fingerprint(encoded, encoder.tensors)[:16]
 
 
 def _first_elements(value: Any) -> Any:
-    if isinstance(value, Tensor | np.ndarray):
-        return value.reshape(-1)[:NUM_ELEMENTS]
-    if isinstance(value, dict):
-        return {key: _first_elements(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [*map(_first_elements, value)]
-    return value
+    return value.reshape(-1)[:NUM_ELEMENTS] if isinstance(value, Tensor | np.ndarray) else value
 
 
 @cache
 def _read_names(code: CodeType) -> frozenset[str]:
     """Return the names that code reads: a counter that is never read changes nothing."""
-    read = [each.argval for each in dis.get_instructions(code) if "LOAD" in each.opname]
+    read = [step.argval for step in dis.get_instructions(code) if "LOAD" in step.opname]
     pairs = [names if isinstance(names, tuple) else (names,) for names in read]
     return frozenset(name for names in pairs for name in names if isinstance(name, str))

@@ -22,7 +22,9 @@ from lr_sweep.trainables.engine import Evaluation, Pace, Progress
 from lr_sweep.trainables.factors import learning_rate_at
 from lr_sweep.trainables.models.classifier import build_classifier
 from lr_sweep.trainables.numerics import State, Tensors, keyed_generator, products_in, rekey
-from lr_sweep.trainables.plain.evaluation import (
+from lr_sweep.trainables.run import Run
+
+from .evaluation import (
     can_cache,
     evaluate,
     evaluated_splits,
@@ -31,8 +33,7 @@ from lr_sweep.trainables.plain.evaluation import (
     to_features,
     wants_test,
 )
-from lr_sweep.trainables.plain.optimizers import optimizers_of
-from lr_sweep.trainables.run import Run
+from .optimizers import optimizers_of
 
 CHUNK_STEPS = 50
 """Gradient steps between looks at the clock and at the losses; on a GPU each look is a synchronisation."""

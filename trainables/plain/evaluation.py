@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lr_sweep.datasets.task import Split, TaskData, TaskShape
+from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.engine import Progress
 from lr_sweep.trainables.models.classifier import Classifier
 from lr_sweep.trainables.models.family import Body, Dropout, Parts
@@ -50,7 +50,7 @@ def wants_test(
 def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Return loss and accuracy of each split by name; the curve's train loss is the one trained on, so without it."""
     named = {f"{split}_loss": loss for split, (loss, _) in scores.items() if split != "train"}
-    return named | {f"{split}_accuracy": accuracy for split, (_, accuracy) in scores.items()}
+    return named | {split: accuracy for split, (_, accuracy) in scores.items()}
 
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -60,24 +60,23 @@ def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """Return each example's mean cross-entropy in nats, (R, B); of labels (R, B) or (R, B, Q)."""
-    each = F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten(), reduction="none").view(
-        labels.shape
-    )
-    return each if labels.dim() == 2 else each.mean(-1)
+    answers = widened(logits).flatten(0, -2)  # (R B, C) or (R B Q, C)
+    losses = F.cross_entropy(answers, labels.flatten(), reduction="none").view(labels.shape)
+    return losses if labels.dim() == 2 else losses.mean(-1)
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, float]:
     """Return mean cross-entropy in nats and accuracy as a fraction over all answers, in evaluation mode."""
-    loss_sum = torch.zeros((), dtype=torch.float64, device=split.labels.device)
-    num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
+    device, num_answers = split.labels.device, split.labels.numel()
+    loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+    num_correct = torch.zeros((), dtype=torch.int64, device=device)
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         logits = widened(model(data.tokens(batch.inputs)))
-        loss_sum += F.cross_entropy(
-            logits.flatten(0, -2), batch.labels.flatten(), reduction="sum"
-        ).double()
-        num_correct += (logits.argmax(-1) == batch.labels).sum()
-    return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()
+        answers, labels = logits.flatten(0, -2), batch.labels.flatten()
+        loss_sum += F.cross_entropy(answers, labels, reduction="sum").double()
+        num_correct += (answers.argmax(-1) == labels).sum()
+    return loss_sum.item() / num_answers, num_correct.item() / num_answers
 
 
 MAX_FEATURE_BYTES = 2**30
@@ -86,14 +85,12 @@ MAX_FEATURE_BYTES = 2**30
 
 def can_cache(run: Run, data: TaskData) -> bool:
     """Return whether a run's features are computed once."""
+    if not reads_features(run.trained, vars(run.protocol)):
+        return False
     num_examples = sum(map(len, (data.train, data.validation, data.test)))
-    fit = 4 * num_examples * data.shape.num_read * run.model.width <= MAX_FEATURE_BYTES
-    return (
-        reads_features(run.trained, vars(run.protocol))
-        and data.augment is None
-        and data.draw is None
-        and fit
-    )
+    num_bytes = 4 * num_examples * data.shape.num_read * run.model.width
+    is_fixed = data.augment is None and data.draw is None
+    return is_fixed and num_bytes <= MAX_FEATURE_BYTES
 
 
 _kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
@@ -125,23 +122,19 @@ class _NoBody(Body):
 
 def _computed(model: Classifier, data: TaskData) -> TaskData:
     shape = data.shape
-    read = TaskShape(
-        num_tokens=shape.num_read,
-        token_dim=model.output_layer.in_features,
-        num_classes=shape.num_classes,
-        num_answers=shape.num_answers,
-        num_read=shape.num_read,
+    width = model.output_layer.in_features
+    return TaskData(
+        shape=replace(shape, num_tokens=shape.num_read, num_token_ids=None, token_dim=width),
+        train=_features(model, data, data.train),
+        validation=_features(model, data, data.validation),
+        test=_features(model, data, data.test),
     )
-    train, validation, test = (
-        _features(model, data, split) for split in (data.train, data.validation, data.test)
-    )
-    return TaskData(shape=read, train=train, validation=validation, test=test)
 
 
 @torch.no_grad()
 def _features(model: Classifier, data: TaskData, split: Split) -> Split:
-    found = []
+    features = []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         states = widened(model.features(data.tokens(batch.inputs)))  # (B M, D)
-        found.append(states.view(len(batch), data.shape.num_read, -1))
-    return Split(inputs=torch.cat(found), labels=split.labels)
+        features.append(states.view(len(batch), data.shape.num_read, -1))
+    return Split(inputs=torch.cat(features), labels=split.labels)

@@ -36,7 +36,9 @@ from lr_sweep.trainables.models.published import GPT2
 from lr_sweep.trainables.numerics import State, Tensors, keyed_generator
 from lr_sweep.trainables.plain.engine import Training
 from lr_sweep.trainables.plain.evaluation import evaluate
-from lr_sweep.trainables.pretraining.recipe import (
+from lr_sweep.trainables.run import ModelSize
+
+from .recipe import (
     NO_FILES,
     NUM_BYTES,
     PretrainRecipe,
@@ -45,8 +47,7 @@ from lr_sweep.trainables.pretraining.recipe import (
     held_out_from,
     pretraining_checkpoints,
 )
-from lr_sweep.trainables.pretraining.weights import CONFIG, FACTS, FILES, WEIGHTS, WeightsError
-from lr_sweep.trainables.run import ModelSize
+from .weights import CONFIG, FACTS, FILES, WEIGHTS, WeightsError
 
 WARMUP_SHARE = 0.1
 """Part of the steps in which the learning rate rises; then it falls to zero along half a cosine."""

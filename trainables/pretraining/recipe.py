@@ -20,8 +20,9 @@ from lr_sweep.common.limits import Count, LearningRate, Seed, Steps
 from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.task import ENDLESS, options_content
 from lr_sweep.trainables.parts import EVERYTHING
-from lr_sweep.trainables.pretraining.weights import describe_training
 from lr_sweep.trainables.run import ModelSize, Protocol, Run
+
+from .weights import describe_training
 
 DATA = "DATA"
 """Stands for the data directory in a path of text."""
@@ -119,13 +120,13 @@ def read_corpus(paths: Iterable[Path]) -> bytes:
 def _stdlib_sources() -> list[Path]:
     root = Path(sysconfig.get_path("stdlib"))
     left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3"}
-    found = []
+    sources = []
     for folder, folders, files in os.walk(root):
         folders[:] = (
             set(folders) - left_out
         )  # not entered: installed packages may be far more than the library
-        found += [Path(folder) / name for name in files if name.endswith(".py")]
-    return sorted(found)
+        sources += [Path(folder) / name for name in files if name.endswith(".py")]
+    return sorted(sources)
 
 
 def held_out_from(num_bytes: int) -> int:

@@ -192,12 +192,12 @@ def weights_damage(folder: Path) -> str | None:
 
 def _read_object(path: Path) -> Fields:
     """Read JSON; raises ValueError if it is no object, or another than what was written."""
-    found: Fields = json.loads(read_plain(path, MAX_JSON))
-    if not isinstance(found, dict):
+    facts: Fields = json.loads(read_plain(path, MAX_JSON))
+    if not isinstance(facts, dict):
         raise ValueError(f"{path.name} is no JSON object")
-    if is_changed(found):
+    if is_changed(facts):
         raise ValueError(f"the checksum of {path.name} is not that of its content")
-    return found
+    return facts
 
 
 def weights_checksum(folder: Path) -> str:
@@ -231,8 +231,8 @@ def _cached(source: WeightsSource) -> Path | None:
 
     assert source.hub is not None
     # Looks at the disk alone, where `local_files_only` may ask the network.
-    found = try_to_load_from_cache(source.hub, WEIGHTS, revision=source.revision)
-    return Path(found) if isinstance(found, str) else None
+    path = try_to_load_from_cache(source.hub, WEIGHTS, revision=source.revision)
+    return Path(path) if isinstance(path, str) else None
 
 
 def _fetch(source: WeightsSource) -> Path:

@@ -18,7 +18,8 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from lr_sweep.trainables.numerics import product_dtype
-from lr_sweep.trainables.stacked.layers import ALIGNED, aligned, product
+
+from .layers import ALIGNED, aligned, product
 
 JOINED_TOKENS = 16
 """Examples are joined to sequences of up to so many tokens; twice as many cost as much as they save."""
@@ -52,18 +53,15 @@ class _Product(Function):
         dtype = product_dtype(a)
         a, b, ctx.num_runs = a.to(dtype).contiguous(), b.to(dtype).contiguous(), num_runs
         ctx.save_for_backward(a, b)
-        return torch.ops.aten._unsafe_view(
-            _flat_product(a, b, num_runs), (*a.shape[:3], b.shape[3])
-        )
+        flat = _flat_product(a, b, num_runs)
+        return torch.ops.aten._unsafe_view(flat, (*a.shape[:3], b.shape[3]))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         a, b = ctx.saved_tensors
         grad = grad.contiguous()
-        of_a, of_b = (
-            _flat_product(grad, b.mT, ctx.num_runs),
-            _flat_product(a.mT, grad, ctx.num_runs),
-        )
+        of_a = _flat_product(grad, b.mT, ctx.num_runs)
+        of_b = _flat_product(a.mT, grad, ctx.num_runs)
         return of_a.view(a.shape), of_b.view(b.shape), None
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.numerics import keyed_generator, rekey
-from lr_sweep.trainables.stacked.model import StackedBatch
+
+from .model import StackedBatch
 
 
 class Batches:

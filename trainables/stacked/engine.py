@@ -33,16 +33,17 @@ from lr_sweep.trainables.plain.evaluation import (
 )
 from lr_sweep.trainables.plain.optimizers import moments_of
 from lr_sweep.trainables.run import Run, gpt2_size
-from lr_sweep.trainables.stacked.batches import Batches
-from lr_sweep.trainables.stacked.model import StackedBatch, StackedModel
-from lr_sweep.trainables.stacked.weights import (
+from lr_sweep.trainables.worker.memory import keep_freed_memory
+
+from .batches import Batches
+from .model import StackedBatch, StackedModel
+from .weights import (
     Rows,
     Start,
     shared_layers,
     stacked_constants,
     start_of,
 )
-from lr_sweep.trainables.worker.memory import keep_freed_memory
 
 
 @dataclass(kw_only=True, eq=False)
@@ -218,10 +219,9 @@ class StackedTraining:
                 for n, slot in enumerate(due)
                 if name != "test" or wants_test(protocol, slot.progress, scores[n])
             ]
-            for n, found in zip(
-                chosen, self._evaluate([due[n] for n in chosen], split), strict=True
-            ):
-                scores[n][name] = found
+            evaluated = self._evaluate([due[n] for n in chosen], split)
+            for n, loss_and_accuracy in zip(chosen, evaluated, strict=True):
+                scores[n][name] = loss_and_accuracy
         return [named_scores(its) for its in scores]
 
     def _evaluate(self, slots: Sequence[StackedSlot], split: Split) -> list[tuple[float, float]]:
@@ -251,22 +251,20 @@ class StackedTraining:
     def state(self, slot: StackedSlot) -> State:
         """Return what `Training.state` would of this run, so that either engine can resume it."""
         start = slot.start
-        found = {"model.": start.whole(self._row(slot, "values"), fill_unused=True)}
+        groups = {"model.": start.whole(self._row(slot, "values"), fill_unused=True)}
         if slot.best is not None:
-            found["best."] = start.whole(slot.best, fill_unused=True)
+            groups["best."] = start.whole(slot.best, fill_unused=True)
         steps, kind = self._row(slot, "steps"), slot.run.protocol.optimizer
         moments = moments_of(slot.run.protocol) if steps > 0 else ()
-        found |= {
-            f"{kind}.{name}.": start.whole(self._row(slot, name), fill_unused=False)
-            for name in moments
-        }
+        for name in moments:
+            groups[f"{kind}.{name}."] = start.whole(self._row(slot, name), fill_unused=False)
         if moments and kind in ("adam", "adamw"):  # torch's state of these counts the steps
-            found[f"{kind}.step."] = dict.fromkeys(start.layout.spans, steps)
-        tensors = {
-            prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()
-        }
-        # Copies: safetensors refuses tensors that share memory, and the rows change.
-        return {name: tensor.clone() for name, tensor in tensors.items()}, slot.progress.as_dict()
+            groups[f"{kind}.step."] = dict.fromkeys(start.layout.spans, steps)
+        tensors: Tensors = {}
+        for prefix, group in groups.items():
+            # Copies: safetensors refuses tensors that share memory, and the rows change.
+            tensors |= {prefix + name: tensor.clone() for name, tensor in group.items()}
+        return tensors, slot.progress.as_dict()
 
     @torch.no_grad()
     def load_state(self, slot: StackedSlot, tensors: Tensors, progress: dict[str, Any]) -> None:

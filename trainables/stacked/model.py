@@ -21,14 +21,15 @@ from lr_sweep.trainables.factors import width_ratio
 from lr_sweep.trainables.models.classifier import logits_of
 from lr_sweep.trainables.models.gpt2 import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import ModelSize, Protocol
-from lr_sweep.trainables.stacked.attention import (
+
+from .attention import (
     attend,
     attend_causally,
     joined_masks,
     num_joined,
     same_example,
 )
-from lr_sweep.trainables.stacked.layers import (
+from .layers import (
     Shared,
     add_positions,
     affine,

@@ -23,7 +23,8 @@ from lr_sweep.trainables.models.gpt2 import Conv1D
 from lr_sweep.trainables.numerics import Tensors
 from lr_sweep.trainables.plain.optimizers import hidden_matrices, moments_of, step_row
 from lr_sweep.trainables.run import Protocol, Run
-from lr_sweep.trainables.stacked.layers import Shared
+
+from .layers import Shared
 
 ALIGNMENT = 16
 """Numbers to a multiple of which tensors are padded: each starts at 64 bytes, so that products read every row alike."""

@@ -126,7 +126,8 @@ def end_of(run: WantedRun, results: Path, *, most_events: int | None = None) -> 
     return points, load_file(checkpoints(Results(results).checkpoints(run.run_id))[0])
 
 
-def test_a_run_that_was_stopped_resumes_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_resumes_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lr_sweep.sweep.study.validation.FIXED", frozenset())  # small sizes
     study = study_of_all(tmp_path)
     runs = runs_of(study, tmp_path / "results")
     assert [run.model for run in runs] == OTHERS

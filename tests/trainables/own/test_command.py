@@ -84,7 +84,7 @@ def test_evaluations_are_counted_or_the_last_one_counts(tmp_path: Path) -> None:
     assert printed.text.startswith("$ python train.py --lr 0.01 --seed 0\nepoch 0: val=0.1\ntest=0.01\n")
     one = training(tmp_path, PRINTS)
     assert to_end(one, 1) == [0.3]
-    assert one.progress.curve[0].test_accuracy == 0.01
+    assert one.progress.curve[0].test == 0.01
     assert one.progress.last_printed == 3
     ended = training(tmp_path, PRINTS)
     ended.load_state(*one.state())
@@ -142,7 +142,7 @@ def test_a_percent_is_read_as_the_fraction_that_it_is(tmp_path: Path) -> None:
     metrics = "{validation: 'val: (.*)%', test: 'test: (.*)'}"
     one = training(tmp_path, script, metrics=metrics)
     assert to_end(one, 1) == [0.5596]
-    assert one.progress.curve[0].test_accuracy == 0.07
+    assert one.progress.curve[0].test == 0.07
 
 
 def test_the_line_that_the_error_of_a_percent_offers_works(tmp_path: Path) -> None:

@@ -50,6 +50,18 @@ class Shuffled(Sampler[int]):
         return 10
 
 
+class Masked:
+    """A collator with a generator of its own, which it makes for its first batch."""
+
+    def __init__(self) -> None:
+        self.generator: torch.Generator | None = None
+
+    def __call__(self, rows: list[int]) -> torch.Tensor:
+        if self.generator is None:
+            self.generator = torch.Generator().manual_seed(5)
+        return torch.tensor(rows) + torch.rand(len(rows), generator=self.generator)
+
+
 NEW: dict[str, Callable[[], DataLoader[Any]]] = {
     "shuffle": lambda: DataLoader(Noisy(), 2, shuffle=True),  # type: ignore[arg-type]
     "workers": lambda: DataLoader(Noisy(), 2, shuffle=True, num_workers=2, persistent_workers=True),  # type: ignore[arg-type]
@@ -57,6 +69,7 @@ NEW: dict[str, Callable[[], DataLoader[Any]]] = {
     "sampler": lambda: DataLoader(range(10), 2, sampler=Shuffled()),  # type: ignore[arg-type]
     "weights": lambda: DataLoader(range(10), 2, sampler=WeightedRandomSampler([1.0] * 10, 10)),  # type: ignore[arg-type]
     "stream": lambda: DataLoader(Stream(), 2),
+    "collator": lambda: DataLoader(range(10), 2, collate_fn=Masked()),  # type: ignore[arg-type]
 }
 
 

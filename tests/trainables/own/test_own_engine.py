@@ -43,9 +43,7 @@ def only_run(study: Path) -> WantedRun:
 def test_what_is_reported_is_the_curve(tmp_path: Path) -> None:
     one = training(only_run(write_function(tmp_path, REPORTING)))
     to_end(one, 10)
-    curve = [
-        (point.step, point.validation_accuracy, point.test_accuracy, point.train_loss) for point in one.progress.curve
-    ]
+    curve = [(point.step, point.validation, point.test, point.train_loss) for point in one.progress.curve]
     assert curve == [(5, 0.05, 0.025, 1.0), (10, 0.1, 0.05, 1.0)]
 
 
@@ -67,7 +65,7 @@ def test_a_run_that_is_killed_after_every_step_has_the_same_bits(tmp_path: Path,
         one.close()
         torch.manual_seed(step)  # of another run in the process
         random.seed(step)
-    assert [point.validation_accuracy for point in one.progress.curve] == whole
+    assert [point.validation for point in one.progress.curve] == whole
 
 
 def logged_by(one: OwnTraining) -> list[tuple[Any, ...]]:

@@ -102,6 +102,10 @@ TRAINER = (
     "import argparse; trainer = argparse.Namespace(schedules=[torch.optim.lr_scheduler.StepLR(optimizer, 20)])",
     "trainer.schedules[0].step()",
 )
+COLLATOR = (
+    "import argparse; trainer = argparse.Namespace(collate=argparse.Namespace(own=torch.Generator().manual_seed(1)))",
+    "torch.rand(1, generator=trainer.collate.own)",
+)
 COUNTER = "count = 0", "count += 1; model.requires_grad_(count < 30)"
 OBJECT = "import types; counts = types.SimpleNamespace(count=0)", "counts.count += 1; print(counts.count)"
 DICT = "counts = {'count': 0}", "counts['count'] += 1; print(counts)"
@@ -115,6 +119,7 @@ IMPORTED = "import random; draws = [random.random()]", "draws.append(random.rand
         (SCHEDULE, "", ["schedule in train"]),
         (SCHEDULE, "schedule=schedule", []),
         (TRAINER, "", ["trainer's StepLR in train"]),
+        (COLLATOR, "", ["trainer's Namespace's Generator in train"]),
         (COUNTER, "", ["count in train"]),
         (OBJECT, "", ["counts.count in train"]),
         (OBJECT, "counts=counts", []),

@@ -166,7 +166,7 @@ def test_ranks_end_with_the_process_that_started_them_and_the_run_resumes_with_t
         wait_until(partial(are_gone, ranks), "the end of the ranks")
     assert 0 < newest(folder) < 2000
     resumed = events_of(cohort_here(runs_of(tmp_path / "mine.yaml", results), Results(results)))
-    points = [point.validation_accuracy for event in resumed for point in evaluations(event)]
+    points = [point.validation for event in resumed for point in evaluations(event)]
     assert points == to_end(started(run, 2000), 2000)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save
 from torch import nn
 
 from lr_sweep.trainables.own.saved import Saved
@@ -106,3 +107,24 @@ def test_what_cannot_be_restored_is_refused_all_at_once() -> None:
         Saved({"count": 3, "name": "x", "function": lambda: None, "counts": SimpleNamespace(count=0)})
     with pytest.raises(StateError, match=r"the checkpoint has a, session.steps got b"):
         Saved({"b": {}}).load({"a": {}, "a's attributes": {}})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_saved"),
+    [
+        (torch.bfloat16, True),
+        (torch.float8_e4m3fn, True),
+        (torch.uint64, True),
+        (torch.complex128, False),
+        (torch.uint4, False),
+    ],
+)
+def test_only_types_that_safetensors_has_are_saved(dtype: torch.dtype, is_saved: bool) -> None:
+    numbers = torch.arange(16, dtype=torch.uint8).view(dtype) if is_saved else torch.empty(1, dtype=dtype)
+    if not is_saved:
+        with pytest.raises(StateError, match=rf"numbers: got a tensor of layout torch.strided, type {dtype} on cpu"):
+            state_of({"numbers": numbers}, {}, {})
+        return
+    tensors, values = state_of({"numbers": numbers}, {}, {})
+    restored = saved_values(load(save(tensors)), json.loads(json.dumps(values)))["numbers"]
+    assert restored.view(torch.uint8).tolist() == numbers.view(torch.uint8).tolist()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import torch
 from torch.utils.data import DataLoader, Sampler
 
 from lr_sweep.tests.support.own_study import write_function
@@ -19,6 +21,7 @@ from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.exactness import Probe
 from lr_sweep.trainables.own.loader import follow
 from lr_sweep.trainables.own.run import own_run
+from lr_sweep.trainables.own.session import OwnSession
 from lr_sweep.trainables.own.variables import variables_of
 
 BODY = """
@@ -50,6 +53,19 @@ def test_looking_keeps_nothing_alive() -> None:
     assert f"reference in {frame.f_code.co_name}" not in names
     del held
     assert reference() is None
+
+
+def test_what_a_session_has_is_saved_and_not_looked_for() -> None:
+    session = OwnSession(cast(Any, None), "cpu", Path(), lambda: None)
+    session.stepped.append(torch.optim.SGD([torch.zeros(1)]))
+    trainer = argparse.Namespace(session=session, others=[*session.stepped, torch.Generator()])
+    frame = sys._getframe()
+    names = variables_of(frame, Path(__file__).parent, (), everywhere=True)
+    kinds = [name.partition(" in ")[0] for name in names if name.startswith(("trainer", "session"))]
+    assert kinds == ["trainer's SGD", "trainer's Namespace's Generator"]
+    trainer.others.clear()
+    names = variables_of(frame, Path(__file__).parent, (), everywhere=True)
+    assert not [name for name in names if name.startswith(("trainer", "session"))]
 
 
 class Epochs(Sampler[int]):

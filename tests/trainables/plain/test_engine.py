@@ -35,7 +35,7 @@ def test_learns(data: TaskData) -> None:
     curve = trained.progress.curve
     assert [evaluation.step for evaluation in curve] == [50, 100, 150, 200]
     assert curve[-1].train_loss < 0.5 * curve[0].train_loss
-    assert curve[-1].test_accuracy >= 0.85
+    assert curve[-1].test >= 0.85
 
 
 def curve_and_weights() -> str:
@@ -74,13 +74,13 @@ def test_an_epoch_shows_every_example_once() -> None:
 def test_the_best_validation_model_is_kept() -> None:
     trained = plain(run_of(learning_rate=0.3), 60)  # too large: accuracy goes up and down
     curve = trained.progress.curve
-    best = max(curve, key=lambda evaluation: (evaluation.validation_accuracy, -evaluation.step))
+    best = max(curve, key=lambda evaluation: (evaluation.validation, -evaluation.step))
     assert trained.progress.best_step == best.step
     with torch.no_grad():
         for name, tensor in trained.best.items():
             trained.trained[name].copy_(tensor)
     loss, accuracy = evaluate(trained.model, trained.data, trained.data.validation)
-    assert (loss, accuracy) == (best.validation_loss, best.validation_accuracy)
+    assert (loss, accuracy) == (best.validation_loss, best.validation)
 
 
 def test_whole_splits_are_evaluated_in_evaluation_mode(monkeypatch: pytest.MonkeyPatch) -> None:

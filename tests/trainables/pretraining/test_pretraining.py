@@ -128,7 +128,7 @@ def test_a_body_trained_on_a_task_is_that_of_the_plain_engine(undisturbed: dict[
     assert evaluation.step == 12
     assert same_bits(load_weights(undisturbed["task"]), training.model.body.state_dict())
     facts = json.loads((undisturbed["task"] / "pretraining.json").read_text())
-    assert facts["accuracy"] == evaluation.test_accuracy
+    assert facts["accuracy"] == evaluation.test
     assert 0.3 < facts["accuracy_before"] < 0.7  # 2,000 bits, guessed
     assert facts["recipe"]["options"]["num_bits"] == 40
     assert facts["weights_sha256"] == hash_file(undisturbed["task"] / "model.safetensors")

@@ -151,13 +151,13 @@ def test_the_best_model_is_kept_by_run() -> None:
     stack, slots = stacked(runs, 60)
     for run, slot in zip(runs, slots, strict=True):
         curve = slot.progress.curve
-        best = max(curve, key=lambda evaluation: (evaluation.validation_accuracy, -evaluation.step))
+        best = max(curve, key=lambda evaluation: (evaluation.validation, -evaluation.step))
         assert slot.progress.best_step == best.step
         tensors, progress = stack.state(slot)
         again, (loaded,) = stack_of([run])
         model = {name: tensors[name.replace("model.", "best.")] for name in tensors if name.startswith("model.")}
         again.load_state(loaded, tensors | model, progress)
-        assert again.scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
+        assert again.scores([loaded])[0]["validation"] == best.validation
 
 
 def test_without_the_test_split_where_it_selects_nothing_all_else_has_the_same_bits() -> None:
@@ -173,14 +173,14 @@ def test_without_the_test_split_where_it_selects_nothing_all_else_has_the_same_b
     for run, slot, whole in zip(less, of_less, of_full, strict=True):
         best = -1.0
         for ours, theirs in zip(slot.progress.curve, whole.progress.curve, strict=True):
-            selectable, best = ours.validation_accuracy > best, max(best, ours.validation_accuracy)
+            selectable, best = ours.validation > best, max(best, ours.validation)
             skipped += not selectable
-            assert math.isnan(ours.test_accuracy) == math.isnan(ours.test_loss) == (not selectable)
-            kept = {} if selectable else {"test_accuracy": math.nan, "test_loss": math.nan}
+            assert math.isnan(ours.test) == math.isnan(ours.test_loss) == (not selectable)
+            kept = {} if selectable else {"test": math.nan, "test_loss": math.nan}
             assert repr(ours) == repr(dataclasses.replace(theirs, **kept, elapsed_s=ours.elapsed_s))
         assert slot.progress.best_step == whole.progress.best_step
-        alone = [evaluation.test_accuracy for evaluation in plain(run, 30).progress.curve]
-        assert alone == pytest.approx([each.test_accuracy for each in slot.progress.curve], nan_ok=True)
+        alone = [evaluation.test for evaluation in plain(run, 30).progress.curve]
+        assert alone == pytest.approx([each.test for each in slot.progress.curve], nan_ok=True)
     assert 0 < skipped < 4 * 6
 
 
