@@ -1,0 +1,87 @@
+"""A study of runs that take milliseconds, its second training in this process, and its bundle."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from lr_sweep.common.files import make_folder
+from lr_sweep.sweep.claims.bundle import write_bundle
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.recorder import Recorder, write_wanted
+from lr_sweep.sweep.search.rounds import next_proposals
+from lr_sweep.sweep.search.state import StudyState
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.tests.support.own_study import write_function
+from lr_sweep.tests.support.tiny_study import cohort_here, events_of
+
+BODY = """
+torch.manual_seed(run.seed)
+best = {"a": 0.8, "b": 0.7, "c": 0.6}[run.variant]
+level = best - 0.1 * abs(torch.tensor(run.learning_rate).log10().item() + 2) + 0.02 * torch.randn(()).item()
+for step in session.steps():
+    if session.due:
+        reached = level * step / (step + 2)
+        session.report(validation=reached + 0.01 * torch.randn(()).item(), test=reached)
+"""
+"""Reports numbers that depend on variant, rate and seed; `a` is the best variant, at 1e-2."""
+LINES = {
+    "variants": "[a, b, c]",
+    "learning_rates": "[1e-4, 1e-3, 1e-2, 1e-1]",
+    "seeds": "5",
+    "protocol": "{evaluate_every: 2}",
+    "num_steps": "6",
+}
+
+
+def train_here(study: Study, results: Results, run_ids: Sequence[str] | None = None) -> None:
+    """Train runs of a study without pretrained weights in this process; None: all, until it proposes no further."""
+    state = StudyState(study, {}, results, results.root)
+    while True:
+        chosen = [run for run in state.wanted if run_ids is None or run.run_id in run_ids]
+        recorder = Recorder(results, chosen, devices_per_trial=1.0, files=study.files)
+        for run in (run for run in chosen if not results.run(run.run_id).exists()):
+            for event in events_of(cohort_here([run], results)):
+                recorder.event(event)
+        if run_ids is not None or not (added := next_proposals(state.again(retry_failed=False))):
+            break
+        state = state.again(retry_failed=False).with_proposals(added)
+    write_wanted(results, study, state.wanted)
+
+
+class SecondTraining:
+    """Trains the runs of a study once more in a folder, and gives a challenge those that it asks for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.results = Results(folder / "second")
+        self.asked: Sequence[str] = ()
+
+    def __call__(self, study: Study, again: Results, run_ids: Sequence[str]) -> None:
+        """Give a results directory these runs; each is trained once."""
+        self.asked = run_ids
+        self.results.prepare()
+        if (proposals := again.proposals(study.study)).exists():
+            make_folder(self.results.study(study.study))
+            shutil.copy(proposals, self.results.study(study.study))
+        train_here(study, self.results, run_ids)
+        for path_of in ("curve", "run"):
+            for run_id in run_ids:
+                shutil.copy(getattr(self.results, path_of)(run_id), getattr(again, path_of)(run_id))
+
+
+def write_fast_study(folder: Path, body: str = BODY, **changes: str) -> Path:
+    """Write a study of 60 runs and its function."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_function(folder, body, **(LINES | changes))
+
+
+def make_bundle(folder: Path, body: str = BODY, **changes: str) -> Path:
+    """Train such a study in a folder, and return its bundle."""
+    study = load_study(write_fast_study(folder / "code", body, **changes))
+    results = Results(folder / "results")
+    results.prepare()
+    train_here(study, results)
+    write_bundle(results, study.study, folder / "code", folder / "bundle")
+    return folder / "bundle"
