@@ -6,7 +6,7 @@ import os
 import re
 import socket
 
-from lr_sweep.common.errors import UserError
+from .errors import UserError
 
 ANSWER_TIMEOUT_S = 10.0
 """Time after which a silent host counts as unreachable; Ray itself tries for minutes."""

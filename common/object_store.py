@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from lr_sweep.common.errors import UserError, reason, translated
-from lr_sweep.common.network import shown_uri
+from .errors import UserError, reason, translated
+from .network import shown_uri
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import remove_tree
+from .errors import UserError
+from .files import remove_tree
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lr_sweep.common.errors import reason
-from lr_sweep.common.files import cache_folder, is_locked, make_folder, remove_tree, write_bytes
-from lr_sweep.common.object_store import PATIENCE_S, ObjectStore, StoreError, checked, reachable
+from .errors import reason
+from .files import cache_folder, is_locked, make_folder, remove_tree, write_bytes
+from .object_store import PATIENCE_S, ObjectStore, StoreError, checked, reachable
 
 KEPT = {
     "runs": re.compile(r"runs/[^/.][^/]*\.parquet"),
@@ -164,23 +164,16 @@ def _differing(
     store: ObjectStore, copy: Path, folder: str, known: Fetched
 ) -> tuple[list[str], dict[str, str]]:
     """Return the files of a folder that the store does not have, and the versions of those that are to be fetched."""
-    there = {
-        name: version
-        for name, version in store.names(folder).items()
-        if KEPT[folder].fullmatch(name)
-    }
-    paths = {
-        str(path.relative_to(copy)): path for path in (copy / folder).rglob("*") if path.is_file()
-    }
-    here = {
-        name: path.stat().st_mtime_ns
-        for name, path in paths.items()
-        if KEPT[folder].fullmatch(name)
-    }
+    kept, here = KEPT[folder].fullmatch, dict[str, int]()
+    there = {name: version for name, version in store.names(folder).items() if kept(name)}
+    for path in (copy / folder).rglob("*"):
+        name = str(path.relative_to(copy))
+        if path.is_file() and kept(name):
+            here[name] = path.stat().st_mtime_ns
     changed = {
         name: version
         for name, version in there.items()
-        if name not in here or known.get(name) != (version, here[name])
+        if known.get(name) != (version, here.get(name))
     }
     return sorted(here.keys() - there.keys()), changed
 

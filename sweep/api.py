@@ -17,8 +17,9 @@ from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import logged_values, read_curves, read_wanted
+from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import drawn
-from lr_sweep.analysis.report.figures import sweep_figure, with_marks
+from lr_sweep.analysis.report.figures import sweep_figure
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps
 from lr_sweep.analysis.statistics.rates.laws import laws
@@ -102,9 +103,8 @@ class Sweep:
         self,
         *,
         cpus: int | None = None,
-        force: bool = False,
         address: str | None = None,
-        max_attempts: int = 0,
+        retry_failed: bool = False,
         restart_inexact: bool = False,
         checkpoint_every_s: float = 60.0,
         say: Callable[[str], None] = print,
@@ -116,9 +116,8 @@ class Sweep:
 
         Args:
             cpus: CPUs that a Ray started here may use; None: all.
-            force: let `cpus` be more than this machine has.
             address: a running Ray cluster (`auto`, `HOST:PORT`); None: start Ray here.
-            max_attempts: failed runs that were started fewer times are trained again.
+            retry_failed: train failed runs again.
             restart_inexact: train runs anew that resumed inexactly.
             checkpoint_every_s: seconds between checkpoints.
             say: receives a line about what happens; the progress is printed.
@@ -126,10 +125,8 @@ class Sweep:
         options = Options(
             results=self.results,
             data_dir=self.data_dir,
-            placement=Placement(
-                resources=self.study.resources, address=address, cpus=cpus, force=force
-            ),
-            max_attempts=max_attempts,
+            placement=Placement(resources=self.study.resources, address=address, cpus=cpus),
+            retry_failed=retry_failed,
             restart_inexact=restart_inexact,
             checkpoint_every_s=checkpoint_every_s,
             only=self._only,
@@ -143,8 +140,8 @@ class Sweep:
     def optima(self) -> pd.DataFrame:
         """Return each cell's best learning rate between those tried, with its 95% interval, and what missing it costs.
 
-        Columns: `optimum`, `low`, `high` (learning rates), `near_low` and `near_high` (between which the mean is within
-        one SEM of the best), `cost_3x` (of a rate 3 times off, in the metric's unit), and `note`, why there is none.
+        Columns: `optimum`, `low`, `high` (learning rates), `cost_3x` (of a rate 3 times off, in the metric's unit), and
+        `note`, why there is none.
         """
         return optima(self.summary())
 
@@ -252,5 +249,5 @@ def _figure(study: Summarised, model: str | None) -> Figure:
     models = list(study.summary.runs["model"].unique())
     if model not in (None, *models):
         raise UserError(unknown("model", str(model), models))
-    shown = with_marks(study.summary).of(model=model or models[0])
-    return drawn(partial(sweep_figure, shown, title=study.info.title))
+    shown = study.summary.of(model=model or models[0])
+    return drawn(partial(sweep_figure, shown, sweep_panels(shown), title=study.info.title))

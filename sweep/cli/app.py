@@ -19,12 +19,14 @@ F = TypeVar("F", bound=Callable[..., int | None])
 
 PANELS = {
     "A study": ("run", "plan", "report", "status", "init"),
-    "Results": ("ls", "show", "ui", "verify", "export", "figure", "gc"),
+    "Results": ("ls", "show", "ui", "verify", "challenge", "export", "gc"),
     "Tables": ("judge", "gate"),
     "Clusters and data": ("data", "submit", "cluster"),
 }
 """Commands as `--help` lists them, the most used ones first."""
 INSTEAD = {
+    "check": "gone: `ray up` checks a cluster file",
+    "figure": "gone: `safetensors` reads the tensors of a run's checkpoint",
     "job": "gone: use `cluster jobs`, `cluster logs` or `cluster stop`",
     "merge": "gone: copy the files with `rsync -a --ignore-existing`, then `verify` (docs/guarantees.md)",
     "mlflow": "gone: use `export --mlflow`",
@@ -36,6 +38,19 @@ INSTEAD = {
     "help": "an option: `--help`",
 }
 """Names that users try as commands, or that earlier versions had, and what to use."""
+_IN_STUDY = "copy the study and write `resources: {cpus_per_trial: N, runs_per_trial: N}`"
+GONE_OPTIONS = {
+    "--cpus-per-trial": _IN_STUDY,
+    "--runs-per-trial": _IN_STUDY,
+    "--max-attempts": "--retry-failed trains all failed runs again",
+    "--force": "give a smaller --cpus",
+    "--csv": "leave it out, as CSV is the only format",
+    "--hf-trainer": "write --kind hf-trainer",
+    "--lightning": "write --kind lightning",
+    "--command": "write --kind command",
+    "--cluster": "write `ui FILE`",
+}
+"""Options of earlier versions, and what to use."""
 
 
 class Group(TyperGroup):

@@ -11,9 +11,8 @@ from typing import Annotated
 
 from lr_sweep.common.errors import UserError, reason, unknown
 from lr_sweep.common.text import command as program_command
-from lr_sweep.common.text import counted, duration, fitted, machines_there
+from lr_sweep.common.text import duration, fitted, machines_there
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import command, group
 from lr_sweep.sweep.cluster.jobs import (
     DEFAULT_ADDRESS,
     STOP_WAIT_S,
@@ -25,12 +24,16 @@ from lr_sweep.sweep.cluster.jobs import (
 )
 from lr_sweep.sweep.study.only import only_text
 
+from .app import command, group
+
 Address = Annotated[str, opt.option("URL", "The address of the cluster's job server.")]
 File = Annotated[Path, opt.argument("FILE", "The file for `ray up`.", opt.local_path)]
 Yes = Annotated[bool, opt.flag("Do it without asking.")]
 JobOf = Annotated[str, opt.argument("STUDY", "A study, for its newest job, or the name of a job.")]
 
-cluster = group("cluster", "Check a cluster file, or list, follow and stop the jobs of a cluster.")
+cluster = group(
+    "cluster", "List, follow and stop the jobs of a cluster, copy its results, or end it."
+)
 _say = opt.say
 _write = partial(print, end="", flush=True)
 
@@ -132,13 +135,10 @@ def submit(
     data_dir: Annotated[str, opt.option("DIR", "The folder of data sets, on such a disk.")],
     address: Address = DEFAULT_ADDRESS,
     no_follow: Annotated[bool, opt.flag("End once the job is accepted.")] = False,
-    cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
-    runs_per_trial: opt.RunsPerTrial = None,
     only: opt.Only = None,
     fresh: opt.Fresh = None,
     retry_failed: opt.RetryFailed = False,
-    max_attempts: opt.MaxAttempts = 10,
     restart_inexact: opt.RestartInexact = False,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
@@ -154,9 +154,9 @@ def submit(
     check_paths(results, data_dir)
     if missing := [name for name in env or () if name not in os.environ]:
         raise UserError(f"--env {' '.join(missing)}: not set here; `export` it first")
-    (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial, fresh)
+    (loaded,) = opt.load_studies([study], gpus_per_trial, fresh)
     server = ClusterJobs(address)
-    options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
+    options = ["--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--only", only_text(only)] if only else []
     options += ["--fresh", str(fresh)] if fresh else []
     flags = {
@@ -169,20 +169,6 @@ def submit(
     job = submit_study(loaded, results, data_dir, server, options, _say, secrets)
     _say(f"{job.name} was accepted")
     return 0 if no_follow else _follow(server, job)
-
-
-@command("cluster check cluster.yaml", cluster)
-def check(file: File) -> int:
-    """Name the mistakes in a cluster file before `ray up` starts machines; the exit code is 1 if there are any."""
-    from lr_sweep.sweep.cluster.check import problems_in
-
-    problems = problems_in(file)
-    for problem in problems:
-        _say(f"problem: {problem}")
-    _say(
-        f"{file}: {counted(len(problems), 'problem') if problems else 'no problem in what can be checked here'}"
-    )
-    return int(bool(problems))
 
 
 @command("cluster fetch cluster.yaml /shared/results from-the-cluster", cluster)
@@ -295,8 +281,7 @@ def _follow(server: ClusterJobs, job: Job) -> int:
 def _ended(server: ClusterJobs, job: Job) -> int:
     """Print how a job ended and return the exit code that `run` would have had here."""
     if job.status == "STOPPED":
-        by = server.stopped_by(job.name)
-        _say(f"{job.name} was stopped{by and f' by {by}'}; submit the study again to resume it")
+        _say(f"{job.name} was stopped; submit the study again to resume it")
         return 130
     _say(f"{job.name} {job.status.lower()} after {_took(job)}; its results: {job.results}")
     if job.status == "SUCCEEDED":

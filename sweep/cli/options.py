@@ -145,13 +145,26 @@ Strict = Annotated[bool, flag("Exit with code 1 if a report's checks find a prob
 
 Latex = Annotated[bool, flag("Also write table.tex, a table for a paper, and the figures as PDF.")]
 
-CpusPerTrial = Annotated[int | None, number("CPUs of a trial, instead of the study's number.")]
+Bundle = Annotated[
+    Path | None,
+    option(
+        "FOLDER",
+        "Also write all that a reader needs to check the report (docs/challenge.md).",
+        local_path,
+    ),
+]
+Register = Annotated[
+    Path | None,
+    option(
+        "FOLDER",
+        "Write what the study decides before it trains, and print a hash to publish.",
+        local_path,
+    ),
+]
+
 GpusPerTrial = Annotated[
     float | None,
     option("G", "GPUs of a trial, instead of the study's number; a fraction shares a GPU.", float),
-]
-RunsPerTrial = Annotated[
-    int | None, number("Runs that a trial trains, instead of the study's number.")
 ]
 Only = Annotated[
     OnlyRuns | None,
@@ -167,7 +180,6 @@ Fresh = Annotated[
     number("Fresh seeds at each chosen rate, instead of the study's number.", least=2, most=200),
 ]
 RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
-MaxAttempts = Annotated[int, number("With --retry-failed: skip runs that were started N times.")]
 RestartInexact = Annotated[
     bool, flag("Train runs that resumed inexactly anew, from their first step.")
 ]
@@ -226,36 +238,20 @@ def data_folder(given: Path | None) -> Path:
 
 
 def load_studies(
-    names: list[str],
-    cpus_per_trial: int | None = None,
-    gpus_per_trial: float | None = None,
-    runs_per_trial: int | None = None,
-    fresh: int | None = None,
+    names: list[str], gpus_per_trial: float | None = None, fresh: int | None = None
 ) -> list[LoadedStudy]:
     """Load all studies before anything is done for the first, with what the command line says instead of them."""
     from pydantic import ValidationError
 
     from lr_sweep.sweep.study.file import load_study
-    from lr_sweep.sweep.study.settings import Resources
 
-    resources = {
-        "cpus_per_trial": cpus_per_trial,
-        "gpus_per_trial": gpus_per_trial,
-        "runs_per_trial": runs_per_trial,
-    }
-    given = {name: value for name, value in resources.items() if value is not None}
     studies = [load_study(name) for name in names]
     try:
-        held = [Resources(**dict(study.resources) | given) for study in studies]
-        changed = [study if fresh is None else study.with_fresh(fresh) for study in studies]
+        return [study.with_options(gpus_per_trial, fresh) for study in studies]
     except ValidationError as error:
         first = error.errors()[0]
-        option = "-".join(map(str, first["loc"])).replace("_", "-") or "fresh"
+        option = "gpus-per-trial" if first["loc"] else "fresh"
         raise UserError(f"--{option}: {first['msg']}") from error
-    return [
-        study.model_copy(update={"resources": each})
-        for study, each in zip(changed, held, strict=True)
-    ]
 
 
 def print_json(content: object) -> None:

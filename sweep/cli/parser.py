@@ -16,9 +16,16 @@ import typer
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import lead_nowhere
 from lr_sweep.common.text import PROGRAM
-from lr_sweep.sweep.cli import cluster_commands, gate_command, results_commands, study_commands  # noqa: F401 - their commands
-from lr_sweep.sweep.cli.app import app
-from lr_sweep.sweep.cli.options import say
+from lr_sweep.sweep.cli import (  # noqa: F401 - their commands
+    challenge_command,
+    cluster_commands,
+    gate_command,
+    results_commands,
+    study_commands,
+)
+
+from .app import GONE_OPTIONS, app
+from .options import say
 
 
 def command() -> NoReturn:
@@ -68,6 +75,9 @@ def _message(error: BaseException) -> tuple[str, int]:
     if isinstance(error, typer.TyperException):
         context, param = (getattr(error, name, None) for name in ("ctx", "param"))
         text = error.format_message().replace("Value error, ", "")
+        option = getattr(error, "option_name", "")
+        if option in GONE_OPTIONS:
+            text = f"{option} is gone: {GONE_OPTIONS[option]}"
         if param and text.startswith("Missing argument"):
             text = f"{text} {param.help}"
         more = f"\n`{context.command_path} --help` says more" if context else ""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import command, group
+
+from .app import command
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.results.directory import Results
@@ -53,16 +54,16 @@ def show(
     opt.say(text(opt.open_results(results), run))
 
 
-@command("ui --cluster cluster.yaml")
+@command("ui cluster.yaml")
 def ui(
-    results: Annotated[
-        str | None, opt.option("DIR", f"{opt.RESULTS_HELP} By default ./results.", opt.location)
-    ] = None,
     cluster: Annotated[
         Path | None,
-        opt.option(
+        opt.argument(
             "FILE", "Open tunnels to the cluster that `ray up` made from FILE.", opt.local_path
         ),
+    ] = None,
+    results: Annotated[
+        str | None, opt.option("DIR", f"{opt.RESULTS_HELP} By default ./results.", opt.location)
     ] = None,
     port: Annotated[
         int, opt.number("The port of the pages, on this machine's loopback address.", most=65_535)
@@ -71,7 +72,8 @@ def ui(
     """Serve a live page of a results directory and MLflow's pages, or open the MLflow and Ray pages of a cluster."""
     from lr_sweep.sweep.terminal import signals_as_ctrl_c
 
-    opt.not_together(results=results, cluster=cluster)
+    if cluster is not None and results is not None:
+        raise UserError("FILE and --results exclude each other: leave one of them out")
     with signals_as_ctrl_c():
         if cluster is None:
             _serve(opt.open_results(results or "results"), port)
@@ -133,19 +135,16 @@ def verify(
     return 1 if problems else 0
 
 
-@command("export curves.csv quickstart --csv")
+@command("export curves.csv quickstart")
 def export(
     names: Annotated[
         list[str] | None,
         opt.argument(
             "TARGET|STUDY",
-            "The file to make, which must not exist yet, then studies; by default all. With --mlflow, only studies.",
+            "The CSV file to make, which must not exist, then studies; by default all. With --mlflow, only studies.",
             opt.location,
         ),
     ] = None,
-    csv: Annotated[
-        bool, opt.flag("Write every evaluation into a CSV file, for `judge`, pandas or W&B.")
-    ] = False,
     mlflow: Annotated[
         bool,
         opt.flag(
@@ -154,66 +153,18 @@ def export(
     ] = False,
     results: opt.Results = "results",
 ) -> None:
-    """Write the curves of studies for other programs, or rebuild MLflow from the record."""
+    """Write every evaluation of studies into a CSV file for other programs, or rebuild MLflow from the record."""
     from lr_sweep.sweep.inspection.export import write_csv, write_mlflow
 
-    opt.not_together(csv=csv, mlflow=mlflow)
     recorded, given = opt.open_results(results), names or []
     if mlflow:
         recorded.check()
         opt.say(write_mlflow(recorded, opt.study_names(given, recorded)))
         return
-    if not csv:
-        raise UserError("got no format to export to: give --csv or --mlflow")
     if not given:
-        raise UserError("missing: TARGET, the file to make")
+        raise UserError("missing: TARGET, the CSV file to make, or --mlflow")
     target, *studies = given
     opt.say(write_csv(recorded, studies, Path(target).expanduser()))
-
-
-figure = group(
-    "figure",
-    "Draw what is inside trained or pretrained models, and write the numbers of the figure.",
-)
-Out = Annotated[
-    Path, opt.option("FOLDER", "The folder where the files are written.", opt.local_path)
-]
-
-
-@command("figure attention 0f3a", figure)
-def attention(
-    run: opt.Run,
-    results: opt.Results = "results",
-    data_dir: opt.DataDir = None,
-    out: Out = Path(),
-    examples: Annotated[int, opt.number("The number of test examples.")] = 1,
-    layer: Annotated[int, opt.number("The layer; 0 is the first.", least=0)] = 0,
-) -> None:
-    """Draw what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5)."""
-    from lr_sweep.sweep.inspection.figures import draw_attention
-
-    recorded, folder = opt.open_directory(results, "figure attention"), opt.data_folder(data_dir)
-    for line in draw_attention(run, recorded, folder, out, examples=examples, layer=layer):
-        opt.say(line)
-
-
-@command("figure deviations rothermel2021-table1", figure)
-def deviations(
-    weights: Annotated[
-        str, opt.argument("STUDY|FOLDER", "A study, or a folder of weights.", opt.location)
-    ],
-    results: opt.Results = "results",
-    out: Out = Path(),
-    model: Annotated[
-        str | None,
-        opt.option("NAME", "The model of the study; by default the only one with weights."),
-    ] = None,
-) -> None:
-    """Draw the standard deviations of pretrained weights by layer (Lu et al. 2021, figure 6)."""
-    from lr_sweep.sweep.inspection.figures import draw_deviations
-
-    for line in draw_deviations(weights, opt.open_results(results, weights=True), out, model=model):
-        opt.say(line)
 
 
 @command("gc --only leftovers --only checkpoints")

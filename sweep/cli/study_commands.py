@@ -8,15 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import make_folder, write_bytes
 from lr_sweep.common.text import PROGRAM
 from lr_sweep.common.text import command as program_command
 from lr_sweep.sweep.cli import options as opt
-from lr_sweep.sweep.cli.app import command
+
+from .app import command
 
 if TYPE_CHECKING:
     from lr_sweep.analysis.study_report import Report
+    from lr_sweep.sweep.results.directory import Results
 
 STARTERS = Path(__file__).parents[1] / "starters"
 
@@ -36,14 +38,10 @@ def run(
     cpus: Annotated[
         int | None, opt.number("CPUs that a Ray started here may use; by default all.")
     ] = None,
-    force: Annotated[bool, opt.flag("Let --cpus be more than this machine has.")] = False,
-    cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
-    runs_per_trial: opt.RunsPerTrial = None,
     only: opt.Only = None,
     fresh: opt.Fresh = None,
     retry_failed: opt.RetryFailed = False,
-    max_attempts: opt.MaxAttempts = 10,
     restart_inexact: opt.RestartInexact = False,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
@@ -61,18 +59,13 @@ def run(
             if address is not None:
                 take_secrets()
             recorded, code = results_here(results, patience_s=PATIENCE_S), 0
-            loaded = opt.load_studies(
-                studies, cpus_per_trial, gpus_per_trial, runs_per_trial, fresh
-            )
-            for study in loaded:
-                placement = Placement(
-                    resources=study.resources, address=address, cpus=cpus, force=force
-                )
+            for study in opt.load_studies(studies, gpus_per_trial, fresh):
+                placement = Placement(resources=study.resources, address=address, cpus=cpus)
                 options = Options(
                     results=recorded,
                     data_dir=opt.data_folder(data_dir),
                     placement=placement,
-                    max_attempts=max_attempts if retry_failed else 0,
+                    retry_failed=retry_failed,
                     restart_inexact=restart_inexact,
                     checkpoint_every_s=checkpoint_every_s,
                     only=only or {},
@@ -106,9 +99,7 @@ def plan(
     studies: opt.Studies,
     results: opt.Results = "results",
     data_dir: opt.DataDir = None,
-    cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
-    runs_per_trial: opt.RunsPerTrial = None,
     cpus: Annotated[
         int | None, opt.number("CPUs to plan for, if not those of this machine.")
     ] = None,
@@ -128,6 +119,7 @@ def plan(
     measure: Annotated[
         bool, opt.flag("Train each cell without a timing for a few steps here first.")
     ] = False,
+    register: opt.Register = None,
     json: opt.Json = False,
 ) -> None:
     """Show what `run` would train, what it needs and what it costs; start nothing."""
@@ -144,7 +136,7 @@ def plan(
         read_measured(recorded)
     except ValueError as error:
         say(f"note: {error}")
-    for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial, fresh):
+    for study in opt.load_studies(studies, gpus_per_trial, fresh):
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {}, noise)
         count_gpus = (
@@ -157,6 +149,12 @@ def plan(
             )  # with torch, for which no other plan waits
 
             measure_cells(planned, cost_on(planned, machine), say)
+        if register is not None:
+            from lr_sweep.sweep.claims.bundle import register as write_rule
+
+            _one(studies, "--register")
+            sha256 = write_rule(study, planned.backbones, planned.data_dir, register)
+            say(f"registered {register}\nsha256     {sha256}")
         if json:
             plans.append(plan_json(planned, cost_on(planned, machine)))
         else:
@@ -172,6 +170,7 @@ def report(
     strict: opt.Strict = False,
     latex: opt.Latex = False,
     json: opt.Json = False,
+    bundle: opt.Bundle = None,
 ) -> int:
     """Write the tables, figures and checks of what is recorded so far."""
     from lr_sweep.analysis.study_report import write_report
@@ -179,6 +178,7 @@ def report(
     from lr_sweep.common.working_copy import publish
     from lr_sweep.sweep.results.directory import storage_problems
 
+    opt.not_together(json=json, bundle=bundle)
     recorded, reports = opt.open_results(results), []
     recorded.check()
     for study in opt.study_names(studies, recorded):
@@ -191,10 +191,27 @@ def report(
         _print_report(written, store)
         if latex:
             print(f"LaTeX      {written.folder / 'table.tex'}")
+    if bundle is not None:
+        _bundle(recorded, studies, bundle)
     if json:
         opt.print_json({"reports": [report.as_json() for report in reports]})
     num_problems = sum(report.num_problems for report in reports)
     return int(strict and num_problems > 0)
+
+
+def _bundle(recorded: Results, studies: list[str], folder: Path) -> None:
+    from lr_sweep.sweep.claims.bundle import write_bundle
+
+    (name,) = opt.study_names(_one(studies, "--bundle"), recorded)
+    code_folder = Path(studies[0]).absolute().parent if Path(studies[0]).is_file() else None
+    sha256 = write_bundle(recorded, name, code_folder, folder)
+    opt.say(f"bundle     {folder}\nsha256     {sha256}")
+
+
+def _one(studies: list[str], option: str) -> list[str]:
+    if len(studies) != 1:
+        raise UserError(f"{option}: got {len(studies)} studies, want one")
+    return studies
 
 
 @command("status quickstart")
@@ -211,25 +228,23 @@ def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Jso
         opt.say(status_text(recorded, study))
 
 
-@command("init --hf-trainer my-sweep")
+@command("init my-sweep --kind lightning")
 def init(
     folder: Annotated[
         Path, opt.argument("FOLDER", "The folder where the files go.", opt.local_path)
     ] = Path(),
-    hf_trainer: Annotated[
-        bool, opt.flag("Write code around Hugging Face's Trainer, not a plain loop.")
-    ] = False,
-    lightning: Annotated[
-        bool, opt.flag("Write code around a LightningModule, not a plain loop.")
-    ] = False,
-    command: Annotated[
-        bool, opt.flag("Write a script with options, which a study's command starts.")
-    ] = False,
+    kind: Annotated[
+        str,
+        opt.option(
+            "KIND",
+            "torch (a plain loop), hf-trainer, lightning, or command (a script that a study's command starts).",
+        ),
+    ] = "torch",
 ) -> None:
     """Write a study and the code that it trains; both run as they are."""
-    kinds = {"hf_trainer": hf_trainer, "lightning": lightning, "command": command}
-    opt.not_together(**kinds)
-    kind = next((name.replace("_", "-") for name, chosen in kinds.items() if chosen), "torch")
+    kinds = [path.name for path in STARTERS.iterdir()]
+    if kind not in kinds:
+        raise UserError(f"--kind: {unknown('kind', kind, kinds)}")
     files = {folder / path.name: path for path in sorted((STARTERS / kind).glob("*.*"))}
     if taken := [str(path) for path in files if path.exists()]:
         raise UserError(

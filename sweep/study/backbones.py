@@ -12,14 +12,6 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import Say, duration, percent
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.sweep.study.model import (
-    FolderWeights,
-    HubWeights,
-    PretrainedHere,
-    ShippedWeights,
-    StudyModel,
-)
-from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.pretraining.recipe import (
     VALIDATION_SHARE,
     Recipe,
@@ -40,6 +32,15 @@ from lr_sweep.trainables.pretraining.weights import (
     weights_checksum,
 )
 from lr_sweep.trainables.run import ModelSize
+
+from .model import (
+    FolderWeights,
+    HubWeights,
+    PretrainedHere,
+    ShippedWeights,
+    StudyModel,
+)
+from .study import Study
 
 if TYPE_CHECKING:
     import torch

@@ -25,52 +25,37 @@ from lr_sweep.common.errors import unknown
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.datasets import TASKS, data_checksum
 from lr_sweep.datasets.task import missing_names, options_content
-from lr_sweep.sweep.study.cells import (
-    Cells,
-    StudyCell,
-    changed,
-    own_budget,
-    own_protocol,
-    variants_of,
-)
-from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.search import Axis, Range, Space
-from lr_sweep.sweep.study.study import Examples, Study, StudyTask
-from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
 from lr_sweep.trainables.factors import depends_on_budget
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
 
-_ADAM = ("adam", "adamw", "muon")
-READ_WITH = {
-    "adam_beta1": ("optimizer", _ADAM),
-    "adam_beta2": ("optimizer", _ADAM),
-    "adam_eps": ("optimizer", _ADAM),
-    "momentum": ("optimizer", ("sgd",)),
-    "lion_beta1": ("optimizer", ("lion",)),
-    "lion_beta2": ("optimizer", ("lion",)),
-    "muon_momentum": ("optimizer", ("muon",)),
-    "base_width": ("parametrization", ("mup",)),
-    "decay_fraction": ("schedule", ("warmup-stable-decay",)),
-}
-MATRICES = {"attention", "feedforward", "last_attention"}
-NOT_SEARCHED = (
-    "precision",
-    "evaluate_every",
-    "train_examples_evaluated",
-    "test_evaluated",
-    "attention",
+from .cells import (
+    Cells,
+    StudyCell,
+    changed,
+    own_options,
+    variants_of,
 )
+from .model import StudyModel
+from .search import Axis, Range, Space
+from .study import Examples, Study, StudyTask
+from .validation import FIXED, Loc, Mistakes, each_entry, mistake, read_record
+
+MATRICES = {"attention", "feedforward", "last_attention"}
+NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
 MAX_CELLS = 5000
 """Largest number of tasks x models x variants, counted before models are read; checking so many takes seconds."""
 MAX_CHECKS = 20_000
-"""Most combinations of a space's values with a study's tasks and variants; each is checked."""
+"""Most combinations of a space's values with a study's cells; each is checked."""
+MOST_PROBLEMS = 5
+"""Problems of a search's space that are reported."""
 
 
 class BuiltInStudy(Study):
     """A study that trains models of this program on tasks of this program."""
 
+    task_steps: ClassVar = ("num_steps", "evaluate_every")
     unused_resources: ClassVar = {"processes_per_run": (1,)}
     why_unused = "only a function of the user's own trains a run in several processes"
 
@@ -92,21 +77,18 @@ class BuiltInStudy(Study):
             raise ValueError(
                 f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns"
             )
-        return read_record(TASKS[task].Options, given, more_keys=("num_steps",))
+        return read_record(TASKS[task].Options, given, more_keys=cls.task_steps)
 
     @field_validator("models", mode="before")
     @classmethod
     def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
         variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
-        factors = [
-            len(info.data.get("tasks", ())),
-            len(models) if isinstance(models, Mapping) else 0,
-            len(variants),
-        ]
-        if (number := prod(factors)) > MAX_CELLS:
+        num_models = len(models) if isinstance(models, Mapping) else 0
+        number = len(info.data.get("tasks", ())) * num_models * len(variants)
+        if number > MAX_CELLS:
             raise ValueError(
-                f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most "
-                f"{MAX_CELLS}; split it into several studies, which share their runs"
+                f"tasks x models x variants are {number} cells, want at most {MAX_CELLS}; split it into several "
+                "studies, which share their runs"
             )
 
         def build(name: str, value: Any) -> StudyModel:
@@ -125,7 +107,10 @@ class BuiltInStudy(Study):
     @model_validator(mode="after")
     def _check_protocols(self) -> BuiltInStudy:
         cells = list(self.cell_list())
-        _check_options(self, cells)
+        with Mistakes() as mistakes:
+            for (loc, problem), where in _problems(self, cells).items():
+                everywhere = len(where) == len(cells)
+                mistakes.add(problem if everywhere else f"{problem} ({where[0]})", *loc)
         if self.selection == "final" and any(
             cell.protocol.test_evaluated == "best" for cell in cells
         ):
@@ -210,59 +195,42 @@ class BuiltInStudy(Study):
         return content
 
 
-def _check_options(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
-    """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
-    found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
-    for task, model, name, _, protocol, num_steps in cells:
-        variant, options = study.variants[name], study.tasks[task].options
-        family = study.models[model].body_size.family
-        loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
-        for problem in [
-            *_unread_options(protocol),
-            *_of_task(protocol, num_steps, TASKS[task].num_train(options)),
-            *(_of_budget(protocol) if own_budget(variant) else ()),
-            *_of_parts(protocol, variant.trained),
-            *(_of_mup(protocol, family) if protocol.parametrization == "mup" else ()),
-        ]:
-            found[loc, problem].append(f"{task}, {name}")
-    with Mistakes() as mistakes:
-        for (loc, problem), where in found.items():
-            mistakes.add(problem if len(where) == len(cells) else f"{problem} ({where[0]})", *loc)
+Problems = Mapping[tuple[Loc, str], Sequence[str]]
+"""The tasks and variants that have a problem, by where its mistake is and what it is."""
 
 
-def _unread_options(protocol: Protocol) -> Iterator[str]:
-    for option, (other, values) in READ_WITH.items():
-        chosen, given = getattr(protocol, other), getattr(protocol, option)
-        if chosen not in values and given != getattr(Protocol(), option):
-            wanted = f"leave it out, or want {other}: {' or '.join(values)}"
-            yield f"{option}: {shown(given)} has no effect with {other}: {chosen}; {wanted}"
-    if protocol.attention is not None and not protocol.dropout:
-        yield f"attention: {shown(protocol.attention)} has no effect with dropout: 0; leave it out"
+def _problems(study: BuiltInStudy, cells: Sequence[StudyCell]) -> Problems:
+    """Return which options of the cells' protocols do not go together, at the variant's options or the study's."""
+    problems: dict[tuple[Loc, str], list[str]] = defaultdict(list)
+    for cell in cells:
+        own, budget = own_options(study.variants[cell.variant])
+        loc: Loc = ("variants", cell.variant) if own or budget else ("protocol",)
+        for problem in _problems_of(study, cell):
+            problems[loc, problem].append(f"{cell.task}, {cell.variant}")
+    return problems
 
 
-def _of_task(protocol: Protocol, num_steps: int, num_train: int) -> Iterator[str]:
+def _problems_of(study: BuiltInStudy, cell: StudyCell) -> Iterator[str]:
+    protocol, num_steps, variant = cell.protocol, cell.num_steps, study.variants[cell.variant]
+    num_train = TASKS[cell.task].num_train(study.tasks[cell.task].options)
     if num_steps % protocol.evaluate_every:
         yield f"evaluate_every: {num_steps} steps are no multiple of {protocol.evaluate_every}"
     if protocol.batch_size > num_train:
         yield f"batch_size: the training split has {num_train} examples; want that or less"
     if protocol.warmup_steps + _decay_steps(protocol, num_steps) > num_steps:
         yield f"warmup_steps: {protocol.warmup_steps} leave no room for the schedule in {num_steps} steps; want fewer"
-
-
-def _of_budget(protocol: Protocol) -> Iterator[str]:
-    if not depends_on_budget(protocol):
+    if own_options(variant)[1] and not depends_on_budget(protocol):
         yield "num_steps: has no effect on runs with schedule: constant; want schedule: cosine or warmup-stable-decay"
+    if protocol.optimizer == "muon" and MATRICES.isdisjoint(variant.trained):
+        yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
+    if protocol.parametrization == "mup":
+        yield from _of_mup(protocol, study.models[cell.model].size.family)
 
 
 def _decay_steps(protocol: Protocol, num_steps: int) -> int:
     if protocol.schedule == "warmup-stable-decay":
         return max(1, round(protocol.decay_fraction * num_steps))
     return int(depends_on_budget(protocol))
-
-
-def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
-    if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
-        yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
 
 
 def _of_mup(protocol: Protocol, family: str) -> Iterator[str]:
@@ -275,27 +243,39 @@ def _of_mup(protocol: Protocol, family: str) -> Iterator[str]:
 
 
 def _check_space(study: BuiltInStudy, space: Space) -> None:
-    """Raise what is wrong with the options that a study's search chooses."""
-    own = {name for entry in study.cells or () for name in entry.protocol}
-    own |= {name for variant in study.variants.values() for name in own_protocol(variant)}
+    """Raise what is wrong with the options that a study's search chooses, alone and together."""
+    own = {name for variant in study.variants.values() for name in own_options(variant)[0]}
     with Mistakes() as mistakes:
         for name, axis in space.items():
             with mistakes.below("search", "space", name):
                 _check_axis(name, axis, own)
+    ends, cells = [_ends(axis) for axis in space.values()], list(study.cell_list())
+    if (number := prod(map(len, ends))) * len(cells) > MAX_CHECKS:
+        raise mistake(
+            f"these are {number} combinations of values x {len(cells)} cells to check, want at most {MAX_CHECKS}; "
+            "give fewer values",
+            "search",
+            "space",
+        )
+    problems = dict[str, None]()
+    for values in product(*ends):
+        options = dict(zip(space, values, strict=True))
+        chosen = [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells]
+        problems |= dict.fromkeys(problem for _, problem in _problems(study, chosen))
     with Mistakes() as mistakes:
-        for problem in list(dict.fromkeys(_combined(study, space)))[:5]:
+        for problem in list(problems)[:MOST_PROBLEMS]:
             mistakes.add(problem, "search", "space")
 
 
 def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:
-    if name not in (options := vars(Protocol())):
+    if name not in (options := vars(Protocol()).keys() - FIXED):
         raise ValueError(unknown("option", name, options))
     if name in NOT_SEARCHED:
         raise ValueError(
             "is how runs are measured or computed, and the same in all runs of a cell; leave it out"
         )
     if name in own:
-        raise ValueError("some variants or cells set it themselves; leave it out there, or here")
+        raise ValueError("some variants set it themselves; leave it out there, or here")
     for value in _ends(axis):
         try:
             changed(Protocol(), {name: value})
@@ -306,29 +286,3 @@ def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:
 
 def _ends(axis: Axis) -> Sequence[Any]:
     return (axis.low, axis.high) if isinstance(axis, Range) else axis
-
-
-def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
-    """Yield what is wrong with the combinations of the axes' values, or ends; raise ValidationError for too many."""
-    ends = [_ends(axis) for axis in space.values()]
-    # Of models the family alone makes a difference, and learning rates make none.
-    of_family = {study.models[name].size.family: name for name in reversed(study.models)}
-    first = {name: of_family[model.size.family] for name, model in study.models.items()}
-    cells = list(
-        dict.fromkeys(
-            c._replace(model=first[c.model], learning_rates=()) for c in study.cell_list()
-        )
-    )
-    if (number := prod(map(len, ends))) * len(cells) > MAX_CHECKS:
-        counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
-        raise mistake(
-            f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space"
-        )
-    for values in product(*ends):
-        options = dict(zip(space, values, strict=True))
-        try:
-            _check_options(
-                study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells]
-            )
-        except ValidationError as error:
-            yield from (detail["msg"] for detail in error.errors())

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo
+from pydantic import AfterValidator, TypeAdapter, ValidationInfo
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Steps
-from lr_sweep.sweep.study.search import LearningRateGrid, LearningRates
-from lr_sweep.sweep.study.validation import (
+from lr_sweep.trainables.parts import VARIANTS, Variant
+from lr_sweep.trainables.run import Protocol
+
+from .search import LearningRateGrid, LearningRates
+from .validation import (
     NAME,
     STRICT,
     Mistakes,
     Strict,
+    by_name,
     each_entry,
     mistake,
-    one_of,
     read_record,
-    shown,
     some_distinct,
 )
-from lr_sweep.trainables.parts import VARIANTS, Variant
-from lr_sweep.trainables.run import Protocol
 
 P = TypeVar("P")
 AXES = ("tasks", "models", "variants")
@@ -46,8 +46,8 @@ class Cells(Strict):
     """Names in the study's `variants`; null: all."""
     learning_rates: LearningRates | None = None
     """A grid or a list for these cells; null: the study's."""
-    protocol: Fields = Field(default_factory=dict)
-    """Options that differ from the study's; not `precision`."""
+
+    gone: ClassVar[ReadFields] = {"protocol": {}}
 
     def have(self, **names: str) -> bool:
         """Return whether some of them have these, for instance `have(models="gpt2", variants="frozen-random")`."""
@@ -58,7 +58,7 @@ class Cells(Strict):
 
 
 def changed(protocol: P, own: ReadFields) -> P:
-    """Return a protocol with some cells' or a variant's own options; raise `ValidationError` for wrong ones."""
+    """Return a protocol with other options, such as a variant's; raise `ValidationError` for wrong ones."""
     if "precision" in own:
         raise mistake("holds for a whole study; set it in the study's protocol", "precision")
     return read_record(type(protocol), {**vars(protocol), **own}) if own else protocol
@@ -90,10 +90,10 @@ def by_names(
             yield index, names
 
 
-def check_cells(entries: Sequence[Cells], axes: Mapping[str, ReadFields], protocol: Any) -> None:
-    """Raise all mistakes in a study's `cells`: wrong names and options, cells that are there twice or never.
+def check_cells(entries: Sequence[Cells], axes: Mapping[str, ReadFields]) -> None:
+    """Raise all mistakes in a study's `cells`: wrong names, cells that are there twice or never.
 
-    `axes`: the study's `AXES` by name; `protocol`: the study's.
+    `axes`: the study's `AXES` by name.
     """
     with Mistakes() as mistakes:
         for index, cells in enumerate(entries):
@@ -101,20 +101,7 @@ def check_cells(entries: Sequence[Cells], axes: Mapping[str, ReadFields], protoc
                 for place, name in enumerate(getattr(cells, axis) or ()):
                     if name not in valid:
                         mistakes.add(unknown(axis[:-1], name, valid), "cells", index, axis, place)
-            with mistakes.below("cells", index, "protocol", keys=vars(protocol)):
-                _check_budgets(
-                    cells, axes["tasks"], changed(protocol, cells.protocol).evaluate_every
-                )
     _check_each_once(entries, axes)
-
-
-def _check_budgets(cells: Cells, tasks: ReadFields, every: int) -> None:
-    for name, task in tasks.items():
-        if cells.have(tasks=name) and task.num_steps % every:
-            raise mistake(
-                f"tasks.{name}.num_steps = {task.num_steps} is no multiple of {every}",
-                "evaluate_every",
-            )
 
 
 def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, ReadFields]) -> None:
@@ -145,28 +132,18 @@ class StudyVariant(Variant):
     """Options that differ from the study's (not `precision`), and from its tasks' `num_steps`."""
 
 
-def own_protocol(variant: Any) -> Fields:
-    """Return the options of the protocol that are a variant's own."""
-    own = variant.protocol if isinstance(variant, StudyVariant) else {}
-    return {name: value for name, value in own.items() if name != BUDGET}
-
-
-def own_budget(variant: Any) -> int | None:
-    """Return a variant's own step budget; None: it has the task's."""
-    return variant.protocol.get(BUDGET) if isinstance(variant, StudyVariant) else None
+def own_options(variant: Any) -> tuple[Fields, int | None]:
+    """Return the options of the protocol that are a variant's own, and its step budget; None: the task's."""
+    own = dict(variant.protocol) if isinstance(variant, StudyVariant) else {}
+    num_steps = own.pop(BUDGET, None)
+    return own, num_steps
 
 
 def variants_of(value: Any, info: ValidationInfo) -> dict[str, Variant]:
     """Build the variants by name, of a list of known names or of a mapping."""
-    if isinstance(value, tuple):
-        return {name: VARIANTS[name] for name in _NAMES.validate_python(value)}
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError(
-            f"got {shown(value)}, want a list of names, or a mapping of names to variants"
-        )
     protocol = info.data.get("protocol", Protocol())
     variants: dict[str, Variant] = each_entry(
-        value, lambda name, entry: _variant(name, entry, protocol)
+        by_name(value, "variants"), lambda name, entry: _variant(name, entry, protocol)
     )
     return variants
 
@@ -192,18 +169,10 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
 def _own(given: StudyVariant, protocol: Protocol) -> Variant:
     if not given.protocol:
         return Variant(initialisation=given.initialisation, trained=given.trained)
+    own, num_steps = own_options(given)
     with Mistakes() as mistakes:
         with mistakes.below("protocol", keys=[*vars(protocol), BUDGET]):
-            changed(protocol, own_protocol(given))
-        if BUDGET in given.protocol:
-            with mistakes.below("protocol", BUDGET):
-                STEPS.validate_python(given.protocol[BUDGET])
+            changed(protocol, own)
+        with mistakes.below("protocol", BUDGET):
+            STEPS.validate_python(1 if num_steps is None else num_steps)
     return given
-
-
-_NAMES = TypeAdapter(
-    Annotated[
-        tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)
-    ],
-    config=STRICT,
-)

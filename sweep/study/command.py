@@ -12,10 +12,11 @@ from pydantic import Field, PlainValidator, ValidationInfo, field_validator, mod
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.limits import Steps
-from lr_sweep.sweep.study.own import OwnProtocol, OwnStudy, code_files, folder_of
-from lr_sweep.sweep.study.validation import Mistakes, Strict, mistake, read_record, shown
 from lr_sweep.trainables.own.command_line import FILES, FIXED, CommandLine, filled, placeholders
 from lr_sweep.trainables.own.run import OwnFiles
+
+from .own import OwnProtocol, OwnStudy, code_files, folder_of
+from .validation import Mistakes, Strict, mistake, read_record, shown
 
 WANTED = (
     "a command such as python train.py --lr {learning_rate} --seed {seed}, or the list of its words"
@@ -140,22 +141,23 @@ class CommandStudy(OwnStudy):
         wanted = placeholders([*self.command, self.metrics.file or ""])
         space = self.search.space if self.search else {}
         known = {*FIXED, *space}
+        options = [
+            (axis, name, option)
+            for axis, entries in self.options_by_name().items()
+            for name, given in entries.items()
+            for option in sorted(given)
+        ]
+        options += [("search", "space", option) for option in space]
+        known |= {option for *_, option in options}
         with Mistakes() as mistakes:
-            for axis, entries in self.options_by_name().items():
-                for name, options in entries.items():
-                    known |= options.keys()
-                    for option in sorted(options.keys() - wanted):
-                        text = f"no {{{option}}} in the command; use it there, or leave it out: it changes nothing"
-                        mistakes.add(text, axis, name, option)
-                    for option in sorted(options.keys() & set(FIXED)):
-                        mistakes.add(
-                            "means something else in a command; give it another name",
-                            axis,
-                            name,
-                            option,
-                        )
-            for option in space.keys() - wanted:
-                mistakes.add(f"no {{{option}}} in the command", "search", "space", option)
+            for *loc, option in options:
+                if option not in wanted:
+                    text = f"no {{{option}}} in the command; use it there, or leave it out: it changes nothing"
+                    mistakes.add(text, *loc, option)
+                if option in FIXED:
+                    mistakes.add(
+                        "means something else in a command; give it another name", *loc, option
+                    )
             for name in wanted - known:
                 mistakes.add(unknown("placeholder", name, known), "command")
             for name in set(NEEDED) - placeholders(self.command):
@@ -174,16 +176,11 @@ class CommandStudy(OwnStudy):
     def _check_cells_differ(self, wanted: set[str]) -> None:
         """Raise mistakes of cells that lack an option of the command, or have the same command as another cell."""
         space, seen = self.search.space if self.search else {}, dict[tuple[str, ...], str]()
-        options = self.options_by_name()
         with Mistakes() as mistakes:
             for cell in self.cell_list():
                 names = {"task": cell.task, "model": cell.model, "variant": cell.variant}
-                title, values = (
-                    " ".join(names.values()),
-                    dict.fromkeys([*FIXED, *space], "") | names,
-                )
-                for axis, name in names.items():
-                    values |= options[f"{axis}s"][name]
+                title = " ".join(names.values())
+                values = dict.fromkeys([*FIXED, *space], "") | names | self.options_of(cell)
                 if lacking := sorted(wanted - values.keys()):
                     mistakes.add(f"{title} has no option {', '.join(lacking)}", "command")
                     continue

@@ -15,11 +15,12 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, file_like, unknown
 from lr_sweep.common.files import Fields, as_version_1_2, read_plain
-from lr_sweep.sweep.study.built_in import BuiltInStudy
-from lr_sweep.sweep.study.command import CommandStudy
-from lr_sweep.sweep.study.own import FunctionStudy
-from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.study.validation import Loc, shown
+
+from .built_in import BuiltInStudy
+from .command import CommandStudy
+from .own import FunctionStudy
+from .study import Study
+from .validation import Loc, shown
 
 MAX_BYTES = 1_500_000
 """Largest study file; 100 to 200 kB are read in a second, and `MAX_CELLS` variants, written out, take 1.3 MB."""

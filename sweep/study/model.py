@@ -22,18 +22,6 @@ from pydantic import (
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.limits import Count
 from lr_sweep.datasets import TASKS
-from lr_sweep.sweep.study.validation import (
-    MISTAKE,
-    NAME,
-    Mistakes,
-    Strict,
-    matching,
-    mistake,
-    one_of,
-    read_record,
-    shown,
-    some_distinct,
-)
 from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.models.published import MODELS
 from lr_sweep.trainables.pretraining.recipe import (
@@ -45,6 +33,19 @@ from lr_sweep.trainables.pretraining.recipe import (
 )
 from lr_sweep.trainables.pretraining.weights import shipped_names
 from lr_sweep.trainables.run import BodySize, ModelSize
+
+from .validation import (
+    MISTAKE,
+    NAME,
+    Mistakes,
+    Strict,
+    matching,
+    mistake,
+    one_of,
+    read_record,
+    shown,
+    some_distinct,
+)
 
 
 def _study_path(value: Any, info: ValidationInfo) -> Any:

@@ -10,9 +10,9 @@ from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.text import rate_text
 
 if TYPE_CHECKING:
-    from lr_sweep.sweep.study.runs import WantedRun
+    from .runs import WantedRun
 
-AXES = ("task", "model", "variant", "learning_rate", "seed")
+AXES = ("task", "model", "variant", "learning_rate", "seed", "run")
 
 Only = Mapping[str, frozenset[str]]
 """Wanted values by axis, as text; an axis that is not there may have any value."""
@@ -65,6 +65,7 @@ def _values(run: WantedRun) -> dict[str, str]:
         "variant": run.variant,
         "learning_rate": rate,
         "seed": seed,
+        "run": run.run_id,
     }
 
 

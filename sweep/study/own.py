@@ -12,13 +12,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Len
 from pydantic import (
     AfterValidator,
     Field,
     PlainValidator,
     ValidationInfo,
-    field_validator,
     model_validator,
 )
 
@@ -27,51 +25,26 @@ from lr_sweep.common.errors import did_you_mean, file_like
 from lr_sweep.common.files import Fields, ReadFields, hash_once
 from lr_sweep.common.limits import Steps
 from lr_sweep.common.source_code import imported_names
-from lr_sweep.sweep.study.cells import StudyCell
-from lr_sweep.sweep.study.study import Examples, Study, StudyTask
-from lr_sweep.sweep.study.validation import (
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun, data_file, module_name
+
+from .cells import StudyCell
+from .study import Examples, Study
+from .validation import (
     NAME,
     Mistakes,
     Strict,
+    by_name,
     each_entry,
     mistake,
     read_record,
     shown,
 )
-from lr_sweep.trainables.own.run import OwnFiles, OwnRun, data_file, module_name
 
 FUNCTION = "train"
 """Label of the model and the variant of a study that names none."""
 MAX_CODE_BYTES = 2_000_000
 """Largest size of all code files together, which travel with every run."""
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
-_RECORDED = (
-    *(
-        "study",
-        "title",
-        "tags",
-        "notes",
-        "trainable",
-        "command",
-        "metrics",
-        "data",
-        "protocol",
-        "models",
-        "variants",
-        "cells",
-    ),
-    *(
-        "search",
-        "learning_rates",
-        "refine",
-        "winners",
-        "stop_early",
-        "fresh",
-        "seeds",
-        "selection",
-    ),
-    *("equal_within", "target", "code", "metric", "tasks", "resources"),
-)
 
 
 class StudyMetric(Strict):
@@ -120,13 +93,7 @@ def _options(name: str, value: Any) -> Fields:
 
 def _named_options(value: Any) -> Any:
     """Build mappings of options by name, of a list of names or of a mapping."""
-    if isinstance(value, tuple):
-        value = dict.fromkeys(value)
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError(
-            f"got {shown(value)}, want a mapping of names to options, or a list of names"
-        )
-    return each_entry(value, _options)
+    return each_entry(by_name(value, "options"), _options)
 
 
 def _code_files(value: Any, info: ValidationInfo) -> OwnFiles:
@@ -264,11 +231,9 @@ class OwnStudy(Study):
     why_unused = "runs of the user's own function train one by one"
 
     protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]
-    """How each run is evaluated: `evaluate_every` alone."""
+    """How each run is evaluated: `evaluate_every` alone; of a command by default 1."""
     variants: NamedOptions = Field(default={FUNCTION: {}})
-    """Names, or a mapping of names to options for the function; default: one."""
-    tasks: Annotated[dict[str, StudyTask], Len(1)] = Field(default=None, validate_default=True)
-    """Tasks by name, with `num_steps` and options for the function; default: one, named as the study."""
+    """Names, or a mapping of names to options for the function or the command; default: one."""
     models: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options for the function; default: one."""
     data: Annotated[dict[str, str], PlainValidator(_data_files)] = Field(default_factory=dict)
@@ -276,10 +241,7 @@ class OwnStudy(Study):
     metric: StudyMetric = StudyMetric(name="accuracy", higher_is_better=True, is_fraction=True)
     """What the function reports of each split; default: an accuracy."""
 
-    @field_validator("tasks", mode="before")
-    @classmethod
-    def _name_tasks(cls, tasks: Any, info: Any) -> Any:
-        return {info.data.get("study", FUNCTION): {}} if tasks is None else tasks
+    has_default_task = True
 
     @classmethod
     def read_options(cls, task: str, given: ReadFields) -> Fields:
@@ -310,6 +272,11 @@ class OwnStudy(Study):
         tasks = {name: task.options for name, task in self.tasks.items()}
         return {"tasks": tasks, "models": self.models, "variants": self.variants}
 
+    def options_of(self, cell: StudyCell) -> Fields:
+        """Return the options of a cell's task, model and variant."""
+        task: Fields = self.tasks[cell.task].options
+        return task | self.models[cell.model] | self.variants[cell.variant]
+
     @property
     def measured(self) -> Metric:
         """What is measured on validation and test data."""
@@ -338,14 +305,13 @@ class OwnStudy(Study):
     ) -> OwnRun:
         """Return a run of a cell with options that a search chose."""
         assert examples.files, "made by this class"
-        own = self.tasks[cell.task].options | self.models[cell.model] | self.variants[cell.variant]
         return OwnRun(
             files=examples.files,
             data=self.data,
             task=cell.task,
             model=cell.model,
             variant=cell.variant,
-            options={**own, **options},
+            options={**self.options_of(cell), **options},
             learning_rate=0.0,
             seed=0,
             evaluate_every=cell.protocol.evaluate_every,
@@ -367,18 +333,18 @@ class OwnStudy(Study):
         content = super().plain() | {"code": list(self.files.code)}
         if self.cells is None:
             del content["cells"]
-        return {name: content[name] for name in _RECORDED if name in content}
+        return content
 
 
 class FunctionStudy(OwnStudy):
     """A study that calls a training function of the user's own for each run."""
 
     trainable: Annotated[str, AfterValidator(_trainable_text)]
-    """File and function, such as `train.py:train`; the file is beside the study."""
+    """File and function beside the study, such as `train.py:train`, or instead a `command`."""
     code: Annotated[OwnFiles, PlainValidator(_code_files)] = Field(
         default=None, validate_default=True
     )
-    """Files that the function's numbers come from, or patterns; default: the trainable's."""
+    """Files that the numbers come from, or patterns; default: the trainable's, or those that the command names."""
 
     @model_validator(mode="after")
     def _check_function(self) -> FunctionStudy:

@@ -14,13 +14,14 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import read_stopped
 from lr_sweep.analysis.record.study import NOTHING_STOPPED, StoppedRates
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.sweep.study.backbones import Backbone
-from lr_sweep.sweep.study.cells import StudyCell
-from lr_sweep.sweep.study.search import NO_OPTIONS, Options
-from lr_sweep.sweep.study.study import Examples, Study
 from lr_sweep.trainables.pretraining.weights import WeightsSource
 from lr_sweep.trainables.run import AnyRun, Run
 from lr_sweep.trainables.worker.memory import trained_parameters
+
+from .backbones import Backbone
+from .cells import StudyCell
+from .search import NO_OPTIONS, Options
+from .study import Examples, Study
 
 MADE_UP_RATE = 1e-3
 

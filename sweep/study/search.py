@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Interval, Len
 from pydantic import AfterValidator, BeforeValidator, Field, Tag, ValidationInfo, model_validator
 
 from lr_sweep.analysis.statistics.rates.further_rates import three_digits
-from lr_sweep.common.limits import Count, LearningRate, Seed
+from lr_sweep.common.limits import LearningRate
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.study.validation import Strict, either, mistake, some_distinct
+
+from .validation import Strict, either, mistake, some_distinct
 
 Options = Mapping[str, Any]
 NO_OPTIONS: Options = MappingProxyType({})
@@ -164,12 +165,10 @@ class Search(Strict):
     """Largest, at most 3 significant digits; at least twice `low`."""
     rates: Annotated[int, Interval(ge=2, le=100)]
     """Learning rates of each cell, in all."""
-    at_once: Count | None = None
-    """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
-    seed: Seed = 0
-    """Seed of the sampler, not of the runs."""
     space: Space = Field(default_factory=dict)
     """Options chosen with each rate: a range or a list of values."""
+
+    gone: ClassVar = {"at_once": None, "seed": 0}
 
     @model_validator(mode="after")
     def _check_range(self) -> Search:
@@ -189,7 +188,7 @@ class Search(Strict):
     @property
     def round_size(self) -> int:
         """Return how many learning rates of a cell a round proposes at most."""
-        return self.at_once or (ADAPTIVE_AT_ONCE if self.sampler in ADAPTIVE else self.rates)
+        return ADAPTIVE_AT_ONCE if self.sampler in ADAPTIVE else self.rates
 
     def facts(self) -> dict[str, Any]:
         """Return what reports read of it, as JSON values."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
 from pydantic import (
+    BeforeValidator,
     PlainSerializer,
     PlainValidator,
     Tag,
@@ -18,8 +17,9 @@ from pydantic import (
 )
 
 from lr_sweep.analysis.record.study import Fresh
-from lr_sweep.common.limits import Count, Positive
-from lr_sweep.sweep.study.validation import STRICT, Strict, either
+from lr_sweep.common.limits import Count
+
+from .validation import STRICT, Strict, either, shown
 
 FIRST_RUNG = 9
 """By default, a budget has this many times the steps before the first rung."""
@@ -28,12 +28,11 @@ FIRST_RUNG = 9
 class StopEarly(Strict):
     """Stops the runs of learning rates that are behind the others of their cell; off unless a study asks for it."""
 
-    rule: Literal["median"] = "median"
-    """Median stopping is the only rule."""
     first: Count | None = None
     """Steps before the first rung, rounded up to an evaluation; null: a ninth of the budget."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"eta": 3})
+    rule: ClassVar = "median"
+    gone: ClassVar = {"rule": "median", "eta": 3}
     """Options of earlier versions, with the values that changed nothing."""
 
     def rungs(self, num_steps: int, every: int) -> range:
@@ -42,13 +41,22 @@ class StopEarly(Strict):
         return range(every * math.ceil(first / every), num_steps, every)
 
 
+def _stopping(value: Any) -> Any:
+    if isinstance(value, str) and value != StopEarly.rule:
+        raise ValueError(f"got {shown(value)}, want {StopEarly.rule}")
+    return {} if isinstance(value, str) else value
+
+
+StoppingRule = Annotated[StopEarly, BeforeValidator(_stopping)]
+
+
 class AsManyAsItTakes(Strict):
     """Adds fresh seeds until each pair of variants is decided, four of each cell at first."""
 
     max: Annotated[int, Interval(ge=4, le=200)]
     """Largest number of fresh seeds of a cell."""
-    equal_within: Positive | None = None
-    """Largest difference that counts as equal, in points or the metric's unit; null: no variants are called equal."""
+
+    gone: ClassVar = {"equal_within": None}
 
 
 _FRESH: TypeAdapter[int | AsManyAsItTakes] = TypeAdapter(
@@ -65,12 +73,11 @@ def _fresh(value: Any) -> Fresh:
     given = _FRESH.validate_python(value)
     if isinstance(given, int):
         return Fresh(max=given, until_decided=False)
-    return Fresh(max=given.max, until_decided=True, equal_within=given.equal_within)
+    return Fresh(max=given.max, until_decided=True)
 
 
 def _as_written(fresh: Fresh) -> Any:
-    limits = {"max": fresh.max, "equal_within": fresh.equal_within}
-    return limits if fresh.until_decided else fresh.max
+    return {"max": fresh.max} if fresh.until_decided else fresh.max
 
 
 FreshSeeds = Annotated[Fresh, PlainValidator(_fresh), PlainSerializer(_as_written)]
@@ -93,9 +100,7 @@ class Resources(Strict):
     retries: Annotated[int, Interval(ge=0, le=1000)] = 2
     """Restarts of a trial after a crash."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"compile": False, "rank_timeout_s": 600.0}
-    )
+    gone: ClassVar = {"compile": False, "rank_timeout_s": 600.0}
     """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
 
     @field_validator("processes_per_run")

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Interval, Len
@@ -31,22 +30,24 @@ from lr_sweep.common.errors import unknown
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.sweep.study.cells import (
+from lr_sweep.trainables.own.run import OwnFiles
+from lr_sweep.trainables.run import AnyRun
+
+from .cells import (
     AXES,
-    STEPS,
     Cells,
     StudyCell,
     ascending,
     by_names,
     changed,
     check_cells,
-    own_budget,
-    own_protocol,
+    own_options,
 )
-from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.search import RatesOrSearch, Search
-from lr_sweep.sweep.study.settings import FreshSeeds, Resources, StopEarly
-from lr_sweep.sweep.study.validation import (
+from .model import StudyModel
+from .search import RatesOrSearch, Search
+from .settings import FreshSeeds, Resources, StoppingRule
+from .validation import (
+    EXAMPLES,
     Mistakes,
     Notes,
     OneLine,
@@ -59,8 +60,6 @@ from lr_sweep.sweep.study.validation import (
     shown,
     some_distinct,
 )
-from lr_sweep.trainables.own.run import OwnFiles
-from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
@@ -85,8 +84,10 @@ Target = Annotated[float, AllowInfNan(False)]
 class StudyTask(Strict):
     """A task's step budget and options; the file has both in one mapping."""
 
-    num_steps: int
-    """Gradient steps of each run; a multiple of `protocol.evaluate_every`."""
+    num_steps: Steps
+    """Gradient steps of each run; a multiple of `evaluate_every`."""
+    evaluate_every: Steps | None = None
+    """Gradient steps between evaluations; None: as in the study's protocol."""
     options: Any
     """A built-in task's `Options`, defaults filled in; the options that the study gives to a function's task."""
 
@@ -125,9 +126,9 @@ class Study(Strict):
     cells: Annotated[tuple[Cells, ...], Len(1, 1000)] | None = None
     """Its cells, each in one entry; null: all tasks x models x variants."""
     num_steps: Steps | None = Field(default=None, exclude=True)
-    """Gradient steps of each run, unless its task has others."""
-    tasks: Annotated[dict[str, StudyTask], Len(1)]
-    """Tasks by name, each with its `num_steps` and options."""
+    """Gradient steps of each run, unless its task has others; of a command by default 1."""
+    tasks: Annotated[dict[str, StudyTask], Len(1)] = Field(default=None, validate_default=True)
+    """Tasks by name, each with options, `num_steps` and `evaluate_every`; default of a function: one."""
     models: Any
     """Models by name; tables show the name."""
     search: Search | None = None
@@ -138,8 +139,8 @@ class Study(Strict):
     """Learning rates added to each cell's grid once it has ended; null: none."""
     winners: Count | None = None
     """Learning rates of each cell that get all seeds, once all had the first; null: all."""
-    stop_early: StopEarly | None = None
-    """Stops learning rates that are behind in their cell; null: none."""
+    stop_early: StoppingRule | None = None
+    """`median` stops learning rates that are behind in their cell; null: none."""
     fresh: FreshSeeds | None = None
     """Number of seeds, 2 to 200, that are added at each chosen rate and compare variants, or as many as it takes.
 
@@ -156,8 +157,12 @@ class Study(Strict):
     resources: Resources = Resources()
     """What each trial holds."""
 
-    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"paired": False, "decide": None})
+    gone: ClassVar = {"paired": False, "decide": None}
     """Options of earlier versions, with the values that changed nothing."""
+    has_default_task: ClassVar = False
+    """Whether a study without tasks has one, named as the study."""
+    task_steps: ClassVar[tuple[str, ...]] = ("num_steps",)
+    """Fields of `StudyTask` that a task may have beside its options."""
     unused_resources: ClassVar[dict[str, tuple[Any, ...]]]
     """Resources that have no effect on such a study, with the values that say nothing else."""
     why_unused: ClassVar[str]
@@ -230,28 +235,33 @@ class Study(Strict):
             if value is not None and not isinstance(value, Mapping):
                 cls.read_options(name, {})  # an unknown name is the first thing to say
                 raise ValueError(f"got {shown(value)}, want a mapping of options, with num_steps")
-            given = dict(value or {})
-            num_steps, options = given.pop("num_steps", info.data.get("num_steps")), None
+            given = {"num_steps": info.data.get("num_steps"), **(value or {})}
+            steps = {field: given.pop(field, None) for field in cls.task_steps}
             with Mistakes() as mistakes:
-                if num_steps is not None:
-                    with mistakes.below("num_steps"):
-                        num_steps = STEPS.validate_python(num_steps)
-                        _check_budget(num_steps, info)
+                if steps["num_steps"] is not None:
+                    with mistakes.below():
+                        task = StudyTask(**steps, options=None)
+                        with mistakes.below("num_steps"):
+                            _check_budget(task.num_steps, task.evaluate_every, info)
                 elif "num_steps" in info.data:  # else the study's is a mistake itself
                     mistakes.add(
                         "its step budget is missing: give num_steps here, or for the whole study"
                     )
                 with mistakes.below():
                     options = cls.read_options(name, given)
-            return StudyTask(num_steps=num_steps or 1, options=options)
+            return StudyTask(**{**steps, "num_steps": steps["num_steps"] or 1}, options=options)
 
+        if tasks is None and cls.has_default_task:
+            tasks = {info.data.get("study", "train"): {}}
+        elif tasks is None:
+            raise ValueError(f"missing; write `tasks: {EXAMPLES['tasks']}`")
         return each_entry(tasks, build)
 
     @field_validator("num_steps")
     @classmethod
     def _check_num_steps(cls, num_steps: int | None, info: ValidationInfo) -> int | None:
-        if num_steps is not None:
-            _check_budget(num_steps, info)
+        if num_steps is not None and "evaluate_every" not in cls.task_steps:
+            _check_budget(num_steps, None, info)
         return num_steps
 
     # --- what goes together
@@ -265,25 +275,19 @@ class Study(Strict):
                         "the study has a `search`; leave it out", "cells", index, "learning_rates"
                     )
         if self.cells is not None:
-            check_cells(self.cells, self.axes_by_name(), self.protocol)
+            check_cells(self.cells, self.axes_by_name())
         return self
 
     def check_number(self) -> None:
         """Raise ValidationError for too many runs."""
         grids = [cell.learning_rates for cell in self.cell_list()]
-        searched, more, seeds = (
-            self.search.rates if self.search else 0,
-            self.refine or 0,
-            len(self.seed_list()),
-        )
-        num_runs = seeds * sum(more + (searched or len(grid)) for grid in grids)
-        num_runs += len(grids) * (self.fresh.max if self.fresh else 0)
+        more, fresh = self.refine or 0, self.fresh.max if self.fresh else 0
+        num_rates = [more + (self.search.rates if self.search else len(grid)) for grid in grids]
+        num_runs = len(self.seed_list()) * sum(num_rates) + len(grids) * fresh
         if num_runs > MAX_RUNS:
-            num_rates = more + (searched or len(ascending(self.learning_rates or ())))
-            axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, seeds]
             raise mistake(
-                f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
-                f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
+                f"tasks x models x variants x learning rates x seeds are {num_runs} runs, want at most {MAX_RUNS}; "
+                "split it into several studies, which share their runs"
             )
 
     @model_validator(mode="after")
@@ -316,8 +320,6 @@ class Study(Strict):
                 f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell",
                 "winners",
             )
-        if self.equal_within and self.fresh and self.fresh.equal_within:
-            raise mistake("the study has `equal_within`, too; leave it out in one place", "fresh")
         return self
 
     # --- what it says
@@ -329,17 +331,22 @@ class Study(Strict):
     def cell_list(self) -> Iterator[StudyCell]:
         """Yield the study's cells, by task, model and variant in the study's order."""
         axes, entries = self.axes_by_name(), self.cells or (Cells(),)
-        found = {names: entry for entry, names in by_names(entries, axes)}
+        entry_of = {names: entry for entry, names in by_names(entries, axes)}
         rates = [ascending(cells.learning_rates or self.learning_rates or ()) for cells in entries]
-        protocols = {
-            name: changed(self.protocol, own_protocol(variant))
-            for name, variant in self.variants.items()
+        trained = {
+            (task, variant): self._trained(task, variant)
+            for task, variant in product(self.tasks, self.variants)
         }
         for task, model, variant in product(*axes.values()):
-            if (entry := found.get((task, model, variant))) is not None:
-                protocol = changed(protocols[variant], entries[entry].protocol)
-                num_steps = own_budget(self.variants[variant]) or self.tasks[task].num_steps
-                yield StudyCell(task, model, variant, rates[entry], protocol, num_steps)
+            if (entry := entry_of.get((task, model, variant))) is not None:
+                yield StudyCell(task, model, variant, rates[entry], *trained[task, variant])
+
+    def _trained(self, task: str, variant: str) -> tuple[Any, int]:
+        """Return the protocol and the step budget of a variant's runs on a task."""
+        own, num_steps = own_options(self.variants[variant])
+        every = self.tasks[task].evaluate_every
+        interval = {} if every is None else {"evaluate_every": every}
+        return changed(self.protocol, interval | own), num_steps or self.tasks[task].num_steps
 
     def learning_rate_grid(self) -> tuple[float, ...]:
         """Return the learning rates of the study's cells in ascending order; none for a search."""
@@ -349,11 +356,18 @@ class Study(Strict):
         """Return the seeds in the study's order."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
-    def with_fresh(self, number: int) -> Study:
-        """Return the study with so many fresh seeds; raises ValidationError if it then has too many runs."""
-        within = self.equal_within or (self.fresh and self.fresh.equal_within)
-        fresh = Fresh(max=number, until_decided=False)
-        changed = self.model_copy(update={"fresh": fresh, "equal_within": within})
+    def with_options(self, gpus_per_trial: float | None = None, fresh: int | None = None) -> Study:
+        """Return the study with other GPUs of a trial, or so many fresh seeds; None: its own.
+
+        Raises ValidationError for a wrong number of GPUs, below its field, or for too many runs.
+        """
+        changes: Fields = {}
+        if gpus_per_trial is not None:
+            resources = dict(self.resources) | {"gpus_per_trial": gpus_per_trial}
+            changes["resources"] = Resources(**resources)
+        if fresh is not None:
+            changes["fresh"] = Fresh(max=fresh, until_decided=False)
+        changed = self.model_copy(update=changes)
         changed.check_number()
         return changed
 
@@ -370,19 +384,19 @@ class Study(Strict):
         content: Fields = self.model_dump(mode="json", warnings=False)
         for task in content["tasks"].values():
             task |= task.pop("options")
+            if task["evaluate_every"] is None:
+                del task["evaluate_every"]
         for name in self.unused_resources:
             del content["resources"][name]
         del content["search" if self.search is None else "learning_rates"]
         return content
 
 
-def _check_budget(num_steps: int, info: ValidationInfo) -> None:
-    """Raise ValueError if a step budget is no multiple of the steps between evaluations, if these are no mistake."""
-    every = info.data["protocol"].evaluate_every if "protocol" in info.data else 1
+def _check_budget(num_steps: int, every: int | None, info: ValidationInfo) -> None:
+    """Raise ValueError if a step budget is no multiple of the steps between evaluations; None: the protocol's."""
+    if every is None:
+        every = info.data["protocol"].evaluate_every if "protocol" in info.data else 1
     if rest := num_steps % every:
-        nearest = (
-            f"{num_steps - rest} or {num_steps - rest + every}" if num_steps > every else str(every)
-        )
-        raise ValueError(
-            f"{num_steps} is not a multiple of protocol.evaluate_every = {every}; {nearest} is"
-        )
+        least = num_steps - rest
+        nearest = f"{least} or {least + every}" if least else str(every)
+        raise ValueError(f"{num_steps} is not a multiple of evaluate_every = {every}; {nearest} is")

@@ -39,6 +39,19 @@ Loc = tuple[str | int, ...]
 """Keys and indices that lead to a value, as pydantic's errors have them."""
 T = TypeVar("T")
 
+FIXED = frozenset(
+    {
+        *("adam_beta1", "adam_beta2", "adam_eps", "momentum", "lion_beta1", "lion_beta2"),
+        *("muon_momentum", "base_width", "decay_fraction", "attention", "random_init"),
+        *("input_gain", "position_std", "readout"),
+        *("split_seed", "data_seed", "generator_seed", "validation_batch", "augment"),
+        *("num_patterns", "mask_probability", "max_length", "longer"),
+        *("layer_norm", "cell", "buckets", "max_distance", "attention_window", "layer_norm_eps"),
+        *("recipe.seed", "bert.positions", "longformer.positions"),
+    }
+)
+"""Options of dataclasses, if need be with their module, that runs record and that a study file cannot change."""
+
 _WANTED = {
     "tuple_type": "a list",
     "model_type": "a mapping of keys to values, {} for none",
@@ -50,7 +63,7 @@ _WANTED = {
     "string_type": "text",
     "bool_type": "true or false",
 }
-_EXAMPLES = {
+EXAMPLES = {
     "protocol": "{evaluate_every: N}",
     "evaluate_every": "N",
     "tasks": "{digits: {num_steps: N}}",
@@ -149,16 +162,29 @@ def _without_gone(kind: type, value: Any) -> Any:
     return {name: given for name, given in value.items() if name not in gone or given != gone[name]}
 
 
+def is_fixed(kind: type, option: str) -> bool:
+    """Return whether a study file cannot change an option of a dataclass."""
+    return not FIXED.isdisjoint((option, f"{kind.__module__.rpartition('.')[2]}.{option}"))
+
+
 def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
     """Build a dataclass from a mapping as strictly as `Strict` does; its fields' types have their limits.
 
     `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
     its fields, for the message about an unknown key.
     """
-    value = _without_gone(kind, value)
-    with reworded([*more_keys, *(field.name for field in fields(cast("Any", kind)))]):
-        record: T = _reader(cast("Any", kind)).validate_python(value)
-        return record
+    value, own = _without_gone(kind, value), fields(cast("Any", kind))
+    keys = [*more_keys, *(field.name for field in own if not is_fixed(kind, field.name))]
+    with Mistakes() as mistakes:
+        for field in own if isinstance(value, Mapping) else ():
+            name, given = field.name, value.get(field.name, field.default)
+            if is_fixed(kind, name) and given != field.default:
+                text = f"got {shown(given)}, but is always {shown(field.default)}; leave it out"
+                mistakes.add(text, name)
+                value = {key: value[key] for key in value if key != name}
+        with mistakes.below(keys=keys):
+            record: T = _reader(cast("Any", kind)).validate_python(value)
+    return record
 
 
 @cache
@@ -191,6 +217,17 @@ def each_entry(entries: Any, build: Callable[[str, Any], T]) -> Any:
             with mistakes.below(name):
                 built[name] = build(name, value)
     return built
+
+
+def by_name(value: Any, kind: str) -> Mapping[str, Any]:
+    """Return a mapping as it is, and a list of names with None for each; raises mistakes in other values."""
+    if isinstance(value, tuple):
+        return dict.fromkeys(map(NAME.validate_python, some_distinct(value)))
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(
+            f"got {shown(value)}, want a list of names, or a mapping of names to {kind}"
+        )
+    return value
 
 
 def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
@@ -293,43 +330,29 @@ StudyName = Annotated[str, NameRule, BeforeValidator(_file_name)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
 
 
-GONE_FROM_DECIDE = {
-    "pairs": "all pairs are compared: leave other variants out of `variants`",
-    "error": "`error` is always 0.05",
-}
-"""Options of the key `decide` of earlier versions, with what became of them."""
-
-
-def _instead_of_decide(value: Any) -> str:
-    given = value if isinstance(value, Mapping) else {}
-    most = given.get("max_seeds")
-    fresh = {"max": max(4, most) if isinstance(most, int) else 20}  # 20 was the default
-    if given.get("min_difference"):
-        fresh["equal_within"] = given["min_difference"]
-    fields = ", ".join(f"{name}: {shown(limit)}" for name, limit in fresh.items())
-    notes = [note for name, note in GONE_FROM_DECIDE.items() if name in given]
-    return "; ".join([f"gone: write `fresh: {{{fields}}}`", *notes])
-
-
-REMOVED: Mapping[object, str | Callable[[Any], str]] = {
+REMOVED = {
     "axes": "gone: list each combination in `variants`, such as `sgd: {initialisation: random, trained: [output], "
     "protocol: {optimizer: sgd}}`",
     "paired": "gone: variants are compared by Welch's t test; remove this line",
-    "decide": _instead_of_decide,
+    "decide": "gone: write `fresh: {max: N}` for its `max_seeds`, and `equal_within: SIZE` in the study for its "
+    "`min_difference`; all pairs are compared, with an error of 0.05",
+    "equal_within": "gone from here: give `equal_within` to the study",
+    "protocol": "gone from here: give `evaluate_every` in a task, and other options in a variant's `protocol`",
+    "rule": "gone: median stopping is the only rule; write `stop_early: median`",
+    "at_once": "gone: a round has 2 learning rates with tpe and gp, and all with the others",
 }
-"""Keys of earlier versions, with what to do, which may depend on the value."""
+"""Keys of earlier versions, with what to do."""
 
 
 def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
     kind, message = detail["type"], detail["msg"]
     match kind:
         case "extra_forbidden" | "unexpected_keyword_argument":
-            key = detail["loc"][-1]
-            instead = REMOVED.get(key) or unknown("key", key, keys)
-            return instead(detail["input"]) if callable(instead) else instead
+            key = str(detail["loc"][-1])
+            return REMOVED.get(key) or unknown("key", key, keys)
         case "missing":
             key = str(detail["loc"][-1])
-            return f"missing; write `{key}: {_EXAMPLES[key]}`" if key in _EXAMPLES else "missing"
+            return f"missing; write `{key}: {EXAMPLES[key]}`" if key in EXAMPLES else "missing"
         case "too_long":
             return f"got {detail['ctx']['actual_length']} entries, want at most {detail['ctx']['max_length']}"
         case "mistake" | "value_error":

@@ -44,7 +44,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         Sweep(FIELDS | {"variants": ["frozn-random"], "seeds": "3"}, tmp_path)
     lines = str(caught.value).splitlines()
-    assert lines[0].startswith("variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-random'?")
+    assert lines[0].startswith("variants.frozn-random: unknown variant 'frozn-random'; did you mean 'frozen-random'?")
     assert lines[1].startswith('seeds: got "3", want a whole number n')
     with pytest.raises(UserError, match="only: got 'variant', want AXIS=VALUE"):
         Sweep(FIELDS, tmp_path, only="variant")
@@ -73,7 +73,7 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     assert (outcome.trained, outcome.failed, outcome.stopped) == (4, 0, False)
     assert said[0] == "tiny: 4 runs wanted, 4 new"
     summary = sweep.summary()
-    assert list(summary.runs["validation_accuracy"]) == [0.5] * 4
+    assert list(summary.runs["validation"]) == [0.5] * 4
     assert list(summary.cells["learning_rate"]) == [1e-4]  # of equal ones the smallest
     assert list(sweep.optima()["note"]) == ["the best learning rate is at the edge of those tried"]
     assert sweep.laws().empty

@@ -17,12 +17,11 @@ from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of, environment, refused, said
 
 NAMES = [
-    *("run", "plan", "report", "status", "init", "ls", "show", "ui", "verify", "export", "figure"),
+    *("run", "plan", "report", "status", "init", "ls", "show", "ui", "verify", "challenge", "export"),
     *("gc", "judge", "gate", "data", "submit", "cluster"),
 ]
-COMMANDS = [name for name in NAMES if name not in ("figure", "cluster")]
-COMMANDS += ["figure attention", "figure deviations"]
-COMMANDS += ["cluster check", "cluster jobs", "cluster logs", "cluster stop"]
+COMMANDS = [name for name in NAMES if name != "cluster"]
+COMMANDS += ["cluster jobs", "cluster logs", "cluster stop"]
 PANELS = ["A study", "Results", "Tables", "Clusters and data"]
 
 
@@ -51,6 +50,7 @@ def test_help_has_an_example_that_can_be_read(name: str) -> None:
         ("mlflow sync", "`mlflow` is gone: use `export --mlflow`"),
         ("pretrain x", "`pretrain` is gone: use `data STUDY --pretrain`"),
         ("laws", "`laws` is a part of every report: `judge TABLE` or `report STUDY` (docs/laws.md)"),
+        ("cluster check x", "`check` is gone: `ray up` checks a cluster file"),
         ("help run", "`help` is an option: `--help`"),
     ],
 )
@@ -108,18 +108,18 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
         (["plan", "x", "--json=3"], "Option '--json' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
-        (["cluster", "halt"], "unknown command 'halt'; valid: check, fetch, down, jobs, logs, stop"),
-        (["figure", "halt", "x"], "unknown command 'halt'; valid: attention, deviations"),
-        (["export", "--csv"], "missing: TARGET"),
+        (["cluster", "halt"], "unknown command 'halt'; valid: fetch, down, jobs, logs, stop"),
+        (["export"], "missing: TARGET, the CSV file to make, or --mlflow"),
         (["gc", "--only", "x"], "unknown kind 'x'; valid: checkpoints, leftovers, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
-        (["export", "x"], "give --csv or --mlflow"),
+        (["export", "x", "--csv"], "--csv is gone: leave it out, as CSV is the only format"),
+        (["init", "--kind", "lightnin"], "--kind: unknown kind 'lightnin'; did you mean 'lightning'? valid: command,"),
         (["judge", "x", "--higher-is-better", "--lower-is-better"], "--lower-is-better and --higher-is-better exclude"),
-        (["ui", "--results", "x", "--cluster", "y"], "--results and --cluster exclude each other"),
+        (["ui", "y", "--results", "x"], "FILE and --results exclude each other"),
         (["ui", "--port", "99999"], "'--port': Input should be less than or equal to 65535"),
         (["run", "x", "--checkpoint-every-s", "0"], "'--checkpoint-every-s': Input should be greater than or equal to"),
         (["run", "x", "--checkpoint-every-s", "nan"], "'--checkpoint-every-s': Input should be "),
-        (["run", "x", "--runs-per-trial", "two"], "'--runs-per-trial': Input should be a valid integer"),
+        (["run", "x", "--cpus", "two"], "'--cpus': Input should be a valid integer"),
         (["run", "quickstart", "--gpus-per-trial", "2"], "--gpus-per-trial: got 2.0, want less than or equal to 1"),
         (["run", "quickstart", "--gpus-per-trial", "nan"], "--gpus-per-trial: got NaN, want a finite number"),
         (["run", "quickstart", "--gpus-per-trial", "x"], "'--gpus-per-trial': could not convert string to float: 'x'"),

@@ -46,9 +46,9 @@ ONLY = st.lists(st.tuples(AXIS, st.sampled_from(("=", "", ",", "==")), NUMBER | 
 COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("plan", STUDY_NAME, "--results", PATH, "--data-dir", PATH),
     ("plan", "tiny.yaml", "--cpus", NUMBER, "--gpus", NUMBER),
-    ("plan", "tiny.yaml", "--cpus-per-trial", NUMBER, "--gpus-per-trial", NUMBER, "--runs-per-trial", NUMBER),
+    ("plan", "tiny.yaml", "--gpus-per-trial", NUMBER),
     ("run", STUDY_NAME, "--results", PATH, "--address", HERE),
-    ("run", "tiny.yaml", "--cpus", NUMBER, "--max-attempts", NUMBER, "--address", HERE),
+    ("run", "tiny.yaml", "--cpus", NUMBER, "--address", HERE),
     ("run", "tiny.yaml", "--checkpoint-every-s", NUMBER, "--address", ADDRESS.filter(lambda text: text != "auto")),
     ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
     ("cluster", st.sampled_from(("jobs", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
@@ -60,19 +60,17 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("show", PATH | NUMBER, "--log", "--results", PATH),
     ("gc", "--only", st.sampled_from(("leftovers", "checkpoints", "unwanted", "x")), "--results", PATH),
     ("cluster", "check", PATH),
-    ("export", PATH, "--csv", STUDY_NAME, "--results", PATH),
+    ("export", PATH, STUDY_NAME, "--results", PATH),
     (ANY_TEXT, ANY_TEXT, ANY_TEXT),
     ("data", "--pretrain", STUDY_NAME.filter(lambda name: name != "quickstart"), "--results", PATH),
     ("ls", STUDY_NAME, "--results", PATH),
     ("show", PATH | NUMBER, "--results", PATH),
-    ("figure", "attention", PATH | NUMBER, "--results", PATH, "--out", PATH, "--layer", NUMBER, "--examples", NUMBER),
-    ("figure", "deviations", PATH, "--results", PATH, "--model", PATH),
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("export", "--mlflow", STUDY_NAME, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),
     ("ui", "--results", PATH.filter(lambda path: path != "record"), "--host", ADDRESS, "--port", NUMBER),
-    ("ui", "--cluster", PATH, "--port", NUMBER),
+    ("ui", PATH, "--port", NUMBER),
 )
 LINES = st.sampled_from(COMMANDS).flatmap(
     lambda words: st.tuples(*(st.just(word) if isinstance(word, str) else word for word in words))
@@ -178,7 +176,7 @@ def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, p
     for command in (("status", "first"), ("ls",), ("show", RUN), ("verify",), ("gc",), ("plan", "tiny.yaml")):
         said(*command, "--results", "odd")
     (folder / "out.csv").unlink(missing_ok=True)
-    said("export", "out.csv", "--csv", "--results", "odd")
+    said("export", "out.csv", "--results", "odd")
 
 
 OTHERS = ("lr_sweep", "mlflow", "numpy", "pandas", "pyarrow", "ray", "sitecustomize", "torch", "usercustomize", "yaml")

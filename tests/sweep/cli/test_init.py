@@ -29,7 +29,11 @@ from lr_sweep.tests.support.tiny_study import (
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 
-KINDS: dict[str, list[str]] = {"torch": [], "hf-trainer": ["--hf-trainer"], "lightning": ["--lightning"]}
+KINDS: dict[str, list[str]] = {
+    "torch": [],
+    "hf-trainer": ["--kind", "hf-trainer"],
+    "lightning": ["--kind", "lightning"],
+}
 
 
 def command(*arguments: str | Path, folder: Path) -> str:
@@ -51,7 +55,7 @@ def test_it_writes_files_and_says_what_is_next(tmp_path: Path) -> None:
 
 
 def test_the_script_of_a_command_trains(tmp_path: Path) -> None:
-    assert said("init", tmp_path / "new", "--command")[0] == 0
+    assert said("init", tmp_path / "new", "--kind", "command")[0] == 0
     run, *_ = runs_of(tmp_path / "new" / "mine.yaml", results := tmp_path / "results")
     assert len([each for event in events_of(cohort_here([run], Results(results))) for each in evaluations(event)]) == 10
 
@@ -60,8 +64,6 @@ def test_it_replaces_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("mine")
     assert f"nothing was written: {tmp_path / 'train.py'} would be replaced" in refused("init", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-    printed = refused("init", tmp_path / "new", "--hf-trainer", "--lightning")
-    assert "--hf-trainer and --lightning exclude each other" in printed
 
 
 @pytest.mark.slow
@@ -169,7 +171,7 @@ def test_trl_takes_the_classes_for_hugging_faces_trainer(tmp_path: Path) -> None
     """`train` is changed as docs/own-training.md says."""
     blocks = (ROOT / "docs" / "own-training.md").read_text().split("```python\n")
     (trl,) = (block.split("```")[0] for block in blocks if "SFTTrainer(" in block)
-    command("-m", "lr_sweep.sweep", "init", "--hf-trainer", folder=tmp_path)
+    command("-m", "lr_sweep.sweep", "init", "--kind", "hf-trainer", folder=tmp_path)
     starter = (tmp_path / "train.py").read_text().replace("TrainingArguments(", "SFTConfig(")
     imports = "import datasets\nfrom transformers import ByT5Tokenizer\nfrom trl import SFTConfig, SFTTrainer\n"
     changed = re.sub(r"    data = .*\n    trainer = .*\n", lambda _: trl, starter)

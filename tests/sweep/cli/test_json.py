@@ -58,7 +58,7 @@ def test_show_has_row_and_curve(record: SyntheticRecord) -> None:
     found = printed("show", run_id, "--results", record.results)
     assert found.keys() == documented("show")
     assert (found["run_id"], found["row"]["content"]["seed"]) == (run_id, 0)
-    assert [(point["step"], point["test_accuracy"]) for point in found["curve"]] == [(100, 0.5), (300, 0.625)]
+    assert [(point["step"], point["test"]) for point in found["curve"]] == [(100, 0.5), (300, 0.625)]
     assert printed("show", record.wanted[2]["run_id"], "--results", record.results)["row"] is None
 
 

@@ -69,7 +69,7 @@ def test_gc_with_a_closed_input_has_no_terminal_to_ask_at(record: Path) -> None:
 
 def test_a_limit_of_the_size_of_files_is_no_fault_of_the_output(record: Path, tmp_path: Path) -> None:
     target = tmp_path / "all.csv"
-    code, text = said(f"ulimit -f 0; sweep export {target} --csv --results {record}", "")
+    code, text = said(f"ulimit -f 0; sweep export {target} --results {record}", "")
     assert code == 2
     assert text.startswith(f"error: cannot write to {target}: File too large. Raise the limit of the size of files")
 

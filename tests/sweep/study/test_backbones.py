@@ -167,7 +167,10 @@ def test_random_variants_want_no_weights_and_others_report_a_folder_without(tmp_
         find_backbones(study, tmp_path)
 
 
-def test_plan_and_run_name_every_mistake_of_every_model_at_once(tmp_path: Path) -> None:
+def test_plan_and_run_name_every_mistake_of_every_model_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lr_sweep.sweep.study.validation.FIXED", frozenset())
     changes = {"bert": {"hidden_act": "relu"}, "t5": {"d_ff": 32}}
     for family, change in changes.items():
         path = saved(library_model(SIZES[family]), tmp_path / family) / "config.json"

@@ -1,4 +1,4 @@
-"""Studies that are no full grid: some cells, with learning rates and options of their own."""
+"""Studies that are no full grid: some cells, with learning rates of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RAGGED = """\
 study: example
 tasks:
   digits: {num_steps: 2000}
-  bit-xor: {num_steps: 4000}
+  bit-xor: {num_steps: 4000, evaluate_every: 500}
 models:
   gpt2: {}
   recurrent: {family: lstm, size: {layers: 3, width: 64}}
@@ -26,8 +26,8 @@ models:
 variants: [frozen-pretrained, unfrozen-random]
 cells:
 - {models: [gpt2], variants: [frozen-pretrained]}
-- {models: [recurrent], variants: [unfrozen-random], learning_rates: [3e-4, 1e-4], protocol: {dropout: 0}}
-- {tasks: [bit-xor], models: [three], variants: [unfrozen-random], protocol: {evaluate_every: 500}}
+- {models: [recurrent], variants: [unfrozen-random], learning_rates: [3e-4, 1e-4]}
+- {tasks: [bit-xor], models: [three], variants: [unfrozen-random]}
 learning_rates: [1e-3]
 seeds: 2
 protocol: {evaluate_every: 1000}
@@ -40,18 +40,18 @@ def load(folder: Path, old: str = "", new: str = "") -> Study:
 
 
 def test_a_study_has_the_cells_it_names_with_what_is_their_own(tmp_path: Path) -> None:
-    every_500, no_dropout = Protocol(evaluate_every=500), Protocol(evaluate_every=1000, dropout=0)
+    every_500, every_1000 = Protocol(evaluate_every=500), Protocol(evaluate_every=1000)
     cells = list(load(tmp_path).cell_list())
     assert cells == [
-        ("digits", "gpt2", "frozen-pretrained", (1e-3,), Protocol(evaluate_every=1000), 2000),
-        ("digits", "recurrent", "unfrozen-random", (1e-4, 3e-4), no_dropout, 2000),
-        ("bit-xor", "gpt2", "frozen-pretrained", (1e-3,), Protocol(evaluate_every=1000), 4000),
-        ("bit-xor", "recurrent", "unfrozen-random", (1e-4, 3e-4), no_dropout, 4000),
+        ("digits", "gpt2", "frozen-pretrained", (1e-3,), every_1000, 2000),
+        ("digits", "recurrent", "unfrozen-random", (1e-4, 3e-4), every_1000, 2000),
+        ("bit-xor", "gpt2", "frozen-pretrained", (1e-3,), every_500, 4000),
+        ("bit-xor", "recurrent", "unfrozen-random", (1e-4, 3e-4), every_500, 4000),
         ("bit-xor", "three", "unfrozen-random", (1e-3,), every_500, 4000),
     ]
 
 
-def test_a_cell_with_options_of_its_own_is_the_cell_of_a_study_with_these_options(tmp_path: Path) -> None:
+def test_a_task_s_own_evaluation_interval_makes_the_runs_of_a_study_with_this_interval(tmp_path: Path) -> None:
     models = "{three: {base: gpt2, depth: 3}}"
     text = STUDY[: STUDY.index("models")].replace("digits: {num_steps: 2000}", "bit-xor: {num_steps: 4000}")
     text += f"models: {models}\nvariants: [unfrozen-random]\nlearning_rates: [1e-3]\nseeds: 2\n"
@@ -78,9 +78,8 @@ def test_weights_are_for_the_models_with_a_cell_that_starts_from_them(tmp_path: 
         ("[bit-xor]", "[bit-xor, mnist]", "13: cells[2].tasks[1]: unknown task 'mnist'"),
         ("[three]", "[three, recurrent]", "13: cells[2]: bit-xor, recurrent, unfrozen-random: is in cells[1], too"),
         ("models: [gpt2], ", "", "7: models.recurrent: variant 'frozen-pretrained' needs `pretrained`"),
-        ("{dropout: 0}", "{dropout: 2}", "12: cells[1].protocol.dropout: got 2, want less than 1"),
-        ("{dropout: 0}", "{precision: bf16}", "12: cells[1].protocol.precision: holds for a whole study"),
-        ("_every: 500", "_every: 3000", "13: cells[2].protocol.evaluate_every: tasks.bit-xor.num_steps = 4000 is no"),
+        ("_every: 500", "_every: 0", "4: tasks.bit-xor.evaluate_every: got 0, want greater than or equal to 1"),
+        ("_every: 500", "_every: 3000", "4: tasks.bit-xor.num_steps: 4000 is not a multiple of evaluate_every = 3000"),
         ("[3e-4, 1e-4]", "[]", "12: cells[1].learning_rates: want at least one entry"),
         ("[three], ", "[gpt2], ", "8: models.three: is in none of the `cells`"),
         ("cells:", "cells: []\nrest:", "10: cells: got [], want at least one entry"),

@@ -82,12 +82,11 @@ def test_a_minimal_study_has_one_cell(tmp_path: Path) -> None:
     assert run.num_steps == 10
 
 
-def test_cells_may_have_learning_rates_and_evaluations_of_their_own(tmp_path: Path) -> None:
-    cells = "[{models: [a]}, {models: [b], learning_rates: [1, 2], protocol: {evaluate_every: 2}}]"
+def test_cells_may_have_learning_rates_of_their_own(tmp_path: Path) -> None:
+    cells = "[{models: [a]}, {models: [b], learning_rates: [1, 2]}]"
     study = write_function(tmp_path, BODY, models="[a, b]", cells=cells)
     runs = runs_of(study, tmp_path)
-    found = [(run.model, run.run.learning_rate, run.run.steps_between_evaluations) for run in runs]
-    assert found == [("a", 1e-2, 5), ("b", 1.0, 2), ("b", 2.0, 2)]
+    assert [(run.model, run.run.learning_rate) for run in runs] == [("a", 1e-2), ("b", 1.0), ("b", 2.0)]
     study.write_text(study_to_yaml(load_study(study)))
     assert [run.run_id for run in runs_of(study, tmp_path)] == [run.run_id for run in runs]
 
@@ -106,7 +105,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     plain = "text, a finite number, true, false, null, or lists and mappings of these"
     single = "has no effect here: runs of the user's own function train one by one; leave it out"
     assert mistakes_in(study) == [
-        "4: num_steps: 12 is not a multiple of protocol.evaluate_every = 5; 10 or 15 is",
+        "4: num_steps: 12 is not a multiple of evaluate_every = 5; 10 or 15 is",
         f"7: code[1]: no file modle.py in {tmp_path}; paths start from the study file's folder",
         f"8: data[0]: no file none/*.npz in {tmp_path}; paths start from the study file's folder",
         "8: data[1]: got \"../up.npz\", want a path below the study file's folder, without '..'",

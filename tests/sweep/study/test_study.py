@@ -76,11 +76,12 @@ def test_a_file_that_is_not_there_names_the_closest_one(tmp_path: Path) -> None:
         (GRID, f"search: {{low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"),
         ("{pretrain: {}}", "{hub: owner/name, revision: 0123abc}"),
         ("{pretrain: {}}", "{folder: .}"),
-        ("{}", "{text: [example.yaml], learning_rate: 0.5, seed: 9223372036854775807}"),
+        ("{}", "{text: [example.yaml], learning_rate: 0.5}"),
         ("{}", "{task: bit-xor, num_steps: 7, num_bits: 64}"),
         ("seeds: 3", "seeds: 3\nrefine: 3\nwinners: 1\nstop_early: {rule: median, first: 1000}"),
+        ("seeds: 3", "seeds: 3\nstop_early: median"),
         ("seeds: 3", "seeds: 3\nfresh: 5\ndecide: null"),  # the second of an earlier version
-        ("seeds: 3", "seeds: 3\nfresh: {max: 20, equal_within: 1.0}"),
+        ("seeds: 3", "seeds: 3\nfresh: {max: 20}\nequal_within: 1.0"),
         ("seeds: 3", "seeds: 3\ntags: [baseline]\nnotes: |\n  Two\n  lines"),
     ],
 )

@@ -22,7 +22,6 @@ from lr_sweep.trainables.run import ModelSize, Protocol
 VARIANTS = "[frozen-random, frozen-pretrained]"
 DIGITS = "digits: {num_steps: 2000}"
 SEARCH = "search: {low: 1e-5, high: 1e-1, rates: 6}"
-OF_EARLIER = "decide: {min_difference: 1.0, pairs: [[a, b]], error: 0.1"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,11 @@ OF_EARLIER = "decide: {min_difference: 1.0, pairs: [[a, b]], error: 0.1"
         ("study: example", "study: x.yaml", '1: study: got "x.yaml", want letters a to z'),
         ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
         ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),
-        ("frozen-random,", "frozn-random,", "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-ran"),
+        (
+            "frozen-random,",
+            "frozn-random,",
+            "9: variants.frozn-random: unknown variant 'frozn-random'; did you mean",
+        ),
         ("seeds: 3", "seeds: 3\ntags: {a: b, mlflow.user: c}", '12: tags.mlflow.user: got "mlflow.user", want letters'),
         ("seeds: 3", "seeds: 3\ntags: {year: 2026}", "12: tags.year: got 2026, want text"),
         ("seeds: 3", 'seeds: 3\nnotes: "\\e[31m"', r'12: notes: got "\u001b[31m", want at most 4000 characters'),
@@ -48,7 +51,11 @@ OF_EARLIER = "decide: {min_difference: 1.0, pairs: [[a, b]], error: 0.1"
         ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
         ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
         ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
-        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position'"),
+        (
+            "evaluate_every: 1000",
+            "readout: last",
+            '12: protocol.readout: got "last", but is always "final_position"; leave',
+        ),
         ("seeds: 3", 'seeds: "3"', '11: seeds: got "3", want a whole number n, for seeds 0 to n - 1, or a list'),
         ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
         (
@@ -85,7 +92,7 @@ OF_EARLIER = "decide: {min_difference: 1.0, pairs: [[a, b]], error: 0.1"
         (
             "seeds: 3",
             "seeds: 3\nequal_within: 2\nfresh: {max: 9, equal_within: 2}",
-            "13: fresh: the study has `equal_w",
+            "13: fresh.equal_within: gone from here: give `equal_within` to the study",
         ),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
@@ -119,19 +126,23 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, old: str, new: str,
     [
         ("refine: 0", "refine: got 0, want"),
         ("paired: true", "paired: gone: variants are compared by Welch's t test; remove this line"),
-        ("stop_early: {rule: halving, eta: 3}", "stop_early.rule: got \"halving\", want 'median'"),
-        ("stop_early: {eta: 2}", "stop_early.eta: unknown key 'eta'; valid: first, rule"),
+        (
+            "stop_early: {rule: halving, eta: 3}",
+            "stop_early.rule: gone: median stopping is the only rule; write `stop_early: median`",
+        ),
+        ("stop_early: halving", 'stop_early: got "halving", want median'),
+        ("stop_early: {eta: 2}", "stop_early.eta: unknown key 'eta'; valid: first"),
         ("fresh: 1", "fresh: got 1, want greater than or equal to 2"),
         ("fresh: true", "fresh: got true, want a whole number"),
         ("fresh: many", 'fresh: got "many", want a number of seeds, or as many as it takes, {max: 20}'),
         ("fresh: {}", "fresh.max: missing; write `max: 20`"),
         ("fresh: {max: 3}", "fresh.max: got 3, want greater than or equal to 4"),
-        ("decide: {max_seeds: 3, min_difference: 0}", "decide: gone: write `fresh: {max: 4}`"),
         (
-            f"{OF_EARLIER}}}",
-            "decide: gone: write `fresh: {max: 20, equal_within: 1.0}`; all pairs are compared: leave o",
+            "decide: {max_seeds: 3}",
+            "decide: gone: write `fresh: {max: N}` for its `max_seeds`, and `equal_within: SIZE`",
         ),
-        (f"{OF_EARLIER}, max_seeds: 10}}", "decide: gone: write `fresh: {max: 10, equal_within: 1.0}`; all pairs are"),
+        ("cells: [{protocol: {dropout: 0}}]", "cells[0].protocol: gone from here: give `evaluate_every` in a task"),
+        ("search: {low: 1e-5, high: 1e-1, rates: 6, at_once: 3}", "search.at_once: gone: a round has 2 learning rates"),
     ],
 )
 def test_a_mistake_in_a_further_line(tmp_path: Path, line: str, wanted: str) -> None:
@@ -149,7 +160,7 @@ def test_a_mistake_in_a_further_line(tmp_path: Path, line: str, wanted: str) -> 
     ],
 )
 def test_the_nearest_right_values_are_named(tmp_path: Path, old: str, new: str, fix: str) -> None:
-    wanted = fix.format(every="protocol.evaluate_every = 1000", steps="grid steps above low = 1e-4")
+    wanted = fix.format(every="evaluate_every = 1000", steps="grid steps above low = 1e-4")
     assert mistakes(tmp_path, STUDY.replace(old, new, 1)) == [wanted]
 
 
